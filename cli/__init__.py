@@ -1,0 +1,1 @@
+"""The command line: installed as zray.cli.  Each command parses, calls, prints."""

@@ -1,0 +1,64 @@
+"""`zray`: the command line.  A command's module is imported when that command is called.
+
+Exit codes: 0 done, 1 it could not be done, 2 it was asked for wrongly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "microbenchmark": "Measure zray beside the floors of this machine.",
+    "start": "Start a session that outlives its drivers.",
+    "status": "Show the sessions of this machine.",
+    "stop": "End a session that `zray start` has started.",
+}
+
+
+class Commands(click.Group):
+    """Finds a command in the module of its name."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"{__package__}.{name}"), name)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
+
+    def invoke(self, context: click.Context) -> Any:
+        """What a user can do nothing wrong about ends with one sentence, not with a traceback."""
+        from zray.exceptions import ZrayError
+
+        try:
+            return super().invoke(context)
+        except NotImplementedError as error:
+            raise click.UsageError(str(error)) from error
+        except (ZrayError, OSError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+def version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        import zray
+
+        click.echo(f"zray {zray.__version__}")
+        context.exit()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, callback=version, expose_value=False, is_eager=True, help="Show the version.")
+def main() -> None:
+    """Ray's programming model as a small, fast message bus."""
+
+
+if __name__ == "__main__":
+    main(prog_name="zray")

@@ -1,0 +1,66 @@
+"""`zray status`: what the sessions of this machine have, and what they do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+ROWS = ("jobs", "workers", "actors", "tasks", "ready", "finished", "objects", "store_objects")
+
+
+def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
+    """One session as plain data; resources as users count them."""
+    return {
+        "session": session.name,
+        "is_embedded": info.is_embedded,
+        "node_pid": info.node_pid,
+        "node_id": status.node_id.hex(),
+        "resources": {
+            name: {"total": amount / unit, "free": status.free.get(name, 0) / unit}
+            for name, amount in sorted(status.total.items())
+        },
+        "counts": dict(sorted(status.counts.items())),
+    }
+
+
+def print_table(fact: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    kind = "of a running program" if fact["is_embedded"] else "lasting"
+    table = Table(title=f"session {fact['session']} ({kind})", title_justify="left", show_header=False)
+    for name, amount in fact["resources"].items():
+        table.add_row(Text(name), f"{amount['total'] - amount['free']:g} of {amount['total']:g} in use")
+    counts = fact["counts"]
+    used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
+    table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use")
+    for name in ROWS:
+        table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}")
+    Console().print(table)
+
+
+@click.command()
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print it.")
+def status(form: str) -> None:
+    """Show the sessions of this machine."""
+    from zray.exceptions import ClusterLostError
+    from zray.host import control
+    from zray.wire.task_spec import RESOURCE_UNIT
+
+    found = []
+    for session, info in control.sessions():
+        try:
+            with control.Control(session, info.node_pid) as link:
+                found.append(facts(session, info, link.status(), RESOURCE_UNIT))
+        except ClusterLostError as error:
+            click.echo(f"session {session.name}: {error}", err=True)
+    if form == "json":
+        click.echo(json.dumps({"sessions": found}, indent=2))
+    else:
+        for fact in found:
+            print_table(fact)
+        if not found:
+            click.echo("No session runs on this machine.")

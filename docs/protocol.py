@@ -1,0 +1,157 @@
+"""Writes docs/protocol.md from zray/wire: `scripts/protocol`.  tests/wire/test_document.py compares.
+
+A field's comment stands behind it or in the lines above it; docstrings say the rest.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from zray import ids
+from zray.wire import actors, gcs, link, message, objects, scheduling, session, task_spec, tasks
+from zray.wire.codec import MESSAGE_TYPES, Envelope
+
+DIALOGS = (session, tasks, objects, actors, scheduling, gcs)
+
+HEAD = """\
+# The protocol
+
+Generated from `zray/wire/` by `scripts/protocol`; a test compares the two.
+
+{message}
+
+## Frames
+
+{link}
+
+{envelope}
+
+A process connects its DEALER to the node's ROUTER, an `ipc://` socket in a folder that only its user may enter.
+Its first frame holds a `Hello`; the protocol version spoken here is {version}, and another one is refused in words
+that name both. One ZeroMQ message is one frame: one msgpack array `[epoch, sequence, acknowledged, messages]`.
+
+What is no frame, or a message of another form, an unknown tag, a field too many or too few, an id of a wrong length:
+all of it is refused whole, counted, logged with its sender, and costs nobody else anything.
+
+## All messages
+
+| tag | message | route |
+|---:|---|---|
+{index}
+"""
+
+
+def prose(docstring: str | None) -> str:
+    """A docstring as Markdown: what it sets apart by indentation becomes a block."""
+    lines: list[str] = []
+    is_code = False
+    for line in inspect.cleandoc(docstring or "").splitlines():
+        wants_code = line.startswith("    ") or (is_code and not line)
+        if wants_code != is_code:
+            lines.append("```text" if wants_code else "```\n")
+            is_code = wants_code
+        lines.append(line[4:] if is_code else line)
+    while lines and not lines[-1]:
+        lines.pop()
+    if is_code:
+        lines.append("```")
+    return "\n".join(lines).replace("\n\n```\n", "\n```\n")
+
+
+def dialog_prose(module: ModuleType) -> tuple[str, str]:
+    """A dialog's title, and its table of who says what, which is the second paragraph of the docstring."""
+    title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
+    table, _, further = textwrap.dedent(rest).partition("\n\n")
+    text = f"```text\n{table}\n```"
+    return title.removeprefix("Dialog: ").rstrip("."), text + ("\n\n" + further if further else "")
+
+
+def sentence(text: str) -> str:
+    """In a table's cell."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def split_route(docstring: str) -> tuple[str, str]:
+    """`a -> b.  What it means.` as two."""
+    route, _, meaning = inspect.cleandoc(docstring).partition(".")
+    return route.strip(), meaning.strip()
+
+
+def class_nodes(module: ModuleType) -> Iterator[tuple[type, ast.ClassDef, list[str]]]:
+    """The structs that a module declares, with their source."""
+    source = inspect.getsource(module)
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            yield getattr(module, node.name), node, lines
+
+
+def type_text(annotation: ast.expr) -> str:
+    """A type; what it is bounded by stands behind it."""
+    return sentence(re.sub(r"Annotated\[(\w+), Meta\((.*?)\)\]", r"\1: \2", ast.unparse(annotation)))
+
+
+def fields(node: ast.ClassDef, lines: list[str]) -> str:
+    """A table of fields: name, type, default, comment."""
+    rows = []
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            comment = lines[item.end_lineno - 1][item.end_col_offset :].strip().removeprefix("#")
+            above = item.lineno - 2
+            while lines[above].strip().startswith("#"):
+                comment = lines[above].strip().removeprefix("#") + " " + comment
+                above -= 1
+            default = f"`{ast.unparse(item.value)}`" if item.value is not None else ""
+            rows.append(f"| `{item.target.id}` | `{type_text(item.annotation)}` | {default} | {sentence(comment)} |")
+    if not rows:
+        return ""
+    return "\n".join(["| field | type | default | |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def struct_section(struct: type[Any], node: ast.ClassDef, lines: list[str]) -> str:
+    """One message or record."""
+    tag = struct.__struct_config__.tag
+    if tag is None:
+        head, text = f"### {node.name} (a record)", struct.__doc__ or ""
+        body = inspect.cleandoc(text)
+    else:
+        route, meaning = split_route(struct.__doc__ or "")
+        head, body = f"### {tag} {node.name}", f"*{route}.*" + (f"  {meaning}" if meaning else "")
+    return f"{head}\n\n{body}\n\n{fields(node, lines)}"
+
+
+def dialog_section(module: ModuleType) -> str:
+    """One module of messages."""
+    title, text = dialog_prose(module)
+    found = [item for item in class_nodes(module) if hasattr(item[0], "__struct_config__")]
+    return f"## {title[0].upper()}{title[1:]}\n\n{text}\n\n" + "\n".join(struct_section(*item) for item in found)
+
+
+def document() -> str:
+    """The whole page."""
+    index = [
+        f"| {tag} | {kind.__name__} | {sentence(split_route(kind.__doc__ or '')[0])} |"
+        for tag, kind in MESSAGE_TYPES.items()
+    ]
+    head = HEAD.format(
+        message=prose(message.__doc__),
+        link=prose(link.__doc__),
+        envelope=prose(Envelope.__doc__),
+        version=message.PROTOCOL_VERSION,
+        index="\n".join(index),
+    )
+    specs = [struct_section(*item) for item in class_nodes(task_spec)]
+    title = "## Task specs\n\n" + prose(task_spec.__doc__) + "\n\n"
+    identifiers = "## Identifiers\n\n" + prose(ids.__doc__) + "\n"
+    page = "\n".join([head, *map(dialog_section, DIALOGS), title + "\n".join(specs), identifiers])
+    return re.sub(r"\n{3,}", "\n\n", page)
+
+
+if __name__ == "__main__":
+    print(document(), end="")

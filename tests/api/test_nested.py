@@ -1,0 +1,191 @@
+"""Tasks that submit tasks and wait for them: no deadlock, no flood of processes."""
+
+import os
+
+import pytest
+
+import zray
+
+
+@zray.remote
+def identity(value):
+    return value
+
+
+@zray.remote
+def descend(depth):
+    """The processes that a chain of `depth` nested gets runs in."""
+    if depth == 0:
+        return [os.getpid()]
+    return [os.getpid(), *zray.get(descend.remote(depth - 1))]
+
+
+@zray.remote
+def get_at_the_bottom():
+    """Recurses in Python until the stack is all but full, and there asks for a value that is not here yet."""
+    ref = identity.remote(0)
+
+    def descend_to_the_bottom():
+        try:
+            return descend_to_the_bottom()
+        except RecursionError:
+            return zray.get(ref)
+
+    return descend_to_the_bottom()
+
+
+@zray.remote
+def fibonacci(n):
+    return n if n < 2 else sum(zray.get([fibonacci.remote(n - 1), fibonacci.remote(n - 2)]))
+
+
+def test_hundreds_of_levels_are_no_recursion_of_pythons(start):
+    """A task inside a wait has as much stack as any other: a chain may be longer than sys.getrecursionlimit()."""
+    start(num_cpus=2)
+    assert len(zray.get(descend.remote(1_500), timeout=40)) == 1_501
+    assert zray.get(identity.remote(1), timeout=20) == 1
+
+
+def test_a_get_on_a_full_stack_loses_nothing(start):
+    start(num_cpus=1)
+    results = []
+    for _ in range(5):
+        try:
+            results.append(zray.get(get_at_the_bottom.remote(), timeout=20))
+        except RecursionError:
+            results.append(0)
+    assert results == [0] * 5
+    assert zray.get(identity.remote(1), timeout=20) == 1
+
+
+def test_a_chain_without_end_is_an_error(start):
+    start(num_cpus=1)
+    with pytest.raises(zray.exceptions.RayError, match="deep in one process"):
+        zray.get(descend.remote(1_000_000), timeout=50)
+    assert zray.get(identity.remote(1), timeout=20) == 1
+
+
+def test_fifty_levels_on_one_cpu_in_few_processes(start):
+    """USERS U03: depth 50 on 1 CPU finishes, and processes never exceed 2 x CPUs + 4."""
+    start(num_cpus=1)
+    pids = zray.get(descend.remote(50))
+    assert len(pids) == 51
+    assert len(set(pids)) <= 2 * 1 + 4
+
+
+def test_several_chains_at_once_on_one_cpu(start):
+    start(num_cpus=1)
+    chains = zray.get([descend.remote(20) for _ in range(5)])
+    assert [len(pids) for pids in chains] == [21] * 5
+    assert len({pid for pids in chains for pid in pids}) <= 2 * 1 + 4
+
+
+def test_a_tree_of_tasks_on_one_cpu(start):
+    start(num_cpus=1)
+    assert zray.get(fibonacci.remote(9)) == 34
+
+
+def test_a_task_needs_all_cpus_and_its_child_too(start):
+    start(num_cpus=2)
+
+    @zray.remote(num_cpus=2)
+    def parent():
+        return zray.get(identity.options(num_cpus=2).remote("child"))
+
+    assert zray.get(parent.remote()) == "child"
+
+
+def test_a_chain_inside_actors(start):
+    start(num_cpus=1)
+
+    @zray.remote
+    class Link:
+        def __init__(self, depth):
+            self.following = Link.remote(depth - 1) if depth else None
+
+        def length(self):
+            return 1 + (zray.get(self.following.length.remote()) if self.following else 0)
+
+    assert zray.get(Link.remote(5).length.remote()) == 6
+
+
+class TestInOneSession:
+    pytestmark = pytest.mark.usefixtures("session")
+
+    def test_ten_tasks_with_a_hundred_each(self):
+        @zray.remote
+        def fan(base):
+            return sum(zray.get([identity.remote(base + i) for i in range(100)]))
+
+        assert zray.get([fan.remote(100 * i) for i in range(10)]) == [
+            sum(range(100 * i, 100 * i + 100)) for i in range(10)
+        ]
+
+    def test_a_task_returns_a_reference_of_its_child(self):
+        @zray.remote
+        def parent():
+            return identity.remote("grandchild")
+
+        ref = zray.get(parent.remote())
+        assert isinstance(ref, zray.ObjectRef)
+        assert zray.get(ref) == "grandchild"
+
+    def test_a_task_returns_a_reference_to_what_it_put(self):
+        @zray.remote
+        def parent(size):
+            return {"ref": zray.put(b"x" * size)}
+
+        for size in (10, 1_000_000):
+            assert len(zray.get(zray.get(parent.remote(size))["ref"])) == size
+
+    def test_a_task_waits_for_a_reference_that_the_driver_made(self, gate):
+        @zray.remote
+        def wait_at():
+            gate.wait()
+            return 1
+
+        @zray.remote
+        def take(refs):
+            return sum(zray.get(refs))
+
+        refs = [wait_at.remote(), identity.remote(2)]
+        total = take.remote(refs)
+        gate.open()
+        assert zray.get(total) == 3
+
+    def test_the_children_of_a_repeated_parent_have_the_same_ids(self, tmp_path):
+        """DESIGN 5: ids are derived from the parent's id and its counter."""
+        from tests.gates import Tally
+
+        tally = Tally(tmp_path / "tally")
+
+        @zray.remote(max_retries=1)
+        def parent(folder):
+            child = identity.remote(1)
+            zray.get(child)
+            with open(os.path.join(folder, f"id{tally.visit()}"), "w") as file:
+                file.write(child.hex())
+            if tally.count() == 1:
+                os.kill(os.getpid(), 9)
+
+        zray.get(parent.remote(tmp_path))
+        assert (tmp_path / "id1").read_text() == (tmp_path / "id2").read_text()
+
+    def test_children_from_threads_of_a_task(self):
+        @zray.remote
+        def parent():
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(4) as pool:
+                return list(pool.map(lambda i: zray.get(identity.remote(i)), range(20)))
+
+        assert zray.get(parent.remote()) == list(range(20))
+
+    def test_a_driver_with_threads(self):
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(8) as pool:
+            totals = list(
+                pool.map(lambda base: sum(zray.get([identity.remote(base + i) for i in range(50)])), range(8))
+            )
+        assert totals == [sum(range(base, base + 50)) for base in range(8)]

@@ -1,0 +1,265 @@
+"""Programs that do what one would rather not: fork in tasks, raise anything, press Ctrl-C, keep old refs."""
+
+import os
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import zray
+from tests.gates import until
+from tests.scripts import run_script
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+@zray.remote
+def identity(value):
+    return value
+
+
+@zray.remote(num_cpus=0)
+def fail():
+    raise KeyError("soon")
+
+
+class EndsWhenRead:
+    def __reduce__(self):
+        return sys.exit, (3,)
+
+
+def store_used():
+    from zray.host import context
+    from zray.wire.session import GetStatus
+
+    return context.runtime.ask(GetStatus).counts["store_used_bytes"]
+
+
+def test_a_task_may_fork():
+    @zray.remote
+    def exits():
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(7)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    @zray.remote
+    def both_return():
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+        return "child" if pid == 0 else "parent"
+
+    @zray.remote
+    def pool():
+        import multiprocessing
+
+        with multiprocessing.get_context("fork").Pool(2) as workers:
+            return workers.map(abs, [-1, -2])
+
+    refs = [exits.remote(), both_return.remote(), pool.remote()]
+    assert zray.get(refs, timeout=20) == [7, "parent", [1, 2]]
+    assert zray.get([identity.remote(i) for i in range(20)], timeout=20) == list(range(20))
+
+
+def test_a_forked_driver_is_told_that_it_is_in_no_session():
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            zray.get(identity.remote(1))
+        except RuntimeError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert b"forked" in os.read(read, 1000)
+    os.close(read)
+    os.close(write)
+    assert zray.get(identity.remote(1)) == 1
+
+
+def test_a_failure_at_the_end_of_a_long_list_is_raised_at_once(gate):
+    @zray.remote
+    def wait_at():
+        gate.wait()
+
+    slow = wait_at.remote()
+    with pytest.raises(KeyError):
+        zray.get([slow, *[identity.remote(i) for i in range(200)], fail.remote()], timeout=20)
+    gate.open()
+
+
+def test_a_failure_that_is_here_is_raised_before_the_wait(gate):
+    @zray.remote
+    def wait_at():
+        gate.wait()
+
+    failed = fail.remote()
+    zray.wait([failed])
+    with pytest.raises(KeyError):
+        zray.get([wait_at.remote(), failed], timeout=20)
+    gate.open()
+
+
+def test_a_value_that_ends_the_program_when_read():
+    @zray.remote
+    def make():
+        return EndsWhenRead()
+
+    with pytest.raises(zray.exceptions.DeserializationError, match="SystemExit"):
+        zray.get(make.remote())
+
+
+def test_of_several_returns_that_fail_halfway_nothing_stays():
+    @zray.remote(num_returns=2)
+    def two():
+        return np.zeros(1_000_000), threading.Lock()
+
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            zray.get(two.remote())
+    assert until(lambda: store_used() == 0) is True
+
+
+def test_a_repeated_attempt_may_store_what_the_first_one_stored(tmp_path):
+    @zray.remote(num_returns=2, retry_exceptions=True)
+    def two(path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            return np.zeros(1_000_000), threading.Lock()
+        return np.zeros(1_000_000), 1
+
+    assert zray.get(two.remote(str(tmp_path / "seen"))[1], timeout=20) == 1
+
+
+def test_large_code_is_warned_of_once_and_says_what_makes_it_large():
+    """USERS U33."""
+    table = np.zeros(1_000_000)
+
+    @zray.remote
+    def look_up():
+        return table[0]
+
+    with pytest.warns(UserWarning, match="closure 'table'"):
+        look_up.remote()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert zray.get(look_up.remote()) == 0.0
+
+
+def test_threads_that_write_and_read_large_values():
+    failures = []
+
+    def work(number):
+        for _ in range(5):
+            ref = zray.put(np.full(500_000, number))
+            if not (zray.get(identity.remote(ref)) == number).all():
+                failures.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(40)
+    assert not failures and not any(thread.is_alive() for thread in threads)
+
+
+def test_a_buffer_leaves_while_the_driver_computes(tmp_path):
+    @zray.remote
+    def touch(path):
+        open(path, "w").close()
+
+    zray.get(touch.remote(str(tmp_path / "warm")))
+    ref = touch.remote(str(tmp_path / "seen"))
+    end = time.monotonic() + 20
+    while not (tmp_path / "seen").exists():
+        assert time.monotonic() < end
+        sum(range(10_000))
+    assert zray.get(ref) is None
+
+
+def test_a_reference_of_a_session_that_has_ended(tmp_path):
+    result = run_script(
+        tmp_path,
+        """
+        import zray as ray
+        ray.init(num_cpus=1)
+        old = ray.put(1)
+        ray.shutdown()
+        ray.init(num_cpus=1)
+        for use in (lambda: ray.get(old), lambda: ray.wait([old]), lambda: ray.get(ray.remote(abs).remote(old))):
+            try:
+                use()
+            except ray.exceptions.ObjectLostError as error:
+                print("lost")
+        """,
+    )
+    assert result.stdout.split() == ["lost"] * 3, result.stderr
+
+
+def test_interrupts_at_any_moment_leave_the_client_whole(tmp_path):
+    """DESIGN 11: KeyboardInterrupt inside a client's turn is deferred to its end."""
+    result = run_script(
+        tmp_path,
+        """
+        import gc, os, random, signal, threading, time
+        import numpy as np
+        import zray as ray
+        from zray.host import context
+        from zray.wire.session import GetStatus
+        ray.init(num_cpus=2)
+        identity = ray.remote(lambda value: value)
+        array = np.ones(100_000)
+        ray.get(identity.remote(0))
+
+        def one():
+            assert ray.get(identity.remote(7), timeout=10) == 7
+
+        def many():
+            rest = [identity.remote(i) for i in range(20)]
+            while rest:
+                ready, rest = ray.wait(rest, timeout=10)
+                assert ready
+
+        def large():
+            assert ray.get(identity.remote(ray.put(array)), timeout=10)[0] == 1
+
+        def press():
+            while not over.wait(random.random() * 0.01):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        for work in (one, many, large):
+            interrupts, over = 0, threading.Event()
+            thread = threading.Thread(target=press)
+            thread.start()
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                try:
+                    while time.monotonic() < end:
+                        work()
+                except KeyboardInterrupt:
+                    interrupts += 1
+            while thread.is_alive():
+                try:
+                    over.set()
+                    thread.join()
+                    time.sleep(0.3)
+                except KeyboardInterrupt:
+                    interrupts += 1
+            assert interrupts > 20, interrupts
+            assert ray.get([identity.remote(i) for i in range(100)], timeout=10) == list(range(100))
+        deadline = time.monotonic() + 10
+        while True:
+            gc.collect()
+            counts = context.runtime.ask(GetStatus).counts
+            if not counts["objects"] and not counts["tasks"] and not counts["store_used_bytes"]:
+                break
+            assert time.monotonic() < deadline, counts
+            time.sleep(0.1)
+        print("whole")
+        """,
+    )
+    assert result.stdout.split() == ["whole"], result.stderr

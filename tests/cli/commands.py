@@ -1,0 +1,25 @@
+"""`zray` as a user runs it, in a process of its own."""
+
+import json
+import subprocess
+import sys
+
+from tests.scripts import ROOT, environment
+
+
+def command_line(*arguments):
+    return [sys.executable, "-m", "cli.main", *arguments]
+
+
+def zray(*arguments, timeout_s=40):
+    """Run a command to its end; the result has stdout, stderr and returncode."""
+    return subprocess.run(
+        command_line(*arguments), env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=timeout_s
+    )
+
+
+def statuses():
+    """What `zray status` says, by session."""
+    result = zray("status", "--format", "json")
+    assert result.returncode == 0, result.stderr
+    return {fact["session"]: fact for fact in json.loads(result.stdout)["sessions"]}

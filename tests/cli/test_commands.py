@@ -1,0 +1,74 @@
+"""What the command line says to what users type: exit codes 0, 1, 2, and never a traceback."""
+
+import configparser
+
+import pytest
+
+from cli.main import COMMANDS
+from tests.cli.commands import zray
+from tests.scripts import ROOT
+
+
+def test_help_names_every_command():
+    result = zray("--help")
+    assert result.returncode == 0
+    assert all(f"  {name} " in result.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    result = zray(name, "--help")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"Usage: zray {name}")
+
+
+def test_the_version_is_that_of_the_package():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    assert zray("--version").stdout == f"zray {config['metadata']['version']}\n"
+
+
+def test_without_a_session_there_is_nothing_to_show_or_stop():
+    for command in ("status", "stop"):
+        result = zray(command)
+        assert (result.returncode, result.stdout) == (0, "No session runs on this machine.\n")
+
+
+MISTAKES = {
+    "no-such-command": ["no-such-command"],
+    "no --head": ["start"],
+    "another machine": ["start", "--address", "10.0.0.1:6379"],
+    "no number": ["start", "--head", "--num-cpus", "many"],
+    "an empty number": ["start", "--head", "--num-cpus", ""],
+    "not a number": ["start", "--head", "--num-cpus", "nan"],
+    "negative": ["start", "--head", "--num-gpus=-1"],
+    "endless": ["start", "--head", "--num-cpus", "inf"],
+    "no JSON": ["start", "--head", "--resources", "{"],
+    "JSON, but no object": ["start", "--head", "--resources", "[1]"],
+    "resources that are no numbers": ["start", "--head", "--resources", '{"disk": "big"}'],
+    "too much of a resource": ["start", "--head", "--resources", '{"disk": 1e308}'],
+    "not finite in JSON": ["start", "--head", "--resources", '{"disk": NaN}'],
+    "a reserved resource": ["start", "--head", "--resources", '{"CPU": 1}'],
+    "a very long option": ["start", "--head", "--resources", "x" * 100_000],
+    "a tiny store": ["start", "--head", "--object-store-memory", "1"],
+    "an unknown session": ["stop", "0123456789abcdef"],
+    "not UTF-8": ["stop", b"\xff\xfe"],
+    "an unknown format": ["status", "--format", "xml"],
+    "an unknown figure": ["microbenchmark", "--only", "no-such-figure"],
+}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_said_in_a_sentence(arguments):
+    """USERS B33."""
+    if arguments[0] == "microbenchmark":
+        pytest.importorskip("zray.benchmarks")
+    result = zray(*arguments)
+    assert result.returncode == 2, result.stdout
+    assert "Error: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_is_not_built_yet_is_said():
+    result = zray("start", "--address", "10.0.0.1:6379")
+    assert "Error: --address is not built yet" in result.stderr

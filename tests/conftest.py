@@ -1,0 +1,82 @@
+"""Fixtures for tests with real processes: a session per module, and the check that nothing outlives it."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.leftovers import Leftovers
+
+# Every process that descends from this run carries this in its environment, also when its parent is gone.
+RUN_MARK = f"ZRAY_TEST_RUN={os.getpid()}-{os.urandom(4).hex()}"
+LEFTOVER_DEADLINE_S = 5.0
+
+
+# The same examples in every run, on every machine; --hypothesis-profile=random looks for new ones.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("random", deadline=None)
+hypothesis.settings.load_profile("fixed")
+
+
+def pytest_configure(config):
+    """Sessions of this run keep their folders in one of its own, with a short path: sockets lie there."""
+    name, value = RUN_MARK.split("=")
+    os.environ[name] = value
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where it was
+    os.environ.pop("XDG_RUNTIME_DIR", None)
+    folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
+    config.zray_folder = Path(folder)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+
+def pytest_unconfigure(config):
+    """The run's folder goes when it is empty; what stays in it can be looked at."""
+    tempfile.tempdir = None
+    os.environ.pop("TMPDIR", None)
+    if config.zray_folder.is_dir() and not any(config.zray_folder.iterdir()):
+        config.zray_folder.rmdir()
+
+
+@pytest.fixture
+def leftovers(request):
+    """What is here and was not when the test began: processes, segments, session folders."""
+    return Leftovers(RUN_MARK, request.config.zray_folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left(request):
+    """After the last test of a module, whatever it did: no process, no segment, no session folder."""
+    leftovers = Leftovers(RUN_MARK, request.config.zray_folder)
+    yield
+    if "zray" in sys.modules and hasattr(sys.modules["zray"], "shutdown"):
+        sys.modules["zray"].shutdown()
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def session(nothing_left):
+    """A running zray with two CPUs, shared by the tests of a module."""
+    import zray
+
+    with zray.init(num_cpus=2) as context:
+        yield context
+
+
+@pytest.fixture
+def start(nothing_left):
+    """`start(num_cpus=1, ...)` begins a session of the test's own; it ends with the test."""
+    import zray
+
+    yield zray.init
+    zray.shutdown()
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A door that a test opens and that tasks wait at: order without sleeping."""
+    from tests.gates import Gate
+
+    return Gate(tmp_path / "gate")

@@ -1,0 +1,77 @@
+"""Order between processes without sleeping: doors, counters, and conditions with a deadline."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+STEP_S = 0.002
+DEADLINE_S = 20.0
+
+
+def until(condition, deadline_s=DEADLINE_S):
+    """Wait for a condition to become true and return its value; AssertionError when it does not."""
+    end = time.monotonic() + deadline_s
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not true after {deadline_s} s: {condition}"
+        threading.Event().wait(STEP_S)
+    return value
+
+
+def forever():
+    """What a task does that is there to be killed."""
+    threading.Event().wait()
+
+
+class Gate:
+    """A door in the file system: it can be waited at from any process, and pickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def open(self):
+        Path(self.path).touch()
+
+    def is_open(self):
+        return os.path.exists(self.path)
+
+    def wait(self, deadline_s=DEADLINE_S):
+        until(self.is_open, deadline_s)
+
+
+class Tally:
+    """Counts visits by processes that may be killed: each visit is a file that names its process."""
+
+    def __init__(self, folder):
+        self.folder = str(folder)
+        os.makedirs(self.folder, exist_ok=True)
+
+    def visit(self):
+        """Note a visit; returns its number, from 1 on."""
+        number = len(os.listdir(self.folder)) + 1
+        while True:
+            try:
+                handle = os.open(f"{self.folder}/{number:06}", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+            except FileExistsError:
+                number += 1
+                continue
+            os.write(handle, str(os.getpid()).encode())
+            os.close(handle)
+            return number
+
+    def count(self):
+        return len(os.listdir(self.folder))
+
+    def pids(self):
+        """The processes that came by, in order; a visitor that has not written yet is left out."""
+        texts = [Path(self.folder, name).read_text() for name in sorted(os.listdir(self.folder))]
+        return [int(text) for text in texts if text]
+
+
+def is_running(pid):
+    """Whether a process lives; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

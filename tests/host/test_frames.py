@@ -1,0 +1,181 @@
+"""A frame that is none, or that lies, costs its sender: nobody else notices (U09, DESIGN 4)."""
+
+import os
+import random
+
+import pytest
+
+import zray
+from tests.gates import is_running, until
+from tests.host.raw import RawPeer, random_message
+from zray.host import context
+from zray.wire.codec import MESSAGE_TYPES, encode
+from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.session import GetStatus, HelloRefused, ProcessDropped, StatusReply, StopSession, Welcome
+from zray.wire.tasks import SubmitTasks
+
+pytestmark = pytest.mark.usefixtures("session")
+
+BAD_FRAMES = {
+    "empty": b"",
+    "random bytes": random.Random(1).randbytes(10_000),
+    "zeros": bytes(1 << 20),
+    "a string": encode("hello"),
+    "a map": encode({"epoch": 1}),
+    "wrong types": encode(["1", None, [], {}]),
+    "messages of no tag": encode([1, 1, 0, [[], [None], ["1"]]]),
+    "unknown tag": encode([1, 1, 0, [[9999, 1, 2, 3]]]),
+    "not a Hello": encode([1, 1, 0, [GetStatus(1)]]),
+    "no message": encode([1, 1, 0, []]),
+    "trailing bytes": encode([1, 1, 0, [GetStatus(1)]]) + b"more",
+    "cut short": encode([1, 1, 0, [GetStatus(1)]])[:-2],
+    "giant array": b"\xdd\xff\xff\xff\xff",
+    "giant array of messages": b"\x94\x01\x01\x00\xdd\xff\xff\xff\xff\x91\x06",
+    "giant map": b"\xdf\xff\xff\xff\xff",
+    "giant string": b"\xdb\xff\xff\xff\xff",
+    "giant bytes": b"\xc6\xff\xff\xff\xff",
+    "deep": b"\x91" * 200_000,
+    "huge numbers": encode([1 << 63, 1 << 63, 1 << 63, []]),
+    "no UTF-8": b"\x94\x01\x01\x00\x91\x94\x01\x01\xa2\xff\xfe\xa1x",
+    "Hello of wrong types": encode([1, 1, 0, [[1, PROTOCOL_VERSION, 5, [], "pid"]]]),
+}
+
+
+def address():
+    return context.runtime.paths.address
+
+
+@pytest.fixture
+def others_work():
+    """The node is the same afterwards, and works for others during and after."""
+    echo = zray.remote(lambda x: x)
+    node_pid = context.runtime.node_pid
+    before = [echo.remote(i) for i in range(50)]
+    yield
+    assert zray.get(before + [echo.remote(i) for i in range(50)], timeout=20) == [*range(50), *range(50)]
+    assert context.runtime.node_pid == node_pid and is_running(node_pid)
+
+
+def bad_frames():
+    return context.runtime.ask(GetStatus).counts["bad_frames"]
+
+
+@pytest.mark.parametrize("name", BAD_FRAMES)
+def test_a_bad_frame_from_a_stranger_is_counted_and_dropped(name, others_work):
+    before = bad_frames()
+    with RawPeer(address()) as peer:
+        peer.send(BAD_FRAMES[name])
+        until(lambda: bad_frames() > before)
+        # A slip is forgiven: it may still come in.
+        assert type(peer.hello()) is Welcome
+
+
+def test_several_parts_in_one_message(others_work):
+    before = bad_frames()
+    with RawPeer(address()) as peer:
+        peer.send(b"one", b"two", b"three")
+        peer.send(*[b""] * 1000)
+        until(lambda: bad_frames() >= before + 2)
+        assert type(peer.hello()) is Welcome
+
+
+@pytest.mark.parametrize("name", [name for name in BAD_FRAMES if name not in ("not a Hello", "no message")])
+def test_a_bad_frame_of_one_who_has_joined_ends_its_link_with_a_reason(name, others_work):
+    with RawPeer(address()) as peer:
+        assert type(peer.hello()) is Welcome
+        peer.send(BAD_FRAMES[name])
+        (last,) = peer.hear()
+        assert type(last) is ProcessDropped and "ProtocolError" in last.reason
+
+
+def test_a_flood_of_bad_frames(others_work):
+    """The log of it has an end (the first hundred)."""
+    before = bad_frames()
+    with RawPeer(address()) as peer:
+        for number in range(5_000):
+            peer.send(random.Random(number).randbytes(100))
+        until(lambda: bad_frames() >= before + 5_000)
+    assert os.path.getsize(context.runtime.paths.log_path("node")) < 100_000
+
+
+def test_another_protocol_is_refused_in_words_that_name_both(others_work):
+    with RawPeer(address()) as peer:
+        refused = peer.hello(protocol=PROTOCOL_VERSION + 41, version="9.9")
+        assert type(refused) is HelloRefused
+        assert f"protocol {PROTOCOL_VERSION}," in refused.reason and str(PROTOCOL_VERSION + 41) in refused.reason
+
+
+def test_another_protocol_whose_hello_looks_different(others_work):
+    with RawPeer(address()) as peer:
+        peer.send(encode([1, 1, 0, [[1, 77, {"version": "new"}, "what", "ever"]]]))
+        (refused,) = peer.hear()
+        assert type(refused) is HelloRefused
+        assert f"protocol {PROTOCOL_VERSION}," in refused.reason and "77" in refused.reason
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"python": "2.7"},
+        {"kind": "worker", "worker_id": 1},
+        {"kind": "worker", "worker_id": 99},
+        {"kind": "emperor"},
+        {"pid": 0},
+        {"pid": -1},
+        {"pid": 1 << 22},
+        {"pid": (1 << 63) - 1},
+        {"job_id": b""},
+        {"job_id": b"x" * 100},
+    ],
+    ids=str,
+)
+def test_a_hello_that_does_not_fit_is_refused(changed, others_work):
+    with RawPeer(address()) as peer:
+        assert type(peer.hello(**changed)) is HelloRefused
+
+
+def test_a_message_that_no_handler_can_digest_costs_its_sender(others_work):
+    """Well-formed on the wire, and nonsense inside."""
+    from zray.wire.task_spec import TaskSpec
+
+    with RawPeer(address()) as peer:
+        peer.hello()
+        peer.say(SubmitTasks([TaskSpec(b"x" * 16, b"f", b"", (), (), b"no options")]))
+        heard = peer.hear()
+        assert type(heard[-1]) is ProcessDropped
+
+
+def test_an_owners_namesake_does_not_end_the_session(others_work):
+    """A second driver of the same process leaves: the session is not its own."""
+    from zray.wire.session import Goodbye, GoodbyeReply
+
+    with RawPeer(address()) as peer:
+        peer.hello()
+        peer.say(Goodbye())
+        assert type(peer.hear()[0]) is GoodbyeReply
+
+
+def test_a_frame_of_another_epoch_and_frames_out_of_order(others_work):
+    with RawPeer(address()) as peer:
+        peer.hello()
+        peer.send(encode([1, 5, 0, [GetStatus(5)]]))  # a gap: not handled
+        peer.say(GetStatus(2))
+        (reply,) = peer.hear()
+        assert type(reply) is StatusReply and reply.request == 2
+        peer.send(encode([2, 3, 0, [GetStatus(3)]]))
+        assert type(peer.hear()[-1]) is ProcessDropped
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_random_messages_of_all_types(seed, others_work):
+    """A driver that lies about everything: at worst it is dropped."""
+    pick = random.Random(seed)
+    kinds = [kind for kind in MESSAGE_TYPES.values() if kind is not StopSession]
+    for _ in range(10):
+        with RawPeer(address()) as peer:
+            assert type(peer.hello()) is Welcome
+            for kind in pick.sample(kinds, 20):
+                peer.say(random_message(kind, pick))
+        assert zray.get(zray.put(1)) == 1
+        assert zray.get(zray.remote(lambda: 1).remote(), timeout=20) == 1

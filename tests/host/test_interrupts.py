@@ -1,0 +1,114 @@
+"""Ctrl-C at any moment of a driver's life: it is raised, nothing is lost, and the session goes on (DESIGN 11)."""
+
+import signal
+import threading
+
+import pytest
+
+from tests.scripts import start_script
+
+LEFTOVER_DEADLINE_S = 5.0
+ROUNDS = 30
+
+# Catches each interrupt, and goes on: whatever was under way must still be right.
+DRIVER = """
+import sys
+import zray as ray
+
+@ray.remote
+def double(x):
+    return 2 * x
+
+@ray.remote
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return self.count
+
+ray.init(num_cpus=2)
+counter = Counter.remote()
+last = ray.get(counter.add.remote())
+interrupts = 0
+while interrupts < ROUNDS:
+    try:
+        print("working", flush=True)
+        while True:
+            assert ray.get([double.remote(i) for i in range(200)], timeout=20) == [2 * i for i in range(200)]
+            assert ray.get(double.remote(ray.put(21)), timeout=20) == 42
+            assert len(ray.get(double.remote(bytes(200_000)), timeout=20)) == 400_000
+    except KeyboardInterrupt:
+        interrupts += 1
+        value = ray.get(counter.add.remote(), timeout=20)
+        assert value == last + 1, (value, last)
+        last = value
+assert ray.get(double.remote(21), timeout=20) == 42
+print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_interrupts_at_any_moment_of_a_busy_driver(tmp_path, leftovers):
+    with start_script(tmp_path, DRIVER.replace("ROUNDS", str(ROUNDS))) as driver:
+        for number in range(ROUNDS):
+            assert driver.stdout.readline() == "working\n", driver.stderr.read()
+            # Not to synchronise: to interrupt at another moment each time.
+            threading.Event().wait(0.0137 * (number % 7) / 3)
+            driver.send_signal(signal.SIGINT)
+        output, errors = driver.communicate(timeout=40)
+    assert (output, driver.returncode) == ("done\n", 0), errors
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
+def test_a_handler_of_the_programs_own_is_called(tmp_path, leftovers):
+    code = """
+    import os, signal, threading
+    called = []
+    signal.signal(signal.SIGINT, lambda number, frame: called.append(number))
+    mine = signal.getsignal(signal.SIGINT)
+    import zray as ray
+    ray.init(num_cpus=1)
+    ref = ray.remote(lambda: threading.Event().wait(0.3)).remote()
+    os.kill(os.getpid(), signal.SIGINT)
+    ray.get(ref, timeout=20)
+    print(called == [signal.SIGINT])
+    ray.shutdown()
+    print(signal.getsignal(signal.SIGINT) is mine)
+    """
+    with start_script(tmp_path, code) as driver:
+        output, errors = driver.communicate(timeout=40)
+    assert output.split() == ["True", "True"], errors
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
+def test_an_interrupt_while_the_session_starts(tmp_path, leftovers):
+    """The session is there as a whole, or not at all: half of one would be nobody's to end."""
+    code = """
+    import os, psutil, signal
+    import zray as ray
+    from zray.host import nodes
+    original = nodes.spawn
+
+    def spawn(*args, **kwargs):
+        pid = original(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGINT)
+        return pid
+
+    nodes.spawn = spawn
+    try:
+        ray.init(num_cpus=1)
+        while True:
+            pass
+    except KeyboardInterrupt:
+        count = len(psutil.Process().children())
+        print("interrupted", count == int(ray.is_initialized()))
+    nodes.spawn = original
+    ray.init(num_cpus=1, ignore_reinit_error=True)
+    print(ray.get(ray.remote(lambda: 4).remote()))
+    """
+    with start_script(tmp_path, code) as driver:
+        output, errors = driver.communicate(timeout=40)
+    assert output.split() == ["interrupted", "True", "4"], errors
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)

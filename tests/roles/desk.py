@@ -1,0 +1,110 @@
+"""A local scheduler on a desk: its effects are performed by hand, one message at a time."""
+
+from zray.ids import return_id
+from zray.roles import effects as e
+from zray.roles.local_scheduler import LocalScheduler
+from zray.roles.local_scheduler.scheduler import Addresses
+from zray.wire.task_spec import RESOURCE_UNIT, TaskSpec
+from zray.wire.tasks import Function, PublishFunction, StartTasks, SubmitTasks, TaskResult, TasksFinished, TasksReturned
+
+JOB = b"job-0001"
+FUNCTION = b"function" * 2
+DRIVER = "driver-1"
+
+
+class Desk:
+    """One node of `cpus` CPUs with one driver; workers do as they are told."""
+
+    def __init__(self, cpus=2):
+        addresses = Addresses("objects", ["global"], ["gcs-0"], "monitor")
+        self.scheduler = LocalScheduler("local", addresses, total={"CPU": cpus * RESOURCE_UNIT})
+        self.now = 0.0
+        self.sent = []  # (destination, message) since the last look
+        self.starting = []  # StartWorker effects
+        self.queues = {}  # worker -> specs that it was sent
+        self.windows = {}
+        self.killed = []
+        self.count = 0
+        self.tell("host", e.ProcessJoined(DRIVER, "driver", 1, JOB))
+        self.tell(DRIVER, PublishFunction(Function(FUNCTION, "f", b"code")))
+
+    def tell(self, sender, message):
+        """One turn with one message."""
+        self.now += 1e-4
+        self._perform(self.scheduler.handle(sender, message, self.now))
+        self._perform(self.scheduler.end_turn(self.now))
+        self.scheduler.check_everything()
+
+    def _perform(self, effects):
+        for effect in effects:
+            if type(effect) is e.Send:
+                self.sent.append((effect.destination, effect.message))
+                if type(effect.message) is StartTasks:
+                    self.queues[effect.destination].extend(effect.message.specs)
+            elif type(effect) is e.StartWorker:
+                self.starting.append(effect)
+            elif type(effect) is e.KillWorker:
+                self.killed.append(effect.worker)
+            elif type(effect) is e.OpenWindow:
+                self.windows[effect.worker] += effect.count
+            elif type(effect) is e.ReclaimTasks:
+                count = min(effect.count, self.windows[effect.worker])
+                self.windows[effect.worker] -= count
+                outcome = e.TasksReclaimed(effect.worker, count)
+                self._perform(self.scheduler.handle("host", outcome, self.now))
+
+    def take_sent(self, kind=None):
+        """What was sent since the last look; kind: only such messages."""
+        sent, self.sent = self.sent, []
+        return [(target, message) for target, message in sent if kind is None or type(message) is kind]
+
+    # --- what the others do ---
+
+    def new_spec(self, deps=(), holds=()):
+        """A task not submitted before."""
+        self.count += 1
+        return TaskSpec(self.count.to_bytes(16, "big"), FUNCTION, deps=tuple(deps), holds=tuple(holds))
+
+    def submit(self, *specs):
+        """By the driver.  Returns the ids of the first returns."""
+        self.tell(DRIVER, SubmitTasks(list(specs)))
+        return [return_id(spec.task_id, 1) for spec in specs]
+
+    def give_birth(self):
+        """The worker ordered first says Hello."""
+        order = self.starting.pop(0)
+        self.queues[order.worker] = []
+        self.windows[order.worker] = 0
+        self.tell("host", e.WorkerStarted(order.worker, 100 + order.worker_id))
+        self.tell("host", e.ProcessJoined(order.worker, "worker", 100 + order.worker_id, b"", order.worker_id))
+        return order.worker
+
+    def finish_one(self, worker, value=b"\x01"):
+        """The worker claims its next task and runs it; or finds that the rest is not its own."""
+        queue = self.queues[worker]
+        if not self.windows[worker]:
+            self.queues[worker] = []
+            self.tell(worker, TasksReturned([spec.task_id for spec in queue], True))
+            return None
+        self.windows[worker] -= 1
+        spec = queue.pop(0)
+        self.tell(worker, TasksFinished([TaskResult(spec.task_id, [value])]))
+        return spec
+
+    def kill(self, worker):
+        """It dies, and what it had begun last with it."""
+        del self.queues[worker]
+        unclaimed = self.windows.pop(worker)
+        self.tell("host", e.WorkerExited(worker, "killed by signal 9", unclaimed))
+
+    def run_all(self):
+        """Until there is nothing to do."""
+        for _ in range(10_000):
+            busy = [worker for worker, queue in self.queues.items() if queue]
+            if self.starting:
+                self.give_birth()
+            elif busy:
+                self.finish_one(busy[0])
+            else:
+                return
+        raise AssertionError("it never ends")

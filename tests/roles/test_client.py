@@ -1,0 +1,174 @@
+"""The client: refs, values and places against plain counts."""
+
+from collections import Counter, deque
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from zray.ids import return_id
+from zray.roles.client import Client
+from zray.wire.objects import HoldObjects, PutObjects, ReleaseObjects, UnpinObjects
+from zray.wire.task_spec import StoredValue, TaskSpec
+from zray.wire.tasks import ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects, WaitReply
+
+IDS = [bytes([number]) * 20 for number in range(1, 6)]
+
+
+def make_client():
+    return Client(deque(), deque())
+
+
+class ClientMachine(RuleBasedStateMachine):
+    """What the node knows of us, from what we have said, agrees with the refs that live here."""
+
+    def __init__(self):
+        super().__init__()
+        self.client = make_client()
+        self.refs = Counter()
+        self.arrays = Counter()
+        self.held_at_node = set()
+        self.told = Counter()
+        self.is_large = {}  # a value never changes
+        self.count = 0
+
+    @rule()
+    def submit(self):
+        self.count += 1
+        spec = TaskSpec(self.count.to_bytes(16, "big"), b"f" * 16)
+        self.client.submit(spec)
+        self.refs[return_id(spec.task_id, 1)] += 1
+
+    @rule(is_large=st.booleans())
+    def put(self, is_large):
+        self.count += 1
+        object_id = return_id(self.count.to_bytes(16, "big"), 1)
+        self.client.put(object_id, StoredValue(0, 0, 1_000) if is_large else b"\1")
+        self.is_large[object_id] = is_large
+        self.told[object_id] += is_large
+        self.refs[object_id] += 1
+
+    @rule(object_id=st.sampled_from(IDS))
+    def borrow(self, object_id):
+        self.client.hold(object_id)
+        self.refs[object_id] += 1
+
+    @precondition(lambda self: +self.refs)
+    @rule(data=st.data())
+    def ref_dies(self, data):
+        object_id = data.draw(st.sampled_from(sorted(+self.refs)))
+        self.refs[object_id] -= 1
+        self.client.released.append(object_id)
+
+    @rule(data=st.data(), is_large=st.booleans())
+    def value_comes(self, data, is_large):
+        """Also when the last ref has just died."""
+        object_id = data.draw(st.sampled_from(sorted(self.refs) + IDS))
+        is_large = self.is_large.setdefault(object_id, is_large)
+        value = StoredValue(0, 0, 1_000) if is_large else b"\1"
+        self.told[object_id] += is_large
+        self.client.handle(ObjectsReady([(object_id, value)]))
+
+    @rule(data=st.data())
+    def array_is_made(self, data):
+        large = [object_id for object_id, value in self.client.values.items() if type(value) is StoredValue]
+        if large:
+            object_id = data.draw(st.sampled_from(sorted(large)))
+            if self.refs[object_id] > 0:
+                self.client.read_begins(object_id)
+                self.arrays[object_id] += 1
+
+    @precondition(lambda self: +self.arrays)
+    @rule(data=st.data())
+    def array_dies(self, data):
+        object_id = data.draw(st.sampled_from(sorted(+self.arrays)))
+        self.arrays[object_id] -= 1
+        self.client.unread.append(object_id)
+
+    @rule()
+    def flush(self):
+        for message in self.client.take_messages():
+            if type(message) is SubmitTasks:
+                self.held_at_node |= {return_id(spec.task_id, 1) for spec in message.specs}
+            elif type(message) is PutObjects:
+                self.held_at_node |= {put.object_id for put in message.objects}
+            elif type(message) is HoldObjects:
+                assert not self.held_at_node & set(message.object_ids)
+                self.held_at_node |= set(message.object_ids)
+            elif type(message) is ReleaseObjects:
+                assert set(message.object_ids) <= self.held_at_node
+                self.held_at_node -= set(message.object_ids)
+            elif type(message) is UnpinObjects:
+                for object_id, count in message.pins:
+                    assert not self.arrays[object_id], "let go of under an array"
+                    self.told[object_id] -= count
+                    assert self.told[object_id] == 0
+        assert self.held_at_node == set(+self.refs)
+        assert not self.client.released
+        assert not self.client.unread
+        for object_id, count in self.told.items():
+            if count:
+                assert self.refs[object_id] or self.arrays[object_id], "a place that nobody reads is not let go of"
+
+    @invariant()
+    def an_array_keeps_its_place(self):
+        for object_id in +self.arrays:
+            assert self.told[object_id]
+
+    def teardown(self):
+        for object_id, count in (+self.refs).items():
+            self.client.released.extend([object_id] * count)
+        for object_id, count in (+self.arrays).items():
+            self.client.unread.extend([object_id] * count)
+        self.refs.clear()
+        self.arrays.clear()
+        self.flush()
+        assert not self.client.counts
+        assert not self.client.values
+        assert not self.client.told
+        assert not self.client.reading
+
+
+ClientMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None, derandomize=True)
+TestClient = ClientMachine.TestCase
+
+
+def test_results_go_between_what_was_said_and_what_is_let_go_of():
+    """A ref inside a result is the result's before it is no longer the task's."""
+    client = make_client()
+    client.put(IDS[0], b"\1")
+    client.hold(IDS[1])
+    client.released.extend(IDS[:2])
+    result = TasksFinished([TaskResult(b"t" * 16, [b"\1"], ((IDS[0],),))])
+    kinds = [type(message) for message in client.take_messages([result])]
+    assert kinds == [PutObjects, HoldObjects, TasksFinished, ReleaseObjects]
+    assert client.take_messages() == []
+
+
+def test_what_is_said_keeps_its_order():
+    client = make_client()
+    client.submit(TaskSpec(b"a" * 16, b"f" * 16))
+    client.submit(TaskSpec(b"b" * 16, b"f" * 16))
+    client.put(IDS[0], b"\1")
+    client.submit(TaskSpec(b"c" * 16, b"f" * 16))
+    said = client.take_messages()
+    assert [type(message) for message in said] == [SubmitTasks, PutObjects, SubmitTasks]
+    assert len(said[0].specs) == 2
+
+
+def test_borrowed_values_are_asked_for_once():
+    client = make_client()
+    client.hold(IDS[0])
+    client.submit(TaskSpec(b"a" * 16, b"f" * 16))
+    ids = [IDS[0], return_id(b"a" * 16, 1)]
+    client.ask(ids)
+    client.ask(ids)
+    asked = [message for message in client.take_messages() if type(message) is WaitObjects]
+    assert [message.object_ids for message in asked] == [[IDS[0]]]
+
+
+def test_an_answer_that_nobody_waits_for_changes_nothing():
+    client = make_client()
+    client.handle(WaitReply(7, [IDS[0]]))
+    assert not client.replies
+    assert not client.is_ready(IDS[0])

@@ -1,0 +1,120 @@
+"""A GCS shard by itself: who is told what, and that repeats and strangers change nothing."""
+
+import pytest
+
+from zray.ids import return_id
+from zray.roles.effects import Send
+from zray.roles.gcs import GcsShard
+from zray.wire.actors import (
+    ActorNameTaken,
+    ActorRegistered,
+    ActorRemoved,
+    LookUpActor,
+    LookUpActorReply,
+    RegisterActor,
+)
+from zray.wire.gcs import (
+    AddLocations,
+    FetchFunction,
+    FetchFunctionReply,
+    FreeCopies,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeLost,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+    ReleaseAtNode,
+    RemoveLocations,
+    SubscribeObject,
+)
+from zray.wire.task_spec import ActorOptions, TaskSpec
+from zray.wire.tasks import Function, PublishFunction
+
+TASK = b"t" * 16
+OBJECT = return_id(TASK, 1)
+N1, N2, N3 = "n1/local", "n2/local", "n3/local"
+
+
+@pytest.fixture
+def shard():
+    shard = GcsShard("gcs-0")
+    yield shard
+    shard.check_everything()
+
+
+def tell(shard, sender, message):
+    effects = shard.handle(sender, message, 0.0)
+    return [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
+
+
+def test_a_record_is_acknowledged_when_asked(shard):
+    assert tell(shard, N1, RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)], 7)) == [(N1, RecordTasksReply(7))]
+    assert tell(shard, N1, RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)])) == []
+    assert tell(shard, N1, HoldAtNode(N1, [OBJECT], 8)) == [(N1, HoldAtNodeReply(8))]
+    tell(shard, N1, ReleaseAtNode(N1, [OBJECT]))
+    assert not shard.tasks.records
+
+
+def test_who_asks_where_an_object_is_is_told_now_or_later(shard):
+    """Ray paper, figure 7b: 2, 4 and 5."""
+    tell(shard, N1, RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)]))
+    assert tell(shard, N1, SubscribeObject(N1, OBJECT)) == []
+    located = ObjectLocated(OBJECT, 9, [N2])
+    assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == [(N1, located)]
+    assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == []  # a repeat: nobody waits any more
+    assert tell(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, located)]
+
+
+def test_copies_are_freed_when_nobody_holds_them(shard):
+    tell(shard, N1, RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)]))
+    tell(shard, N2, HoldAtNode(N2, [OBJECT], 0))
+    tell(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
+    assert tell(shard, N1, ReleaseAtNode(N1, [OBJECT])) == []
+    assert tell(shard, N1, ReleaseAtNode(N1, [OBJECT])) == []
+    assert tell(shard, N2, ReleaseAtNode(N2, [OBJECT])) == [(N2, FreeCopies([OBJECT]))]
+    assert not shard.tasks.records
+
+
+def test_a_value_that_nobody_holds_is_freed_as_it_comes(shard):
+    """Everybody let go while it was being made."""
+    assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == [(N2, FreeCopies([OBJECT]))]
+    assert not shard.tasks.records
+
+
+def test_what_is_said_of_unknown_objects_changes_nothing(shard):
+    for message in (ReleaseAtNode(N1, [OBJECT]), RemoveLocations(N1, [OBJECT]), ActorRemoved(TASK), NodeLost(N1, "")):
+        assert tell(shard, N1, message) == []
+    assert not shard.tasks.records
+
+
+def test_a_lost_node_holds_nothing(shard):
+    tell(shard, N1, RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)]))
+    tell(shard, N2, HoldAtNode(N2, [OBJECT], 0))
+    tell(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
+    tell(shard, "monitor", NodeLost(N2, "silent"))
+    assert tell(shard, N3, SubscribeObject(N3, OBJECT)) == []
+    tell(shard, N1, ReleaseAtNode(N1, [OBJECT]))
+    assert not shard.tasks.records
+
+
+def test_code_is_sent_now_or_as_soon_as_it_is_known(shard):
+    function = Function(b"f" * 16, "f", b"code")
+    assert tell(shard, N2, FetchFunction(N2, function.function_id)) == []
+    assert tell(shard, N2, FetchFunction(N2, function.function_id)) == []
+    assert tell(shard, N1, PublishFunction(function)) == [(N2, FetchFunctionReply(function))]
+    assert tell(shard, N3, FetchFunction(N3, function.function_id)) == [(N3, FetchFunctionReply(function))]
+
+
+def test_a_name_is_one_actors_at_a_time(shard):
+    options = ActorOptions(name="the one", namespace="ours", handle=b"methods")
+    one, two = b"1" * 16, b"2" * 16
+    assert tell(shard, N1, RegisterActor(one, options, N1)) == [(N1, ActorRegistered(one))]
+    assert tell(shard, N1, RegisterActor(one, options, N1)) == [(N1, ActorRegistered(one))]  # a repeat
+    assert tell(shard, N2, RegisterActor(two, options, N2)) == [(N2, ActorNameTaken(two, one))]
+    found = LookUpActorReply("ours", "the one", one, b"methods", N1)
+    assert tell(shard, N3, LookUpActor("ours", "the one")) == [(N3, found)]
+    tell(shard, N2, ActorRemoved(two))
+    assert tell(shard, N3, LookUpActor("ours", "the one")) == [(N3, found)]
+    tell(shard, N1, ActorRemoved(one))
+    assert tell(shard, N2, RegisterActor(two, options, N2)) == [(N2, ActorRegistered(two))]

@@ -1,0 +1,45 @@
+"""Programs of their own: a script in a folder, run by this Python as a user would."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def environment():
+    """Ours, with the project's folder importable."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+
+
+def write_script(folder, code):
+    path = Path(folder) / "script.py"
+    path.write_text(textwrap.dedent(code))
+    return path
+
+
+def run_script(folder, code, timeout_s=40):
+    """Run `code` as a script to its end; the result has stdout, stderr and returncode."""
+    return subprocess.run(
+        [sys.executable, str(write_script(folder, code))],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+
+
+def start_script(folder, code, **options):
+    """Start `code` as a script in a process group of its own, its output in pipes; options as of Popen."""
+    return subprocess.Popen(
+        [sys.executable, str(write_script(folder, code))],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )

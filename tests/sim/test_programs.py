@@ -1,0 +1,31 @@
+"""Each program alone, without faults: the result of the sequential run, and nothing left."""
+
+import pytest
+
+from zray.sim.main import run_program
+from zray.sim.workloads import ONE_NODE_PROGRAMS, PROGRAMS
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize("cpus", [1, 3])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_on_one_node(name, cpus):
+    for seed in range(1, 4):
+        outcome = run_program(name, seed=seed, cpus=cpus)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ONE_NODE_PROGRAMS])
+def test_on_three_nodes(name):
+    for seed in range(1, 4):
+        outcome = run_program(name, seed=seed, nodes=3, cpus=1)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("kills", [1, 5])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_with_workers_that_are_killed(name, kills):
+    for seed in range(1, 4):
+        outcome = run_program(name, seed=seed, kills=kills, kill_probability=0.05)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -1,0 +1,31 @@
+"""A fixed list of seeds: each a whole run of the roles in virtual time, with its own programs and faults."""
+
+import pytest
+
+from zray.sim.main import run_seed
+
+pytestmark = pytest.mark.sim
+
+CHUNK = 20
+ONE_NODE_CHUNKS = 50
+THREE_NODE_CHUNKS = 15
+
+
+def assert_all_is_well(seeds, nodes):
+    failed = [outcome for outcome in (run_seed((seed, nodes)) for seed in seeds) if outcome.error]
+    told = "\n\n".join(
+        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes}\n{outcome.error}" for outcome in failed
+    )
+    assert not failed, told
+
+
+@pytest.mark.parametrize("chunk", range(ONE_NODE_CHUNKS))
+def test_one_node(chunk):
+    """Kills, broken links, slow workers, failing starts, small stores."""
+    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=1)
+
+
+@pytest.mark.parametrize("chunk", range(THREE_NODE_CHUNKS))
+def test_three_nodes(chunk):
+    """Tasks that go up and come down, objects that are pulled, cuts that heal."""
+    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=3)

@@ -1,0 +1,106 @@
+"""The simulator's own parts: links that break, faults that show, failures that can be replayed."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from zray.sim import task_programs
+from zray.sim.checkers import Checkers
+from zray.sim.main import run_options
+from zray.sim.network import Connection, End
+from zray.sim.options import Options, options_of
+from zray.sim.simulator import Simulator
+from zray.sim.values import Big, CorruptValue, Failed, Ref, decode, encode
+from zray.wire.session import GetStatus
+
+pytestmark = pytest.mark.sim
+
+
+def connected(world):
+    arrived = {"a": [], "b": []}
+    ends = [End(name, lambda messages, name=name: arrived[name].extend(m.request for m in messages)) for name in "ab"]
+    return Connection(world, *ends), arrived
+
+
+def test_what_a_break_loses_comes_after_the_repair():
+    world = Simulator(Options(seed=1))
+    connection, arrived = connected(world)
+    connection.send("a", [GetStatus(1)])
+    world.run(1.0)
+    connection.send("a", [GetStatus(2)])
+    connection.break_()
+    connection.send("a", [GetStatus(3)])
+    world.run(2.0)
+    assert arrived["b"] == [1]
+    connection.repair()
+    world.run(3.0)
+    assert arrived["b"] == [1, 2, 3]
+
+
+def test_held_frames_are_released_in_order():
+    world = Simulator(Options(seed=1))
+    connection, arrived = connected(world)
+    connection.hold("a")
+    for number in range(5):
+        connection.send("a", [GetStatus(number)])
+    connection.send("b", [GetStatus(9)])
+    world.run(1.0)
+    assert arrived == {"a": [9], "b": []}
+    connection.release("a")
+    world.run(2.0)
+    assert arrived["b"] == [0, 1, 2, 3, 4]
+
+
+def test_values_come_back_and_foreign_bytes_do_not():
+    value = [1, "two", None, Ref(b"r" * 20), Big(7, 3_000), Failed("task", "why", False)]
+    data, contained = encode(value)
+    assert decode(data) == (value, [b"r" * 20])
+    assert contained == (b"r" * 20,)
+    with pytest.raises(CorruptValue):
+        decode(data[:-2000] + b"\0" + data[-1999:])
+
+
+def test_a_wrong_result_is_found():
+    checkers = Checkers(SimpleNamespace(options=Options(seed=1)))
+    checkers.compare([1, [2]], [1, [2]], "here")
+    with pytest.raises(AssertionError, match="1 expected, 2 came"):
+        checkers.compare([1], [2], "here")
+    with pytest.raises(AssertionError, match="where nothing had failed"):
+        checkers.compare([1], [Failed("WorkerCrashedError", "", True)], "here")
+
+
+def test_a_system_error_is_allowed_where_workers_are_killed():
+    checkers = Checkers(SimpleNamespace(options=Options(seed=1, kills=1)))
+    checkers.compare([1], [Failed("WorkerCrashedError", "", True)], "here")
+
+
+def test_a_hang_is_found_and_told(monkeypatch):
+    """A planted bug: the node forgets to tell waiting processes."""
+    from zray.roles.local_scheduler.waits import Waits
+
+    monkeypatch.setattr(Waits, "send_replies", lambda self: self.replies.clear())
+    outcome = run_options(Options(seed=3, programs=("fan_in",), nodes=1))
+    assert "not done after" in outcome.error
+    assert "driver-1" in outcome.error
+    assert "SubmitTasks" in outcome.story
+
+
+def test_a_leak_is_found(monkeypatch):
+    """A planted bug: arguments are never let go of."""
+    from zray.roles.local_scheduler.objects import ObjectTable
+
+    monkeypatch.setattr(ObjectTable, "drop_all", lambda self, object_ids: None)
+    outcome = run_options(Options(seed=3, programs=("fan_in",)))
+    assert "object entries left" in outcome.error
+
+
+def test_a_seed_says_everything():
+    assert options_of(11) == options_of(11)
+    assert len({options_of(seed).programs for seed in range(50)}) > 30
+
+
+def test_programs_are_as_the_sequential_run_says():
+    from zray.sim.sequential import Sequential
+
+    assert Sequential().run(task_programs.run_tree, (3, 2)) == 15
+    assert Sequential().run(task_programs.run_chain, (10, 2, True)) == [11, 12]

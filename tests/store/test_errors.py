@@ -1,0 +1,217 @@
+"""What a task raised, to bytes and back."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+
+import pytest
+
+from zray import exceptions
+from zray.exceptions import (
+    ActorDiedError,
+    GetTimeoutError,
+    TaskError,
+    WorkerCrashedError,
+    ZrayError,
+    decode_system_error,
+    encode_system_error,
+)
+from zray.store.errors import deserialize_error, serialize_error, serialize_system_error
+from zray.store.values import deserialize, is_error, serialize, to_bytes
+
+
+def raised(error):
+    try:
+        raise error
+    except BaseException as caught:
+        return caught
+
+
+def come_back(error):
+    data = serialize_error(raised(error), "f", node="n1")
+    assert is_error(data)
+    back = deserialize_error(data)
+    assert isinstance(back, TaskError)
+    assert str(back) and repr(back)
+    again = deserialize(to_bytes(serialize(back)))
+    assert type(again) is type(back)
+    assert str(again) == str(back)
+    with pytest.raises(TaskError):
+        raise back
+    return back
+
+
+class KeywordOnly(ValueError):
+    def __init__(self, *, code):
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+class NoArguments(Exception):
+    def __init__(self):
+        super().__init__("fixed", "text")
+
+
+class Slotted(Exception):
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Final(Exception):
+    def __init_subclass__(cls):
+        raise TypeError("final")
+
+
+class ReadOnly(Exception):
+    @property
+    def cause(self):
+        return "mine"
+
+
+class Many(LookupError, OSError):
+    pass
+
+
+def test_an_error_is_of_the_users_class_too():
+    for error in [
+        ValueError("x"), KeyError("k"), KeywordOnly(code=3), NoArguments(), Slotted(5), ZeroDivisionError(),
+        FileNotFoundError(2, "none", "file"), UnicodeDecodeError("utf8", b"x", 0, 1, "r"), Many("m"),
+        ReadOnly(), SyntaxError("s"), ImportError("i", name="n"), GetTimeoutError("late"),
+        ActorDiedError("dead"), AssertionError(),
+    ]:  # fmt: skip
+        back = come_back(error)
+        assert isinstance(back, type(error)), error
+        assert back.args == error.args
+        assert type(back.__dict__["cause"]) is type(error)
+        assert back.function_name == "f" and back.node == back.ip == "n1" and back.pid
+        assert type(error).__name__ in str(back) and "test_errors.py" in str(back)
+    assert come_back(KeywordOnly(code=3)).code == 3
+    assert come_back(Slotted(5)).value == 5
+    assert come_back(FileNotFoundError(2, "none", "file")).filename == "file"
+    assert come_back(UnicodeDecodeError("utf8", b"x", 0, 1, "r")).object == b"x"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups before 3.11")
+def test_groups_can_be_split():
+    back = come_back(ExceptionGroup("g", [ValueError(1), KeyError(2)]))  # noqa: F821
+    assert isinstance(back, ExceptionGroup)  # noqa: F821
+    assert back.subgroup(KeyError).exceptions[0].args == (2,)
+
+
+def test_what_would_mislead_the_caller_is_a_plain_task_error():
+    for error in [SystemExit(3), KeyboardInterrupt(), StopIteration(1), StopAsyncIteration(), Final("f")]:
+        back = come_back(error)
+        assert type(back) is TaskError
+        assert type(back.cause) is type(error)
+
+
+class Hostile(Exception):
+    def __reduce__(self):
+        raise SystemExit(1)
+
+    def __str__(self):
+        raise KeyboardInterrupt
+
+    __repr__ = __str__
+
+
+class HostileState(Exception):
+    def __init__(self):
+        super().__init__(threading.Lock())
+        self.lock = threading.Lock()
+        self.fine = 7
+
+
+class BreaksOnLoad(Exception):
+    def __reduce__(self):
+        return _break, ()
+
+
+def _break():
+    raise MemoryError("no")
+
+
+def test_serialize_error_always_works():
+    for error in [BreaksOnLoad("x"), ValueError("\ud800"), ValueError(lambda: threading.Lock())]:
+        assert type(error).__name__ in str(come_back(error))
+    back = deserialize_error(serialize_error(raised(Hostile()), "f"))
+    assert isinstance(back, Hostile) and "Hostile" in str(back)
+    back = come_back(HostileState())
+    assert isinstance(back, HostileState) and back.fine == 7 and not hasattr(back, "lock")
+
+    class Local(Exception):
+        pass
+
+    assert type(come_back(Local("l"))).__name__ == "TaskError(Local)"
+
+
+def test_hundred_megabytes_are_cut():
+    error = raised(ValueError("x" * 100_000_000))
+    error.blob = b"y" * 10_000_000
+    data = serialize_error(error)
+    assert len(data) < 400_000
+    assert isinstance(deserialize_error(data), ValueError)
+
+
+def test_cyclic_causes_end():
+    one, two = ValueError(1), KeyError(2)
+    one.__cause__, two.__cause__ = two, one
+    assert "KeyError" in str(come_back(one))
+
+
+def test_an_error_passed_on_stays_the_first_one():
+    """FEATURES.md: dependent tasks fail with the same error, not in ten layers."""
+    data = serialize_error(raised(KeyError("first")), "a", node="n1")
+    for name in "bcdefghijklmnop":
+        data = serialize_error(raised(deserialize_error(data)), name, node="n2")
+    back = deserialize_error(data)
+    assert isinstance(back, KeyError) and back.function_name == "a" and back.node == "n1"
+    assert "passed on by b" in str(back)
+    assert len(data) < 4000
+
+
+def test_skipped_frames_are_not_shown():
+    def user():
+        raise ValueError("here")
+
+    def runtime():
+        user()
+
+    try:
+        runtime()
+    except ValueError as error:
+        text = deserialize_error(serialize_error(error, skip_frames=2)).traceback_str
+    assert "in user" in text and "in runtime" not in text
+
+
+def test_system_errors_come_as_themselves():
+    error = WorkerCrashedError("task f died", pid=12, exit_text="SIGKILL", log_tail=("a", "b"))
+    data = serialize_system_error(error)
+    assert is_error(data)
+    for back in (deserialize_error(data), pickle.loads(pickle.dumps(error))):
+        assert type(back) is WorkerCrashedError
+        assert (back.pid, back.exit_text, back.log_tail) == (12, "SIGKILL", ("a", "b"))
+        assert "SIGKILL" in str(back) and "| b" in str(back)
+    with pytest.raises(WorkerCrashedError):
+        deserialize(data)
+
+
+def test_every_system_error_has_a_name_on_the_wire_and_says_what_it_means():
+    for name, cls in exceptions.SYSTEM_ERRORS.items():
+        back = decode_system_error(encode_system_error(name, "why"))
+        assert type(back) is cls and "why" in str(back)
+        pickle.loads(pickle.dumps(back))
+        if cls is not ZrayError and name != "RayActorError":
+            assert "definite" in cls.__doc__, name
+    unknown = decode_system_error(encode_system_error("FutureError", "why"))
+    assert type(unknown) is ZrayError and "FutureError: why" in str(unknown)
+    assert isinstance(decode_system_error(b"\x83\xff"), ZrayError)
+
+
+def test_deserialize_raises_an_error_value():
+    with pytest.raises(ValueError):
+        deserialize(serialize_error(ValueError("v")))

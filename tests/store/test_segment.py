@@ -1,0 +1,217 @@
+"""Shared memory, a process's view of it, and the sweeper."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import subprocess
+import sys
+
+import numpy
+import posix_ipc
+import pytest
+
+from zray.store.arena import ArenaView
+from zray.store.segment import (
+    Segment,
+    SegmentFullError,
+    segment_name,
+    segments_of,
+    semaphores_of,
+    unlink,
+    unlink_session,
+)
+from zray.store.sweeper import lock_session, sweep
+from zray.store.values import deserialize, serialize, write_into
+
+
+@pytest.fixture
+def session():
+    name = f"test{os.getpid()}_{os.urandom(4).hex()}"
+    yield name
+    unlink_session(name)
+    assert segments_of(name) == []
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def test_what_one_process_writes_another_reads(session):
+    segment = Segment.create(segment_name(session, 0), 1 << 20)
+    segment.reserve(0, 1 << 20)
+    segment.view(4096, 5, writable=True)[:] = [1, 2, 3, 4, 5]
+    script = (
+        "import sys; from zray.store.arena import ArenaView\n"
+        f"assert ArenaView({session!r}).read(0, 4096, 5).tolist() == [1, 2, 3, 4, 5]"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+    assert segments_of(session) == [segment.name]  # A reader's end took nothing with it.
+    assert os.stat("/dev/shm" + segment.name).st_mode & 0o777 == 0o600
+
+
+def test_names_are_taken_once_and_gone_once(session):
+    name = segment_name(session, 3)
+    Segment.create(name, 4096)
+    with pytest.raises(FileExistsError):
+        Segment.create(name, 4096)
+    assert unlink(name)
+    assert not unlink(name)
+    with pytest.raises(FileNotFoundError):
+        Segment.open(name)
+
+
+@pytest.mark.parametrize("name", ["a-b", "", "a/b", "..-"])
+def test_sessions_whose_names_could_be_confused_are_refused(name):
+    with pytest.raises(ValueError):
+        segment_name(name, 0)
+
+
+def test_reserve_says_that_memory_is_full(session, monkeypatch):
+    segment = Segment.create(segment_name(session, 0), 1 << 40)
+    steps = []
+
+    def fallocate(descriptor, offset, length):
+        steps.append((offset, length))
+        if len(steps) == 3:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", fallocate)
+    with pytest.raises(SegmentFullError, match="no room"):
+        segment.reserve(0, 1 << 30)
+    assert steps == [(i * (64 << 20), 64 << 20) for i in range(3)]
+
+
+def test_pages_given_back_leave_the_machine(session):
+    segment = Segment.create(segment_name(session, 0), 1 << 20)
+    segment.reserve(0, 1 << 20)
+    blocks = lambda: os.stat("/dev/shm" + segment.name).st_blocks * 512  # noqa: E731
+    assert blocks() == 1 << 20
+    segment.view(0, 1, writable=True)[0] = 7
+    segment.give_back(4096, (1 << 20) - 4096 - 5)
+    assert blocks() == 2 * 4096
+    assert segment.view(0, 1)[0] == 7
+
+
+def test_a_pin_lasts_as_long_as_the_last_array(session):
+    """DESIGN.md 7: a process pins what it reads until the arrays made from it are gone."""
+    value = {"a": numpy.arange(100_000), "b": numpy.arange(5)}
+    serialized = serialize(value)
+    segment = Segment.create(segment_name(session, 0), 4 << 20)
+    segment.reserve(0, 4 << 20)
+    view = ArenaView(session)
+    write_into(serialized, view.writable(0, 8192, serialized.size))
+    released = []
+    back = deserialize(view.read(0, 8192, serialized.size, lambda: released.append(1)))
+    numpy.testing.assert_array_equal(back["a"], value["a"])
+    part = back["b"][2:].view(numpy.uint8)
+    del back
+    gc.collect()
+    assert released == []
+    with pytest.raises(ValueError):
+        part.flags.writeable = True
+    del part
+    assert released == [1]
+    del view
+    gc.collect()
+    assert released == [1]
+
+
+def test_slices_of_the_read_array_itself_pin_too(session):
+    Segment.create(segment_name(session, 0), 1 << 20).reserve(0, 4096)
+    released = []
+    part = ArenaView(session).read(0, 0, 100, lambda: released.append(1))[5:][::2]
+    gc.collect()
+    assert not released and not part.flags.writeable
+    with pytest.raises(ValueError):
+        part.flags.writeable = True
+    del part
+    assert released
+
+
+def test_a_forked_child_releases_nothing(session):
+    Segment.create(segment_name(session, 0), 1 << 20).reserve(0, 4096)
+    reader, writer = os.pipe()
+    array = ArenaView(session).read(0, 0, 100, lambda: os.write(writer, b"x"))
+    child = os.fork()
+    if child == 0:
+        del array
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.set_blocking(reader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(reader, 1)
+    del array
+    assert os.read(reader, 1) == b"x"
+
+
+def make_session(root, session):
+    folder = root / session
+    folder.mkdir(mode=0o700)
+    Segment.create(segment_name(session, 0), 4096)
+    semaphore = posix_ipc.Semaphore(f"/zray-{session}-s", posix_ipc.O_CREX)
+    semaphore.close()
+    return folder
+
+
+def test_the_sweeper_takes_dead_sessions_only(root, session):
+    """DESIGN.md 11: a sweeper for sessions that are dead."""
+    folder = make_session(root, session)
+    lock = lock_session(str(folder))
+    assert sweep(str(root)) == []
+    assert segments_of(session) and semaphores_of(session)
+    with pytest.raises(BlockingIOError):
+        lock_session(str(folder))
+    os.close(lock)
+    assert sweep(str(root)) == [session]
+    assert not folder.exists() and not segments_of(session) and not semaphores_of(session)
+    assert sweep(str(root)) == []
+
+
+def test_a_session_just_being_made_is_left_alone(root, session):
+    folder = make_session(root, session)
+    assert sweep(str(root)) == []
+    os.utime(folder, (0, 0))
+    assert sweep(str(root)) == [session]
+
+
+def test_a_killed_session_is_dead(root, session):
+    folder = make_session(root, session)
+    script = f"from zray.store.sweeper import lock_session as l; l({str(folder)!r}); print(flush=True); input()"
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    assert sweep(str(root)) == []
+    process.kill()
+    process.wait(timeout=30)
+    process.stdin.close()
+    process.stdout.close()
+    assert sweep(str(root)) == [session]
+
+
+def test_roots_open_to_others_and_links_are_refused(root, tmp_path, session):
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    with pytest.raises(PermissionError):
+        sweep(str(link))
+    (root / session).symlink_to(tmp_path)
+    assert sweep(str(root)) == []
+    assert tmp_path.exists()
+    root.chmod(0o755)
+    with pytest.raises(PermissionError, match="chmod"):
+        sweep(str(root))
+    assert sweep(str(tmp_path / "nowhere")) == []
+
+
+def test_a_lock_that_is_a_link_is_not_followed(root, tmp_path, session):
+    folder = make_session(root, session)
+    target = tmp_path / "precious"
+    target.touch()
+    (folder / "lock").symlink_to(target)
+    with pytest.raises(OSError):
+        lock_session(str(folder))
+    with open(target) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,35 @@
+"""The measuring programs run, and their table is whole."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.figures import GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
+from tests.scripts import ROOT, environment
+
+
+def test_figures_and_workloads_have_names_of_their_own():
+    names = [figure.name for group in GROUPS for figure in group.figures]
+    assert len(set(names)) == len(names)
+    assert len(set(WORKLOAD_NAMES)) == len(WORKLOAD_NAMES)
+    assert SLOW <= set(WORKLOAD_NAMES)
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="no such group or workload: nothing; there are .*tasks_sync"):
+        chosen_groups(["nothing"])
+
+
+@pytest.mark.slow
+def test_a_measurement_says_what_was_measured_and_on_what():
+    command = [sys.executable, "-m", "benchmarks.microbenchmark", "--quick", "--json", "-"]
+    command += ["--only", "tasks_sync", "--only", "life"]
+    result = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=55)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert not report["errors"]
+    assert {"task_round_trip_p50", "first_result", "shutdown"} <= set(report["figures"])
+    assert report["figures"]["task_round_trip_p50"]["ratio"] > 0
+    assert report["machine"]["cores"] > 0

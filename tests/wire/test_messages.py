@@ -1,0 +1,161 @@
+"""The vocabulary: every message travels, has a number of its own for ever, and says who says it to whom."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+
+from tests.scripts import ROOT
+from tests.wire.strategies import of_type
+from zray.roles.client import Client
+from zray.roles.gcs import GcsShard
+from zray.roles.global_scheduler import GlobalScheduler
+from zray.roles.local_scheduler import LocalScheduler
+from zray.roles.monitor import Monitor
+from zray.roles.object_manager import ObjectManager
+from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
+from zray.wire.message import RETIRED_TAGS
+
+# Tags are forever: a new message gets a new line here; the line of a removed one moves to RETIRED_TAGS.
+TAGS = {
+    1: "Hello",
+    2: "Welcome",
+    3: "HelloRefused",
+    4: "Goodbye",
+    5: "GoodbyeReply",
+    6: "GetStatus",
+    7: "StatusReply",
+    8: "StopSession",
+    9: "Ack",
+    10: "PublishFunction",
+    11: "SubmitTasks",
+    12: "StartTasks",
+    13: "TasksFinished",
+    14: "TasksReturned",
+    15: "ObjectsReady",
+    16: "WaitObjects",
+    17: "WaitReply",
+    18: "CancelWait",
+    19: "JobStarted",
+    20: "StopWorker",
+    21: "ProcessDropped",
+    30: "PutObjects",
+    31: "HoldObjects",
+    32: "ReleaseObjects",
+    33: "UnpinObjects",
+    34: "AllocateObject",
+    35: "ObjectAllocated",
+    36: "PagesReserved",
+    37: "AllocateRefused",
+    38: "AbandonObject",
+    40: "SealObjects",
+    41: "FreeObjects",
+    42: "ProcessGone",
+    43: "FetchObject",
+    44: "ObjectFetched",
+    45: "FetchFailed",
+    46: "PullObject",
+    47: "ObjectChunk",
+    48: "PullRefused",
+    49: "ReadInline",
+    50: "InlineRead",
+    51: "ClaimObject",
+    52: "ObjectClaimed",
+    60: "CreateActor",
+    61: "RegisterActor",
+    62: "ActorRegistered",
+    63: "ActorNameTaken",
+    64: "ActorRemoved",
+    65: "FindActor",
+    66: "FindActorReply",
+    67: "LookUpActor",
+    68: "LookUpActorReply",
+    69: "KillActor",
+    70: "StartActor",
+    71: "ActorStarted",
+    72: "ActorStartFailed",
+    73: "ActorExited",
+    80: "LoadReport",
+    81: "SpillTask",
+    82: "SpillRefused",
+    83: "PlaceTask",
+    84: "TaskAccepted",
+    85: "LocateObjects",
+    86: "LocateObjectsReply",
+    100: "RecordTasks",
+    101: "RecordTasksReply",
+    102: "AddLocations",
+    103: "RemoveLocations",
+    104: "HoldAtNode",
+    105: "HoldAtNodeReply",
+    106: "ReleaseAtNode",
+    107: "SubscribeObject",
+    108: "ObjectLocated",
+    109: "FreeCopies",
+    110: "FetchFunction",
+    111: "FetchFunctionReply",
+    120: "RegisterNode",
+    121: "Heartbeat",
+    122: "NodeJoined",
+    123: "NodeLost",
+}
+
+ROLES = (Client, GcsShard, GlobalScheduler, LocalScheduler, Monitor, ObjectManager)
+ROUTE = re.compile(r"^[a-zA-Z ,]+( -> [a-zA-Z ,]+)+[.,]")
+
+
+@pytest.mark.parametrize("message_type", MESSAGE_TYPES.values(), ids=lambda message_type: message_type.__name__)
+def test_what_is_sent_is_what_arrives(message_type):
+    @settings(max_examples=30, deadline=None)
+    @given(of_type(message_type))
+    def travels(message):
+        arrived = decode(encode(Envelope(1, 2, 3, [message])))
+        assert arrived == Envelope(1, 2, 3, [message])
+        assert type(arrived.messages[0]) is message_type
+
+    travels()
+
+
+def test_tags_are_what_they_have_always_been():
+    assert {tag: message_type.__name__ for tag, message_type in MESSAGE_TYPES.items()} == TAGS
+    assert not set(TAGS) & set(RETIRED_TAGS)
+
+
+@pytest.mark.parametrize("message_type", MESSAGE_TYPES.values(), ids=lambda message_type: message_type.__name__)
+def test_every_message_says_who_says_it_to_whom(message_type):
+    first = message_type.__doc__.partition("\n")[0]
+    assert ROUTE.match(first), first
+
+
+def test_a_message_is_an_array_with_its_tag_in_front():
+    """So that other languages can speak it, and a dump can be read."""
+    import msgspec
+
+    from zray.wire.session import HelloRefused
+
+    frame = encode(Envelope(1, 2, 3, [HelloRefused("no")]))
+    assert msgspec.msgpack.decode(frame) == [1, 2, 3, [[3, "no"]]]
+
+
+# Said to a process as such, not to a role in it: the reactor, the worker's loop and the driver handle them.
+HOST_MESSAGES = {
+    "Ack",
+    "Goodbye",
+    "GoodbyeReply",
+    "Hello",
+    "HelloRefused",
+    "JobStarted",
+    "ProcessDropped",
+    "StartActor",
+    "StartTasks",
+    "StopSession",
+    "StopWorker",
+    "Welcome",
+}
+
+
+def test_every_message_is_handled_by_somebody():
+    handled = set().union(*(role.HANDLERS for role in ROLES))
+    assert {kind.__name__ for kind in MESSAGE_TYPES.values() if kind not in handled} == HOST_MESSAGES
+    hosts = "".join(path.read_text() for path in (ROOT / "zray" / "host").glob("*.py"))
+    assert not [name for name in HOST_MESSAGES if not re.search(rf"\b{name}\b", hosts)]

@@ -1,0 +1,86 @@
+"""zray: Ray's programming model as a small, fast, secure message bus.  `import zray as ray` runs Ray programs.
+
+Names are loaded on first use: control processes import this package too, and must import neither pickle nor
+numpy; and `import zray` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import actor, cloudpickle, exceptions, util
+    from .actor import ActorClassInheritanceException, exit_actor, method
+    from .api import (
+        as_completed,
+        available_resources,
+        cancel,
+        cluster_resources,
+        get,
+        get_actor,
+        get_gpu_ids,
+        get_runtime_context,
+        init,
+        is_initialized,
+        kill,
+        nodes,
+        put,
+        remote,
+        shutdown,
+        timeline,
+        wait,
+    )
+    from .object_ref import ObjectID, ObjectRef
+
+_MODULE_BY_NAME = {
+    "ActorClassInheritanceException": "actor",
+    "ObjectID": "object_ref",
+    "ObjectRef": "object_ref",
+    "exit_actor": "actor",
+    "method": "actor",
+    **dict.fromkeys(
+        (
+            "as_completed",
+            "available_resources",
+            "cancel",
+            "cluster_resources",
+            "get",
+            "get_actor",
+            "get_gpu_ids",
+            "get_runtime_context",
+            "init",
+            "is_initialized",
+            "kill",
+            "nodes",
+            "put",
+            "remote",
+            "shutdown",
+            "timeline",
+            "wait",
+        ),
+        "api",
+    ),
+}
+_MODULES = ("actor", "cloudpickle", "exceptions", "util")
+
+__all__ = [*sorted(_MODULE_BY_NAME), *_MODULES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    module = _MODULE_BY_NAME.get(name)
+    if module is not None:
+        value = getattr(import_module(f".{module}", __name__), name)
+    elif name in _MODULES:
+        value = import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module 'zray' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

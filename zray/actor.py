@@ -1,0 +1,387 @@
+"""Actors: the class that @remote makes of a class, and the handles on its instances (Ray paper 4.1)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import api
+from .exceptions import ActorAlreadyExistsError
+from .ids import FIRST_RETURN, return_id
+from .object_ref import ObjectRef
+from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units
+from .remote_function import Code, put_into
+from .signatures import parameters_of, signature_from, signature_of
+from .store.arguments import serialize_arguments
+from .wire.actors import CreateActor
+from .wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
+
+if TYPE_CHECKING:
+    from .host.runtime import Runtime
+
+# Ray's default for actors with async methods.
+ASYNC_CONCURRENCY = 1000
+# Methods that every actor has.
+BUILT_IN_METHODS = ("__ray_ready__", "__ray_terminate__", "__ray_call__")
+# The key under which a handle knows a method's parameters, beside its options.
+PARAMETERS = " parameters"
+
+
+class ActorClassInheritanceException(TypeError):
+    """An actor class cannot be inherited from: inherit from the plain class, then decorate."""
+
+
+def method(*args: Any, **options: Any) -> Any:
+    """Decorator of an actor's method: options that its calls have unless they say otherwise.
+
+    num_returns, max_task_retries, retry_exceptions; concurrency_group and enable_task_events as in Ray.
+
+    Raises:
+        ValueError, TypeError: bad options.
+    """
+    if args:
+        raise ValueError("@method needs options: @zray.method(num_returns=2).")
+    check_options(options, METHOD_OPTIONS, "@method")
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__zray_method__ = options  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class ActorClass:
+    """Its instances are actors: `A.remote(...)` makes one, and returns a handle at once."""
+
+    def __init__(self, cls: type, options: dict[str, Any]) -> None:
+        check_options(options, ACTOR_OPTIONS, "an actor")
+        for base in cls.__mro__:
+            if isinstance(base, ActorClass):
+                raise ActorClassInheritanceException("An actor class cannot be inherited from.")
+        self._cls = cls
+        self._options = options
+        self._name = cls.__qualname__
+        self.__doc__ = cls.__doc__
+        self.__name__ = cls.__name__
+        self.__module__ = cls.__module__
+        self._code: Code | None = None
+        self._methods: dict[str, dict[str, Any]] | None = None
+        self._is_async = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"Actors cannot be made directly: use {self._name}.remote(...).")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        raise ActorClassInheritanceException(
+            f"{self._name} is an actor class and cannot be inherited from: inherit from a plain class, and decorate "
+            "the subclass with @zray.remote."
+        )
+
+    def options(self, **options: Any) -> ActorClass:
+        """The same class with other options; this one stays as it is."""
+        other = ActorClass(self._cls, {**self._options, **options})
+        other._code = self._code
+        return other
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Ray's lazy graphs."""
+        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+
+    def methods(self) -> dict[str, dict[str, Any]]:
+        """Names of its methods, with their @method options and whether they are async."""
+        if self._methods is None:
+            self._methods = {}
+            for name, function in inspect.getmembers(self._cls, callable):
+                if name.startswith("__") and name not in ("__call__",):
+                    continue
+                described = dict(getattr(function, "__zray_method__", {}))
+                described[PARAMETERS] = parameters_of(self._cls, name, function)
+                self._methods[name] = described
+                if inspect.iscoroutinefunction(function):
+                    self._is_async = True
+                elif inspect.isasyncgenfunction(function):
+                    raise NotImplementedError("Async generators as actor methods are not built yet.")
+            for name in BUILT_IN_METHODS:
+                self._methods[name] = {}
+        return self._methods
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Make an actor.
+
+        Raises:
+            ActorAlreadyExistsError: a living actor has that name in that namespace (and not get_if_exists).
+            TypeError: the arguments do not fit the constructor, or cannot be serialized.
+        """
+        runtime = api.require_runtime()
+        options = self._options
+        name = options.get("name")
+        if options.get("get_if_exists"):
+            if not name:
+                raise ValueError("get_if_exists needs a name.")
+            found = find_actor(runtime, name, options.get("namespace"))
+            if found is not None:
+                return found
+        methods = self.methods()
+        if self._code is None:
+            self._code = Code(self._cls, self._name)
+        code = self._code
+        code.publish(runtime)
+        self._check_constructor(args, kwargs)
+        keep: list[ObjectRef] = []
+        arguments = serialize_arguments(
+            args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
+        )
+        task_id = runtime.submitter().next_task_id()
+        holds = tuple(dict.fromkeys((*arguments.holds, *code.captured_ids)))
+        spec = TaskSpec(task_id, code.function.function_id, arguments.payload, arguments.deps, holds)
+        actor_options = self._actor_options(runtime, methods)
+        with runtime.lock:
+            runtime.client.expect_actor(task_id + FIRST_RETURN)
+            runtime.client.say(CreateActor(spec, actor_options))
+        runtime.arm()
+        ref = ObjectRef(task_id + FIRST_RETURN)
+        handle = ActorHandle(task_id, ref, self._name, methods, actor_options.max_task_retries)
+        if name:
+            return self._confirm_name(runtime, handle, name)
+        return handle
+
+    def _confirm_name(self, runtime: Runtime, handle: ActorHandle, name: str) -> ActorHandle:
+        """A named actor's name must have been free: one question tells, in order behind the creation."""
+        namespace = self._options.get("namespace")
+        winner = find_actor(runtime, name, namespace)
+        if winner is not None and winner._actor_id == handle._actor_id:
+            return handle
+        if winner is not None and self._options.get("get_if_exists"):
+            return winner
+        if winner is not None:
+            raise ActorAlreadyExistsError(f"An actor named {name!r} lives already; get_actor({name!r}) finds it.")
+        return handle  # it has died already: its calls say why
+
+    def _check_constructor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        constructor: Any = self._cls.__init__  # type: ignore[misc]
+        if constructor is object.__init__:
+            if args or kwargs:
+                raise TypeError(f"{self._name}() takes no arguments.")
+            return
+        signature, _ = signature_of(constructor, skip_self=True)
+        if signature is not None:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self._name}.remote(): {error}") from None
+
+    def _actor_options(self, runtime: Runtime, methods: dict[str, dict[str, Any]]) -> ActorOptions:
+        from .store.values import serialize, to_bytes
+
+        options = self._options
+        concurrency = options.get("max_concurrency")
+        if concurrency is None:
+            concurrency = ASYNC_CONCURRENCY if self._is_async else 1
+        retries = options.get("max_task_retries") or 0
+        return ActorOptions(
+            resources=resource_units(options, 0),
+            max_restarts=options.get("max_restarts") or 0,
+            max_task_retries=retries,
+            max_concurrency=concurrency,
+            is_async=self._is_async,
+            name=options.get("name") or "",
+            namespace=options.get("namespace") or runtime.namespace,
+            detached=options.get("lifetime") == "detached",
+            handle=to_bytes(serialize((self._name, methods, retries))),
+            class_name=self._name,
+        )
+
+    def __reduce__(self) -> Any:
+        return ActorClass, (self._cls, self._options)
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self._name})"
+
+
+class ActorHandle:
+    """Calls on one actor: `handle.method.remote(...)`.  May be passed on and stored; the actor ends with the last."""
+
+    def __init__(
+        self,
+        actor_id: bytes,
+        ref: ObjectRef,
+        class_name: str,
+        methods: dict[str, dict[str, Any]],
+        max_task_retries: int,
+    ) -> None:
+        self._actor_id = actor_id
+        self._ref = ref
+        self._class_name = class_name
+        self._methods = methods
+        self._max_task_retries = max_task_retries
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        methods = self.__dict__.get("_methods")
+        if methods is None or name not in methods:
+            if name.startswith("__") and name.endswith("__"):
+                raise AttributeError(name)
+            known = ", ".join(sorted(item for item in methods or () if not item.startswith("__")))
+            raise AttributeError(f"Actor {self.__dict__.get('_class_name')} has no method {name!r}.  It has: {known}.")
+        found = ActorMethod(self, name, methods[name])
+        self.__dict__[name] = found
+        return found
+
+    def __reduce__(self) -> Any:
+        return _rebuild_handle, (
+            self._actor_id,
+            self._ref,
+            self._class_name,
+            self._methods,
+            self._max_task_retries,
+        )
+
+    def __repr__(self) -> str:
+        return f"Actor({self._class_name}, {self._actor_id.hex()})"
+
+    def __hash__(self) -> int:
+        return hash(self._actor_id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
+
+
+def _rebuild_handle(*parts: Any) -> ActorHandle:
+    return ActorHandle(*parts)
+
+
+class ActorMethod:
+    """One method of one actor."""
+
+    __slots__ = (
+        "_blob",
+        "_class_name",
+        "_counts",
+        "_handle_id",
+        "_handle_ref",
+        "_name",
+        "_num_returns",
+        "_options",
+        "_retries",
+        "_signature",
+    )
+
+    def __init__(self, handle: ActorHandle, name: str, options: dict[str, Any]) -> None:
+        # No reference to the handle itself: a ring of the two would outlive its last user.
+        self._handle_id = handle._actor_id
+        self._handle_ref = handle._ref
+        self._class_name = handle._class_name
+        self._retries = handle._max_task_retries
+        self._name = name
+        self._options = options
+        self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
+        self._blob: bytes | None = None
+        self._signature, self._counts = signature_from(options.get(PARAMETERS))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"Actor methods cannot be called directly: use .{self._name}.remote(...).")
+
+    def options(self, **options: Any) -> ActorMethod:
+        """The same method with other options."""
+        check_options(options, METHOD_OPTIONS, "an actor's method")
+        other = object.__new__(ActorMethod)
+        for slot in ActorMethod.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        other._options = {**self._options, **options}
+        other._num_returns = 1 if other._options.get("num_returns") is None else other._options["num_returns"]
+        other._blob = None
+        return other
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Ray's lazy graphs."""
+        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Submit a call.  Returns one ref, a list of them (num_returns), or None (num_returns=0).
+
+        Raises:
+            TypeError: the arguments do not fit the method's signature, or cannot be serialized.
+        """
+        runtime = api.require_runtime()
+        counts = self._counts
+        if kwargs or not counts[0] <= len(args) <= counts[1]:
+            self._check_call(args, kwargs)
+        blob = self._blob
+        if blob is None:
+            blob = self._blob = self._encode_options()
+        keep: list[ObjectRef] = []
+        arguments = serialize_arguments(
+            args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
+        )
+        submitter = runtime.submitter()
+        task_id = submitter.next_task_id()
+        actor_id = self._handle_id
+        spec = TaskSpec(
+            task_id, b"", arguments.payload, arguments.deps, arguments.holds, blob, submitter.next_call(actor_id)
+        )
+        count = self._num_returns
+        runtime.submit(spec, count)
+        if count == 1:
+            return ObjectRef(task_id + FIRST_RETURN)
+        if count == 0:
+            return None
+        return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._signature is not None:
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self._class_name}.{self._name}.remote(): {error}") from None
+
+    def _encode_options(self) -> bytes:
+        from .store.values import serialize, to_bytes
+
+        options = self._options
+        retry = options.get("retry_exceptions") or False
+        classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
+        retries = options.get("max_task_retries")
+        return encode_options(
+            TaskOptions(
+                resources={},
+                num_returns=self._num_returns,
+                max_retries=self._retries if retries is None else retries,
+                retry_exceptions=bool(retry),
+                retry_on=to_bytes(serialize(classes)) if classes else b"",
+                name=options.get("name") or f"{self._class_name}.{self._name}",
+                actor_id=self._handle_id,
+                method=self._name,
+            )
+        )
+
+
+def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandle | None:
+    """A handle on the living actor of that name; None when there is none."""
+    from .wire.actors import FindActor
+
+    reply = runtime.ask(lambda request: FindActor(request, namespace or runtime.namespace, name))
+    if not reply.actor_id:
+        return None
+    return handle_of(runtime, reply.actor_id, reply.handle)
+
+
+def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle:
+    """A handle made of what the actor's options say of it."""
+    from .store.values import deserialize
+
+    class_name, methods, retries = deserialize(data)
+    return ActorHandle(actor_id, runtime.another_ref(actor_id + FIRST_RETURN), class_name, methods, retries)
+
+
+def exit_actor() -> None:
+    """Inside a method: end this actor after the call, which returns None.  It is not restarted.
+
+    Raises:
+        TypeError: not called in an actor.
+    """
+    from .host import context
+    from .host.actor_host import ActorExit
+
+    if getattr(context.runtime, "actor", None) is None:
+        raise TypeError("exit_actor() can only be called in an actor's method.")
+    raise ActorExit(0)

@@ -1,0 +1,363 @@
+"""The public functions: what a program calls.  Names and meanings are Ray's (FEATURES 1 to 3, 6).
+
+The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .host import context
+from .object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from .host.runtime import Runtime
+
+_start_lock = threading.Lock()
+
+
+class Context(dict[str, Any]):
+    """What init() returns: a dict of facts on the session; `with zray.init():` shuts it down at the end."""
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        shutdown()
+
+    @property
+    def address_info(self) -> dict[str, Any]:
+        """The facts (Ray's older name)."""
+        return self
+
+    @property
+    def dashboard_url(self) -> str:
+        """There is no dashboard in this version."""
+        return ""
+
+    def disconnect(self) -> None:
+        """As shutdown()."""
+        shutdown()
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: int | float | None = None,
+    num_gpus: int | float | None = None,
+    resources: dict[str, float] | None = None,
+    object_store_memory: int | None = None,
+    ignore_reinit_error: bool = False,
+    namespace: str | None = None,
+    log_to_driver: bool = True,
+    local_mode: bool = False,
+    include_dashboard: bool | None = None,
+    logging_level: Any = None,
+    runtime_env: dict[str, Any] | None = None,
+    **ignored: Any,
+) -> Context:
+    """Start a session on this machine, or join one.
+
+    Args:
+        address: None starts one (or joins ZRAY_ADDRESS); "local" always starts one; "auto" joins one that
+            `zray start --head` left on this machine.
+        num_cpus, num_gpus, resources: what the node declares to have; CPUs default to those this process may use.
+        object_store_memory: bytes of shared memory at most; default 30 % of what there is.
+        ignore_reinit_error: a second call returns instead of raising.
+        namespace: where this driver's named actors live; default one of its own.
+        log_to_driver: print what workers print.
+        local_mode, runtime_env: not built yet.
+
+    Raises:
+        RuntimeError: this process is in a session already.
+        ConnectionError: address="auto", and there is no session.
+        ValueError, TypeError: bad arguments.
+    """
+    from .host import joining
+
+    joining.check_init_arguments(ignored, local_mode, runtime_env)
+    with _start_lock:
+        if context.runtime is not None:
+            if ignore_reinit_error:
+                return Context(joining.describe(context.runtime))
+            raise RuntimeError(
+                "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
+            )
+        runtime = joining.start(
+            address,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            resources=resources,
+            object_store_memory=object_store_memory,
+            namespace=namespace,
+            log_to_driver=log_to_driver,
+        )
+        context.set_runtime(runtime)
+        return Context(joining.describe(runtime))
+
+
+def require_runtime() -> Runtime:
+    """This process's session; started now if there is none."""
+    runtime = context.runtime
+    if runtime is None:
+        if context.is_forked:
+            raise RuntimeError(
+                "This process was forked from one in a zray session, and is not in it: refs and actors of its parent "
+                "mean nothing here.  Call zray.init() for a session of its own, or make it a task."
+            )
+        init(ignore_reinit_error=True)
+        runtime = context.runtime
+        assert runtime is not None
+    return runtime
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a session."""
+    return context.runtime is not None
+
+
+def shutdown() -> None:
+    """Leave the session; one that this process started ends, and nothing of it is left.  May be called twice."""
+    runtime = context.runtime
+    if runtime is None or runtime.is_worker:
+        return
+    from .host import joining
+
+    context.set_runtime(None)
+    joining.stop(runtime)  # type: ignore[arg-type]
+
+
+def remote(*args: Any, **options: Any) -> Any:
+    """Decorator: functions become remote functions, classes become actor classes.  Bare, or with options.
+
+    Raises:
+        TypeError: neither a function nor a class.
+        ValueError: an unknown option.
+    """
+    if len(args) == 1 and not options and callable(args[0]):
+        return _make_remote(args[0], {})
+    if args or not options:
+        raise TypeError("Use @zray.remote, or @zray.remote(option=value, ...), on a function or a class.")
+    return lambda target: _make_remote(target, options)
+
+
+def _make_remote(target: Any, options: dict[str, Any]) -> Any:
+    from .actor import ActorClass
+    from .remote_function import RemoteFunction
+
+    if inspect.isclass(target):
+        return ActorClass(target, options)
+    if callable(target) and not isinstance(target, (RemoteFunction, ActorClass)):
+        return RemoteFunction(target, options)
+    raise TypeError(f"@zray.remote needs a function or a class, not {type(target).__name__}.")
+
+
+def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool = False) -> Any:
+    """The value of a ref, or of each of a list of refs, in order.  Blocks until they are there.
+
+    Arrays are read-only views of shared memory: copy before writing, or ask for a copy of your own (writable).
+    A failed ref in the list raises at once.
+
+    Args:
+        timeout: seconds; 0 looks, and does not wait; None waits without end.
+
+    Raises:
+        TaskError: the task raised; the exception is also an instance of the user's class.
+        GetTimeoutError: not there in time; they may still come (indefinite).
+        WorkerCrashedError, ActorDiedError, ObjectLostError: no value will come (definite).
+        TypeError, ValueError: not a ref.
+    """
+    if timeout is not None and timeout < 0:
+        raise ValueError("timeout must not be negative.")
+    runtime = require_runtime()
+    if type(object_refs) is ObjectRef and not writable:
+        value = runtime.client.values.get(object_refs.id)
+        if value is not None and type(value) is bytes:
+            return runtime.value_of(object_refs.id)
+        return runtime.get((object_refs,), timeout)[0]
+    if type(object_refs) is ObjectRef:
+        return runtime.get((object_refs,), timeout, writable=True)[0]
+    if not isinstance(object_refs, (list, tuple)):
+        raise ValueError(f"get() takes an ObjectRef or a list of them, not {type(object_refs).__name__}.")
+    for ref in object_refs:
+        if type(ref) is not ObjectRef:
+            raise ValueError(f"get() takes a list of ObjectRefs, but one item is a {type(ref).__name__}.")
+    return runtime.get(object_refs, timeout, writable=writable)
+
+
+def put(value: Any) -> ObjectRef:
+    """Store a value, once, for all that get a ref on it.
+
+    Raises:
+        TypeError: the value is a ref already, or cannot be serialized.
+        ObjectStoreFullError: there is no room.
+    """
+    if type(value) is ObjectRef:
+        raise TypeError("put() of an ObjectRef is not allowed: the ref is one already.  To wrap it, put([ref]).")
+    return require_runtime().put(value)
+
+
+# The list that wait() returned last, by identity and length: wait in a loop need not check it all again.  Only
+# errors that would have been raised are missed when another list takes its place.
+_checked: tuple[int, int] = (0, 0)
+
+
+def wait(
+    object_refs: list[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    """Block until `num_returns` of the refs are ready, or `timeout` seconds are over.
+
+    Returns (ready, not ready), both in the order of the input; at most num_returns in ready.  A failed task is
+    ready too.  fetch_local=False: it is enough that the value exists somewhere.
+
+    Raises:
+        TypeError: not a list of refs.
+        ValueError: duplicates, num_returns or timeout out of range.
+    """
+    global _checked
+    if type(object_refs) is not list or _checked != (id(object_refs), len(object_refs)):
+        _check_wait(object_refs)
+    count = len(object_refs)
+    if not count:
+        return [], []
+    if num_returns <= 0 or num_returns > count:
+        raise ValueError(f"num_returns must be from 1 to {count}, not {num_returns}.")
+    if timeout is not None and timeout < 0:
+        raise ValueError("timeout must not be negative.")
+    runtime = require_runtime()
+    client = runtime.client
+    if num_returns == 1:
+        values = client.values
+        for index, ref in enumerate(object_refs):
+            if ref.id in values:
+                rest = object_refs[:index] + object_refs[index + 1 :]
+                _checked = (id(rest), count - 1)
+                return [ref], rest
+    is_ready = runtime.wait([ref.id for ref in object_refs], num_returns, timeout, fetch_local)
+    ready: list[ObjectRef] = []
+    rest = []
+    for ref in object_refs:
+        (ready if len(ready) < num_returns and is_ready(ref.id) else rest).append(ref)
+    _checked = (id(rest), len(rest))
+    return ready, rest
+
+
+def _check_wait(object_refs: Any) -> None:
+    if type(object_refs) is ObjectRef:
+        raise TypeError("wait() takes a list of ObjectRefs, not a single one.")
+    if not isinstance(object_refs, list):
+        raise TypeError(f"wait() takes a list of ObjectRefs, not {type(object_refs).__name__}.")
+    for ref in object_refs:
+        if type(ref) is not ObjectRef:
+            raise TypeError(f"wait() takes a list of ObjectRefs, but one item is a {type(ref).__name__}.")
+    if len(set(object_refs)) != len(object_refs):
+        raise ValueError("wait() takes a list of different ObjectRefs, but one is in it twice.")
+
+
+def as_completed(
+    object_refs: Iterable[ObjectRef], *, timeout: float | None = None, with_results: bool = False
+) -> Iterator[Any]:
+    """The refs as they become ready; with_results: (ref, value) pairs.  timeout: seconds for all of them.
+
+    Raises:
+        GetTimeoutError: not all were ready in time.
+        the task's error, with with_results.
+    """
+    from .exceptions import GetTimeoutError
+
+    rest = list(object_refs)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while rest:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, rest = wait(rest, num_returns=1, timeout=left)
+        if not ready:
+            raise GetTimeoutError(f"{len(rest)} objects were not ready after {timeout:g} s.")
+        yield (ready[0], get(ready[0])) if with_results else ready[0]
+
+
+def kill(actor: Any, *, no_restart: bool = True) -> None:
+    """End an actor at once: calls that wait get ActorDiedError.  no_restart=False: it may be restarted.
+
+    Raises:
+        ValueError: not an actor handle.
+    """
+    from .actor import ActorHandle
+    from .wire.actors import KillActor
+
+    if not isinstance(actor, ActorHandle):
+        raise ValueError(f"kill() takes an actor handle, not {type(actor).__name__}; for a task's ref see cancel().")
+    runtime = require_runtime()
+    runtime.say(KillActor(actor._actor_id, no_restart))
+    runtime.flush()
+
+
+def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Ray's cancel."""
+    raise NotImplementedError("cancel() is not built yet.")
+
+
+def get_actor(name: str, namespace: str | None = None) -> Any:
+    """A handle on the living actor of that name.
+
+    Raises:
+        ValueError: there is none, or the name is empty.
+    """
+    from .actor import find_actor
+
+    if not isinstance(name, str) or not name:
+        raise ValueError("get_actor() needs a name that is not empty.")
+    runtime = require_runtime()
+    found = find_actor(runtime, name, namespace)
+    if found is None:
+        where = namespace or runtime.namespace
+        raise ValueError(f"There is no living actor named {name!r} in namespace {where!r}.")
+    return found
+
+
+def cluster_resources() -> dict[str, float]:
+    """What all nodes have."""
+    return _status_resources("total")
+
+
+def available_resources() -> dict[str, float]:
+    """What is free now."""
+    return _status_resources("free")
+
+
+def _status_resources(which: str) -> dict[str, float]:
+    from .wire.session import GetStatus
+    from .wire.task_spec import RESOURCE_UNIT
+
+    status = require_runtime().ask(GetStatus)
+    return {name: amount / RESOURCE_UNIT for name, amount in getattr(status, which).items() if amount}
+
+
+def nodes() -> list[dict[str, Any]]:
+    """The nodes of the session, with Ray's keys."""
+    from .wire.session import GetStatus
+    from .wire.task_spec import RESOURCE_UNIT
+
+    status = require_runtime().ask(GetStatus)
+    total = {name: amount / RESOURCE_UNIT for name, amount in status.total.items()}
+    return [{"NodeID": status.node_id.hex(), "Alive": True, "alive": True, "Resources": total}]
+
+
+def get_gpu_ids() -> list[str]:
+    """Ray's GPU ids of the current task."""
+    raise NotImplementedError("get_gpu_ids() is not built yet: GPUs are counted, but not handed out by number.")
+
+
+def timeline(filename: str | None = None) -> Any:
+    """Ray's trace of what ran when."""
+    raise NotImplementedError("timeline() is not built yet.")
+
+
+def get_runtime_context() -> Any:
+    """Facts on the task, actor, worker and node that this code runs in."""
+    from .runtime_context import RuntimeContext
+
+    return RuntimeContext(require_runtime())

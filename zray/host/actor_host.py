@@ -1,0 +1,235 @@
+"""An actor inside its worker: constructs it, runs its calls serially, in threads, or on an event loop.
+
+Serial actors run in the worker's main thread, call by call, like tasks.  Async and threaded ones run there too
+as far as the order of *beginning* goes; the rest is the loop's or the pool's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import posix_ipc
+
+from ..exceptions import encode_system_error
+from ..ids import return_id
+from ..store.errors import deserialize_error, serialize_error
+from ..store.values import serialize
+from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ..wire.task_spec import StoredValue, TaskSpec, parse_options
+from .async_calls import AsyncCalls
+from .submitter import Call, Submitter, current_call
+
+if TYPE_CHECKING:
+    from .worker_main import Worker
+
+
+# Values of a call's returns, the refs inside each, and whether it asks for another attempt.
+Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
+
+
+class ActorExit(SystemExit):
+    """Raised by exit_actor(): the call returns None, and the actor ends."""
+
+
+class ActorHost:
+    """One actor."""
+
+    def __init__(self, worker: Worker, order: StartActor) -> None:
+        self.worker = worker
+        self.order = order
+        self.options = order.options
+        self.actor_id = order.spec.task_id
+        self.restart_count = order.restart_count
+        self.is_async = order.options.is_async
+        self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
+        self.instance: Any = None
+        self.async_calls: AsyncCalls | None = None
+        self.pool: Any = None
+        self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
+        self.exiting = ""
+
+    def start(self) -> None:
+        """Run the constructor, then say so; replace the worker's way to run tasks by ours."""
+        worker, spec = self.worker, self.order.spec
+        executor = worker.executor
+        for function in self.order.functions:
+            executor.functions[function.function_id] = function
+        with worker.lock:
+            for argument in self.order.arguments:
+                if type(argument.value) is StoredValue:
+                    worker.client.place_told(argument.object_id)
+                executor.arguments[argument.object_id] = argument.value
+        if self.is_async:
+            self.async_calls = AsyncCalls(self, self.options.max_concurrency)
+        elif not self.is_serial:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self.pool = ThreadPoolExecutor(self.options.max_concurrency, "zray-actor")
+        worker.root = Submitter(spec.task_id, self.options.class_name, self.actor_id)
+        worker.current, worker._submitter = spec, worker.root
+        try:
+            cls = worker.function_of(spec.function_id)
+            args, kwargs = worker.arguments_of(spec)
+            if self.async_calls is not None:
+                self.instance = self.async_calls.construct(cls, args, kwargs)
+            else:
+                self.instance = cls(*args, **kwargs)
+        except BaseException as error:
+            worker.say(ActorStartFailed(self.actor_id, self._death_by(error)))
+            worker.flush()
+            return
+        for object_id in spec.deps:
+            executor.arguments.pop(object_id, None)
+        worker.current = None
+        worker._submitter = None
+        worker.run_next = self.run_next  # type: ignore[method-assign]
+        worker.run_task = self.run_call  # type: ignore[method-assign]
+        worker.say(ActorStarted(self.actor_id))
+        worker.flush()
+
+    def _death_by(self, error: BaseException) -> bytes:
+        """The error that every call on an actor gets whose constructor raised."""
+        name = f"{self.options.class_name}.__init__"
+        task_error = deserialize_error(serialize_error(error, name, skip_frames=2))
+        text = f"The actor died in its constructor: {task_error}"
+        return encode_system_error("ActorDiedError", text, {"pid": os.getpid()})
+
+    # --- calls ---
+
+    def claim_next(self) -> TaskSpec | None:
+        """The call at the head of the queue, if the window lets us have it and its arguments are here."""
+        worker = self.worker
+        executor = worker.executor
+        while executor.queue:
+            try:
+                worker.claim(0)
+            except posix_ipc.BusyError:
+                with worker.lock:
+                    executor.throw_out()
+                return None
+            with worker.lock:
+                spec = executor.queue.popleft()
+                if not spec.deps or executor.has_arguments(spec):
+                    return spec
+                executor.give_back(spec)
+                executor.done_with(spec)
+        return None
+
+    def run_next(self) -> None:
+        """Begin calls at the head of the queue."""
+        worker = self.worker
+        if self.async_calls is not None:
+            self.async_calls.begin()
+        elif self.pool is not None:
+            self.slots.acquire()
+            spec = self.claim_next()
+            if spec is None:
+                self.slots.release()
+            else:
+                self.pool.submit(self._run_in_thread, spec)
+        else:
+            spec = self.claim_next()
+            if spec is not None:
+                self.run_call(spec)
+            worker.send_results_soon()
+        self.leave_if_asked()
+
+    def run_call(self, spec: TaskSpec) -> None:
+        """A serial actor's call."""
+        worker = self.worker
+        outer, outer_submitter = worker.current, worker._submitter
+        worker.current, worker._submitter = spec, None
+        try:
+            args, kwargs = worker.arguments_of(spec)
+            value = self.method_of(spec)(*args, **kwargs)
+            del args, kwargs
+            result = self.result_of(spec, value)
+        except BaseException as error:
+            result = self.outcome_of(spec, error)
+        worker.current, worker._submitter = outer, outer_submitter
+        self.finished(spec, result)
+
+    def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
+        name = parse_options(spec.options).method
+        instance = self.instance
+        if name == "__ray_call__":
+            return lambda function, *args, **kwargs: function(instance, *args, **kwargs)
+        if name == "__ray_ready__":
+            return lambda: True
+        if name == "__ray_terminate__":
+            return self._terminate
+        return getattr(instance, name)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _terminate() -> None:
+        raise ActorExit(0)
+
+    def result_of(self, spec: TaskSpec, value: Any) -> Result:
+        worker, count = self.worker, parse_options(spec.options).num_returns
+        if count != 1:
+            values, contained = worker.several(spec, value, count)
+            return values, contained, False
+        serialized = serialize(value)
+        if serialized.size <= worker.inline_bytes_max and not serialized.buffers:
+            stored: bytes | StoredValue = serialized.inband
+        else:
+            stored = worker.store(return_id(spec.task_id, 1), serialized)
+        return [stored], (serialized.contained,) if serialized.contained else (), False
+
+    def finished(self, spec: TaskSpec, result: Result) -> None:
+        worker = self.worker
+        values, contained, wants_retry = result
+        with worker.lock:
+            worker.executor.finished(spec, values, contained, wants_retry=wants_retry)
+            if worker.writer.found:
+                worker.writer.drop_found()
+            if spec.deps:
+                for object_id in worker.executor.done_with(spec):
+                    worker.client.place_unused(object_id)
+
+    def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
+        """What a call that raised leaves behind: an error, or the wish to leave."""
+        if isinstance(error, ActorExit):
+            self.exiting = "The actor left by exit_actor()."
+            return self.result_of(spec, None)
+        return self.worker.failure(spec, error)
+
+    # --- threads ---
+
+    def _run_in_thread(self, spec: TaskSpec) -> None:
+        worker = self.worker
+        token = current_call.set(Call(spec))
+        try:
+            try:
+                args, kwargs = worker.arguments_of(spec)
+                result = self.result_of(spec, self.method_of(spec)(*args, **kwargs))
+            except BaseException as error:
+                result = self.outcome_of(spec, error)
+            self.finished(spec, result)
+        finally:
+            current_call.reset(token)
+            self.slots.release()
+            worker.flush()
+            self.leave_if_asked()
+
+    # --- the end ---
+
+    def leave_if_asked(self) -> None:
+        """By itself: results first, then the news, then the process."""
+        if not self.exiting:
+            return
+        worker = self.worker
+        worker.say(ActorExited(self.actor_id, self.exiting))
+        worker.flush()
+        with worker.lock:
+            worker.connection.is_closed = True
+            worker.connection.over = self.exiting
+            worker.connection.socket.close(linger=1000)
+            worker.connection.context.term()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,110 @@
+"""Calls of an async actor: begun in batches by the worker's main thread, run on an event loop in a thread beside it.
+
+The two threads meet once per batch, not once per call: each meeting costs a wake-up and a turn of the
+interpreter.  Results leave when the loop has run all that was ready.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ..store.values import serialize
+from ..wire.task_spec import TaskSpec, parse_options
+from .submitter import Call, current_call
+
+if TYPE_CHECKING:
+    from .actor_host import ActorHost
+
+# Begun in one go: more would keep the first of them waiting.
+BATCH_COUNT_MAX = 256
+
+
+class AsyncCalls:
+    """The event loop of one actor."""
+
+    def __init__(self, host: ActorHost, concurrency: int) -> None:
+        import asyncio
+
+        self.host = host
+        self.worker = host.worker
+        self.concurrency = concurrency
+        self.running = 0  # begun and not finished; changed with the worker's lock held
+        self.has_room = threading.Event()
+        self.flush_is_due = False
+        self.methods: dict[bytes, Any] = {}  # by options blob: (bound method, returns one value)
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="zray-loop", daemon=True).start()
+
+    def construct(self, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """In the loop's thread: constructors of async actors may ask for the running loop."""
+        import asyncio
+
+        async def construct() -> Any:
+            return cls(*args, **kwargs)
+
+        return asyncio.run_coroutine_threadsafe(construct(), self.loop).result()
+
+    def begin(self) -> None:
+        """Begin what the queue, the window and the concurrency allow; wait for room where there is none."""
+        host, worker = self.host, self.worker
+        if self.running >= self.concurrency:
+            self.has_room.clear()
+            if self.running >= self.concurrency:
+                self.has_room.wait()
+        batch: list[TaskSpec] = []
+        room = min(BATCH_COUNT_MAX, self.concurrency - self.running)
+        while len(batch) < room:
+            spec = host.claim_next()
+            if spec is None:
+                break
+            batch.append(spec)
+        if batch:
+            with worker.lock:
+                self.running += len(batch)
+            self.loop.call_soon_threadsafe(self._begin_batch, batch)
+
+    def _begin_batch(self, batch: list[TaskSpec]) -> None:
+        create_task = self.loop.create_task
+        for spec in batch:
+            create_task(self._run(spec))
+
+    def _method_of(self, spec: TaskSpec) -> Any:
+        found = self.methods.get(spec.options)
+        if found is None:
+            options = parse_options(spec.options)
+            found = (self.host.method_of(spec), options.num_returns == 1)
+            self.methods[spec.options] = found
+        return found
+
+    async def _run(self, spec: TaskSpec) -> None:
+        current_call.set(Call(spec))  # the task's own context: no other call sees it
+        host, worker = self.host, self.worker
+        try:
+            method, is_single = self._method_of(spec)
+            args, kwargs = worker.arguments_of(spec)
+            value = method(*args, **kwargs)
+            if hasattr(value, "__await__"):
+                value = await value
+            serialized = serialize(value) if is_single else None
+            if serialized is not None and serialized.size <= worker.inline_bytes_max and not serialized.buffers:
+                contained = (serialized.contained,) if serialized.contained else ()
+                result: Any = ([serialized.inband], contained, False)
+            else:
+                result = host.result_of(spec, value)
+        except BaseException as error:
+            result = host.outcome_of(spec, error)
+        host.finished(spec, result)
+        with worker.lock:
+            self.running -= 1
+        if self.running == self.concurrency - 1 or not self.has_room.is_set():
+            self.has_room.set()
+        if not self.flush_is_due:
+            self.flush_is_due = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """After the calls that were ready with this one."""
+        self.flush_is_due = False
+        self.worker.flush()
+        self.host.leave_if_asked()

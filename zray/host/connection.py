@@ -1,0 +1,153 @@
+"""A driver's or worker's end of its link to the node: one DEALER, used by several threads.
+
+The socket and the client's state are guarded by one lock, held for microseconds.  One thread at a time receives
+(the one that waits); it sleeps on the socket's descriptor without the lock.  Another thread's send may swallow
+that descriptor's edge, so it looks afterwards whether something has arrived, and wakes the receiver.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import zmq
+
+from ..exceptions import ClusterLostError, ProtocolError
+from ..wire.link import Link
+from ..wire.message import Message
+from ..wire.session import Ack, Hello, HelloRefused, Welcome
+from .sockets import NOBLOCK, has_arrived, receive, send
+
+HELLO_SECONDS = 20.0
+
+
+class Connection:
+    """Sends and receives frames.  `lock` also guards what its owner wants to keep in step with them."""
+
+    def __init__(self, address: str, node_pidfd: int) -> None:
+        self.lock = threading.Lock()
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.sndhwm = self.socket.rcvhwm = 0
+        self.socket.reconnect_ivl = 10
+        self.socket.connect(address)
+        self.link = Link()
+        self.node_pidfd = node_pidfd
+        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.poll = select.poll()
+        self.poll.register(int(self.socket.fd), select.POLLIN)
+        self.poll.register(self.wake_fd, select.POLLIN)
+        self.poll.register(node_pidfd, select.POLLIN)
+        self.is_waiting = False
+        self.is_closed = False
+        self.over = ""  # why nothing more will come; empty while something may
+        self.how_node_ended: Callable[[], str] = lambda: ""
+
+    def join(self, hello: Hello, seconds: float = HELLO_SECONDS) -> tuple[Welcome, list[Message]]:
+        """Shake hands.  Returns the Welcome, and what came right behind it.
+
+        Raises:
+            ProtocolError: the node refuses; says why.
+            ClusterLostError: the node ended, or does not answer.
+        """
+        with self.lock:
+            self.send([hello])
+        deadline = time.monotonic() + seconds
+        while True:
+            messages = self.receive(deadline)
+            if messages is None:
+                raise ClusterLostError(f"The node did not answer within {seconds:g} s.")
+            if not messages:
+                continue
+            first, *rest = messages
+            if type(first) is HelloRefused:
+                raise ProtocolError(f"The session refuses this process: {first.reason}.")
+            if type(first) is Welcome:
+                return first, rest
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """One frame.  With the lock held."""
+        try:
+            send(self.socket, self.link.pack(messages), NOBLOCK)
+        except zmq.Again:
+            raise ClusterLostError("The node of this session takes nothing more: it has ended.") from None
+        if self.is_waiting and has_arrived(self.socket):
+            os.eventfd_write(self.wake_fd, 1)
+
+    def receive(
+        self, deadline: float | None, handle: Callable[[Iterable[Message]], None] | None = None
+    ) -> Iterable[Message] | None:
+        """The next frame's messages, or None after the deadline (of time.monotonic).
+
+        By one thread at a time.  May return nothing before the deadline.  `handle` is given the messages with the
+        lock still held: nothing can come between them and the rest of the link.
+
+        Raises:
+            ClusterLostError: the node's process has ended.
+        """
+        lock, socket = self.lock, self.socket
+        while True:
+            with lock:
+                self.is_waiting = False
+                if self.over:
+                    raise ClusterLostError(self.over)
+                if has_arrived(socket):
+                    messages = self.link.unpack(receive(socket, NOBLOCK))
+                    if self.link.owes_acknowledgement:
+                        self.send([Ack()])
+                    if handle is not None:
+                        handle(messages)
+                    return messages
+                self.is_waiting = True
+            timeout = None
+            if deadline is not None:
+                timeout = (deadline - time.monotonic()) * 1000
+                if timeout <= 0:
+                    self.is_waiting = False
+                    return None
+            for descriptor, _ in self.poll.poll(timeout):
+                if descriptor == self.wake_fd:
+                    self._drain_wake()
+                elif descriptor == self.node_pidfd:
+                    self._node_ended()
+
+    def _drain_wake(self) -> None:
+        try:
+            os.eventfd_read(self.wake_fd)
+        except BlockingIOError:
+            pass
+
+    def _node_ended(self) -> None:
+        """What it sent before it ended still counts."""
+        with self.lock:
+            if not self.is_closed and has_arrived(self.socket):
+                return
+        how = self.how_node_ended()
+        how = f" ({how})" if how else ""
+        self.over = f"The node process of this session has ended{how}: all its tasks and objects are gone."
+        raise ClusterLostError(self.over)
+
+    def wake(self) -> None:
+        """Make the receiver look around."""
+        os.eventfd_write(self.wake_fd, 1)
+
+    def close(self) -> None:
+        """Nothing more is sent or received."""
+        with self.lock:
+            if self.is_closed:
+                return
+            self.is_closed = True
+            self.over = self.over or "This process has left its session."
+            os.eventfd_write(self.wake_fd, 1)
+            self.socket.close(linger=0)
+            self.context.destroy(linger=0)
+
+
+def python_version() -> str:
+    """Pickles travel between equal minor versions only."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

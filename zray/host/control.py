@@ -1,0 +1,104 @@
+"""The command line's way to the sessions of this user on this machine: see them, ask one, end one."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from .. import __version__
+from ..exceptions import ClusterLostError
+from ..wire.message import PROTOCOL_VERSION, Message
+from ..wire.session import GetStatus, Hello, StatusReply, StopSession
+from .connection import Connection
+from .nodes import end_node
+from .session import Session, SessionInfo, live_sessions
+
+ANSWER_SECONDS = 5.0
+
+
+def sessions() -> list[tuple[Session, SessionInfo]]:
+    """All that are alive, the newest first: lasting ones, and those that belong to a running program."""
+    return [(session, info) for session in reversed(live_sessions()) if (info := session.read_info()) is not None]
+
+
+class Control:
+    """A link to a node that has no job: it asks, and orders.  A context manager.
+
+    Raises:
+        ClusterLostError: the node is gone, or does not answer.
+        ProtocolError: it is of another version.
+    """
+
+    def __init__(self, session: Session, node_pid: int) -> None:
+        try:
+            self.node_pidfd = os.pidfd_open(node_pid)
+        except ProcessLookupError as error:
+            raise ClusterLostError(f"The node process of session {session.name} has ended.") from error
+        self.connection = Connection(session.address, self.node_pidfd)
+        try:
+            self.connection.join(Hello(PROTOCOL_VERSION, __version__, "command", os.getpid()), ANSWER_SECONDS)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+        os.close(self.node_pidfd)
+
+    def send(self, message: Message) -> None:
+        """Say something."""
+        with self.connection.lock:
+            self.connection.send([message])
+
+    def status(self) -> StatusReply:
+        """What the node counts now."""
+        self.send(GetStatus(1))
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while (messages := self.connection.receive(deadline)) is not None:
+            for message in messages:
+                if type(message) is StatusReply:
+                    return message
+        raise ClusterLostError(f"The node did not answer within {ANSWER_SECONDS:g} s.")
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Whether the node ended in that time."""
+        poll = select.poll()
+        poll.register(self.node_pidfd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+
+def end(session: Session, node_pid: int) -> bool:
+    """End a session; one that does not answer is killed.  Whether it left by itself; nothing of it is left."""
+    try:
+        with Control(session, node_pid) as control:
+            control.send(StopSession())
+            obeyed = control.wait_for_end(ANSWER_SECONDS)
+    except ClusterLostError:
+        obeyed = False
+    end_node(session, node_pid)
+    return obeyed
+
+
+class Interrupted:
+    """Notes SIGTERM and SIGINT from now on, instead of dying of them.  For the main thread."""
+
+    def __init__(self) -> None:
+        self.reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: None)
+
+    def wait(self, node_pid: int) -> bool:
+        """Wait for a signal (True), or for the end of the node (False)."""
+        pidfd = os.pidfd_open(node_pid)
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(self.reader, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        os.close(pidfd)
+        return self.reader in ready

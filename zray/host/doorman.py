@@ -1,0 +1,214 @@
+"""Who comes in, who leaves, and who is shown the door: the node's side of the session dialog.
+
+A frame that is none, or a message that no handler can digest, costs its sender: a stranger's is counted and
+dropped, a process that has joined is told why and dropped as if it had ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..exceptions import ProtocolError
+from ..ids import JOB_ID_BYTES
+from ..roles.effects import ProcessJoined, ProcessLeft
+from ..wire.codec import decode
+from ..wire.message import PROTOCOL_VERSION
+from ..wire.session import (
+    GetStatus,
+    Goodbye,
+    GoodbyeReply,
+    Hello,
+    HelloRefused,
+    ProcessDropped,
+    StatusReply,
+    StopSession,
+    Welcome,
+)
+from .peers import Peer
+
+if TYPE_CHECKING:
+    from .node import Node
+
+HOST = "host"
+INLINE_BYTES_MAX = 100 * 1024
+
+
+class Doorman:
+    """To the reactor it looks like a role: it handles what is addressed to the node as a host."""
+
+    address = HOST
+
+    def __init__(self, node: Node, driver_pid: int) -> None:
+        self.node = node
+        self.driver_pid = driver_pid  # 0: the session outlives its drivers
+        self.owner = ""  # the driver whose end is the session's end
+        self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
+        self.count = 0
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        """Goodbye, StopSession and GetStatus; an Ack needs nothing more."""
+        if type(message) is Goodbye:
+            self.process_left(sender, message.reason or "said goodbye")
+            self._say(sender, GoodbyeReply())
+        elif type(message) is StopSession:
+            self.node.end("told to stop")
+        elif type(message) is GetStatus:
+            self._say(sender, self._status(message.request))
+        return []
+
+    def end_turn(self, now: float) -> list[Any]:
+        """Nothing."""
+        return []
+
+    def _say(self, address: str, message: Any) -> None:
+        self.node.reactor.outbox.setdefault(address, []).append(message)
+
+    def _status(self, request: int) -> StatusReply:
+        """What all roles count, added up in one reply."""
+        node = self.node
+        counts = {"bad_frames": node.peers.bad_frames}
+        for role in node.reactor.roles:
+            if hasattr(role, "statistics"):
+                counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
+        resources = node.local.resources
+        return StatusReply(request, node.node_id, node.session.name, resources.total, resources.free, counts)
+
+    # --- coming in ---
+
+    def hello(self, identity: bytes, frame: bytes) -> None:
+        """The first frame of a connection."""
+        node = self.node
+        try:
+            envelope = decode(frame)
+        except ProtocolError as error:
+            spoken = _protocol_of(frame)
+            if spoken is None or spoken == PROTOCOL_VERSION:
+                node.peers.bad_frame(identity, str(error))
+            else:
+                self._refuse(identity, self._other_protocol("process", "?", spoken))
+            return
+        hello = envelope.messages[0] if envelope.messages else None
+        if type(hello) is not Hello or envelope.sequence != 1 or envelope.acknowledged:
+            node.peers.bad_frame(identity, "not a Hello")
+            return
+        refusal = self._why_not(hello)
+        if refusal:
+            self._refuse(identity, refusal)
+            return
+        if hello.kind == "worker":
+            address = self._worker_address(hello)
+            node.workers.joined(address)
+        else:
+            self.count += 1
+            address = f"{hello.kind}-{self.count}"
+            self._watch(address, hello.pid)
+            if hello.kind == "driver" and hello.pid == self.driver_pid and not self.owner:
+                self.owner = address
+        self._let_in(Peer(address, identity), hello, frame)
+
+    def _let_in(self, peer: Peer, hello: Hello, frame: bytes) -> None:
+        node, address = self.node, peer.address
+        peer.link.unpack(frame)
+        node.peers.add(peer)
+        self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX))
+        if hello.kind == "command":
+            return  # it asks, and orders; it has no job
+        joined = ProcessJoined(
+            address,
+            hello.kind,
+            hello.pid,
+            hello.job_id,
+            hello.worker_id,
+            hello.namespace,
+            hello.sys_path,
+            hello.working_dir,
+        )
+        node.tell_local(joined)
+
+    def _refuse(self, identity: bytes, reason: str) -> None:
+        self.node.log(f"refused: {reason}")
+        self.node.peers.refuse(identity, HelloRefused(reason))
+
+    def _worker_address(self, hello: Hello) -> str:
+        return f"{self.node.local.pool.prefix}{hello.worker_id}"
+
+    def _why_not(self, hello: Hello) -> str:
+        if hello.protocol != PROTOCOL_VERSION:
+            return self._other_protocol(hello.kind, hello.version, hello.protocol)
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if hello.python and hello.python != python:
+            return f"this session runs Python {python}, the {hello.kind} {hello.python}: pickles do not travel between"
+        try:
+            os.close(os.pidfd_open(hello.pid))
+        except (OSError, OverflowError):
+            return f"no process {hello.pid} on this machine"
+        if hello.kind == "worker":
+            address = self._worker_address(hello)
+            is_ordered = address in self.node.workers.windows and address not in self.node.peers.by_address
+            return "" if is_ordered else "a worker that was not ordered"
+        if hello.kind == "driver" and len(hello.job_id) != JOB_ID_BYTES:
+            return "a driver without a job id"
+        return "" if hello.kind in ("driver", "command") else f"a {hello.kind!r} is not known here"
+
+    @staticmethod
+    def _other_protocol(kind: str, version: str, protocol: int) -> str:
+        return (
+            f"this session speaks protocol {PROTOCOL_VERSION}, the {kind} (zray {version}) speaks {protocol}: "
+            "install the same zray on both sides"
+        )
+
+    # --- leaving ---
+
+    def _watch(self, address: str, pid: int) -> None:
+        pidfd = self.pidfds[address] = os.pidfd_open(pid)
+        self.node.reactor.watch(pidfd, lambda: self.process_left(address, "process has ended"))
+
+    def process_left(self, address: str, reason: str) -> None:
+        """A driver or a command is gone, or leaves."""
+        pidfd = self.pidfds.pop(address, None)
+        if pidfd is None:
+            return
+        self.node.reactor.unwatch(pidfd)
+        os.close(pidfd)
+        if address.startswith("command-"):
+            self.node.reactor.leaving.append(address)
+            return
+        self.node.tell_local(ProcessLeft(address, reason))
+        if address == self.owner:
+            self.node.end(f"its driver {reason}")
+
+    def drop(self, peer: Peer, error: Exception) -> None:
+        """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""
+        if peer.address not in self.node.peers.by_address:
+            return  # dropped already, in this turn
+        if not isinstance(error, ProtocolError):
+            self.node.log("".join(traceback.format_exception(error)))
+        reason = f"the node could not handle what this process sent ({type(error).__name__}: {error})"
+        self.node.log(f"dropped {peer.address}: {reason}")
+        self.node.peers.send(peer.address, [ProcessDropped(reason)])
+        self.node.peers.remove(peer.address)
+        if peer.address in self.pidfds:
+            self.process_left(peer.address, "was dropped: it sent what cannot be handled")
+        else:
+            self.node.workers.kill(peer.address)
+
+    def farewell(self, reason: str) -> None:
+        """The node ends in trouble: those who are still here are told why."""
+        for address in self.pidfds:
+            self.node.peers.send(address, [ProcessDropped(reason)])
+
+
+def _protocol_of(frame: bytes) -> int | None:
+    """The version that a Hello of some other version speaks; None where this is no Hello at all."""
+    try:
+        envelope = msgspec.msgpack.decode(frame, type=tuple[int, int, int, list[msgspec.Raw]])
+        hello: Any = msgspec.msgpack.decode(envelope[3][0])
+    except (msgspec.MsgspecError, IndexError, UnicodeDecodeError, RecursionError):
+        return None
+    is_hello = isinstance(hello, list) and len(hello) > 1 and hello[0] == 1 and type(hello[1]) is int
+    return hello[1] if is_hello else None

@@ -1,0 +1,217 @@
+"""The fork server: a small, single-threaded process that has everything imported and forks workers.
+
+It is the workers' parent: only a parent can read an exit code.  It holds no ZeroMQ context and no thread, so a
+fork is safe; math libraries are set to one thread before numpy is imported.  It adopts the orphans of its
+workers, so that what tasks have started ends with the session too.
+
+The node ends it with everything else.  When the node is killed it sees that, ends its workers itself, and
+removes what the node had no time to remove.  Spoken on the socket, one msgpack list per packet:
+
+    node           ["start", worker, worker_id]   ["kill", worker]
+    fork server    ["started", worker, pid]  ["failed", worker, reason]  ["exited", worker, status, pid]
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+
+from msgspec import msgpack
+
+from .processes import adopt_orphans, end_children, end_with_parent, wait_for_end
+from .session import Session
+from .spawn import PACKET_BYTES_MAX
+
+# Set before numpy is imported; a task that asks for more CPUs raises them.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+# As the node hands them over (workers.py).
+CONNECTION_DESCRIPTOR = 3
+NODE_DESCRIPTOR = 4
+NODE_END_SECONDS = 5.0
+
+
+class ForkServer:
+    """Workers of one node."""
+
+    def __init__(self, session: Session, connection: socket.socket, node_pidfd: int) -> None:
+        self.session = session
+        self.connection = connection
+        self.node_pidfd = node_pidfd
+        self.pid_by_worker: dict[str, int] = {}
+        self.worker_by_pid: dict[int, str] = {}
+        # A byte for every child that ends.
+        self.ends, self.ends_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self.ends_in, warn_on_full_buffer=False)
+        self.poll = select.poll()
+        for descriptor in (connection.fileno(), node_pidfd, self.ends):
+            self.poll.register(descriptor, select.POLLIN)
+
+    def run(self) -> None:
+        """Until the node ends."""
+        while True:
+            for descriptor, _ in self.poll.poll():
+                if descriptor == self.node_pidfd:
+                    return
+                if descriptor == self.ends:
+                    os.read(self.ends, 4096)
+                    self.reap()
+                    continue
+                try:
+                    packet = self.connection.recv(PACKET_BYTES_MAX)
+                except OSError:
+                    packet = b""
+                if not packet:
+                    return
+                self.obey(msgpack.decode(packet))
+
+    def obey(self, order: list[object]) -> None:
+        """Start or kill."""
+        if order[0] == "start":
+            self.start(str(order[1]), int(order[2]))  # type: ignore[call-overload]
+        elif order[0] == "kill":
+            pid = self.pid_by_worker.get(str(order[1]))
+            if pid is not None:
+                self.kill(pid)
+
+    def tell(self, *report: object) -> None:
+        """A report to the node; it may be gone."""
+        try:
+            self.connection.send(msgpack.encode(report))
+        except OSError:
+            pass
+
+    def start(self, worker: str, worker_id: int) -> None:
+        """Fork one."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self.tell("failed", worker, f"fork: {error}")
+            return
+        if pid == 0:
+            self.become_worker(worker, worker_id)
+        self.pid_by_worker[worker] = pid
+        self.worker_by_pid[pid] = worker
+        self.tell("started", worker, pid)
+
+    def become_worker(self, worker: str, worker_id: int) -> None:
+        """In the child: cut loose from the fork server, then work until told to stop."""
+        status = 1
+        try:
+            end_with_parent()
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self.connection.close()
+            os.close(self.ends)
+            os.close(self.ends_in)
+            redirect_output(self.session, worker_id)
+            faulthandler.enable(all_threads=False)  # a crash in C says where, in the log
+            gc.enable()
+            from .worker_main import main
+
+            status = main(self.session, worker, worker_id, self.node_pidfd)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except Exception:
+                pass
+            os._exit(status)
+
+    def reap(self) -> None:
+        """Children that have ended: workers, with what is left in their process groups; and orphans."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            pid = ended.si_pid
+            worker = self.worker_by_pid.pop(pid, None)
+            if worker is not None:
+                del self.pid_by_worker[worker]
+                self.kill(pid)
+            _, status = os.waitpid(pid, 0)
+            if worker is not None:
+                self.tell("exited", worker, status, pid)
+
+    @staticmethod
+    def kill(pid: int) -> None:
+        """At once, with its process group.  It is ours and not reaped, so the number is still its."""
+        for send in (os.killpg, os.kill):
+            try:
+                send(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def end(self) -> None:
+        """Nothing is left behind."""
+        # At once all groups, then whatever falls to us.
+        for pid in self.pid_by_worker.values():
+            self.kill(pid)
+        end_children()
+        self.connection.close()
+        # The node removes the session itself when it ends in order; after a kill -9 this is the last one to.
+        wait_for_end(self.node_pidfd, NODE_END_SECONDS)
+        self.session.remove()
+
+
+def redirect_output(session: Session, worker_id: int) -> None:
+    """Standard output and error go to the log, line by line; there is no standard input."""
+    log = session.open_log(session.worker_log_path(worker_id, os.getpid()))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+
+
+def preload() -> Iterator[None]:
+    """All that a worker needs, imported once, piece by piece.
+
+    What the caller has set for its math libraries stays.
+    """
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
+    for module in ("cloudpickle", "zmq", "numpy", "zray.host.worker_main"):
+        importlib.import_module(module)
+        yield
+
+
+def main() -> None:
+    """argv: session name, session root."""
+    name, root = sys.argv[1:3]
+    adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = socket.socket(fileno=CONNECTION_DESCRIPTOR)
+    connection.set_inheritable(False)
+    os.set_inheritable(NODE_DESCRIPTOR, False)
+    server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR)
+    try:
+        for _ in preload():
+            if wait_for_end(NODE_DESCRIPTOR, 0.0):
+                return  # nobody needs it any more: on a busy machine the rest takes long
+        # What is there now is shared with all workers: never scan, never touch it.
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        server.run()
+    finally:
+        server.end()

@@ -1,0 +1,91 @@
+"""Refs as futures: a thread of its own receives for as long as there are any that wait."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import ClusterLostError
+from ..object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+
+class Futures:
+    """The futures of one process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.waiting: dict[bytes, list[Any]] = {}
+        self.ready: deque[bytes] = deque()  # objects with futures, whose values have come
+        self.thread: threading.Thread | None = None
+
+    def future_of(self, ref: ObjectRef) -> Any:
+        """The ref's value as a concurrent future."""
+        from concurrent.futures import Future
+
+        runtime = self.runtime
+        client = runtime.client
+        future: Any = Future()
+        future.set_running_or_notify_cancel()
+        future.zray_ref = ref  # keeps the object alive until it is resolved
+        with runtime.lock:
+            if ref.id not in client.values:
+                self.waiting.setdefault(ref.id, []).append(future)
+                client.on_ready = self._object_is_ready
+                client.ask([ref.id])
+                runtime.send_buffered()
+                if self.thread is None:
+                    self.thread = threading.Thread(target=self._run, name="zray-futures", daemon=True)
+                    self.thread.start()
+                return future
+        self._resolve(ref.id, [future])
+        return future
+
+    def _object_is_ready(self, object_id: bytes) -> None:
+        if object_id in self.waiting:
+            self.ready.append(object_id)
+
+    def _run(self) -> None:
+        ready, runtime = self.ready, self.runtime
+        while True:
+            try:
+                runtime.receive_until(lambda: bool(ready), None)
+            except ClusterLostError as error:
+                self._fail_all(error)
+                return
+            while ready:
+                object_id = ready.popleft()
+                with runtime.lock:
+                    futures = self.waiting.pop(object_id, [])
+                self._resolve(object_id, futures)
+            with runtime.lock:
+                if not self.waiting and not ready:
+                    self.thread = None
+                    runtime.client.on_ready = None
+                    return
+
+    def _resolve(self, object_id: bytes, futures: list[Any]) -> None:
+        for future in futures:
+            try:
+                value = self.runtime.value_of(object_id)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(value)
+            future.zray_ref = None
+
+    def _fail_all(self, error: BaseException) -> None:
+        with self.runtime.lock:
+            lost, self.waiting = self.waiting, {}
+            self.thread = None
+        for futures in lost.values():
+            for future in futures:
+                future.set_exception(error)
+
+    def close(self) -> None:
+        """The session is over: what has not come will not."""
+        if self.waiting:
+            self._fail_all(ClusterLostError("This process has left its session."))

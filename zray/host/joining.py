@@ -1,0 +1,161 @@
+"""A program's way into a session, and out of it: what init() and shutdown() do."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import ClusterLostError
+from ..wire.session import Goodbye
+from . import context, interrupts
+from .nodes import declared_resources, end_node, find_session, start_node
+
+if TYPE_CHECKING:
+    from .driver import Driver
+    from .runtime import Runtime
+
+GOODBYE_SECONDS = 1.0
+# Arguments of Ray's init() that change nothing here.
+ACCEPTED_ARGUMENTS = (
+    "configure_logging",
+    "logging_format",
+    "logging_config",
+    "dashboard_host",
+    "dashboard_port",
+    "include_log_monitor",
+    "job_config",
+)
+
+_own_pid = 0
+
+
+def start(
+    address: str | None,
+    *,
+    num_cpus: float | None,
+    num_gpus: float | None,
+    resources: dict[str, float] | None,
+    object_store_memory: int | None,
+    namespace: str | None,
+    log_to_driver: bool,
+) -> Driver:
+    """As api.init."""
+    global _own_pid
+    interrupts.install()  # an interrupt waits until the session is there: half a start leaves a node behind
+    try:
+        driver = _start(
+            address,
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            resources=resources,
+            object_store_memory=object_store_memory,
+            namespace=namespace,
+            log_to_driver=log_to_driver,
+        )
+    except BaseException:
+        interrupts.uninstall()
+        raise
+    if _own_pid != os.getpid():
+        _own_pid = os.getpid()
+        atexit.register(_at_exit)
+    return driver
+
+
+def _start(
+    address: str | None,
+    *,
+    num_cpus: float | None,
+    num_gpus: float | None,
+    resources: dict[str, float] | None,
+    object_store_memory: int | None,
+    namespace: str | None,
+    log_to_driver: bool,
+) -> Driver:
+    address = address or os.environ.get("ZRAY_ADDRESS") or "local"
+    if address == "local":
+        total = declared_resources(num_cpus, num_gpus, resources)
+        session, node_pid = start_node(
+            total, object_store_memory, driver_pid=os.getpid(), meanwhile=lambda: import_module(".driver", __package__)
+        )
+        is_owner = True
+    elif address == "auto":
+        given = {
+            "num_cpus": num_cpus,
+            "num_gpus": num_gpus,
+            "resources": resources,
+            "object_store_memory": object_store_memory,
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name} belongs to the session that is joined: give it to `zray start`.")
+        session, node_pid = find_session()
+        is_owner = False
+    else:
+        raise NotImplementedError(
+            f"init(address={address!r}): joining a session over the network is not built yet; "
+            'use None, "local" or "auto".'
+        )
+    from .driver import Driver
+
+    try:
+        return Driver(session, node_pid, is_owner=is_owner, namespace=namespace or "", log_to_driver=log_to_driver)
+    except BaseException:
+        if is_owner:
+            end_node(session, node_pid, seconds=0.0)
+        raise
+
+
+def stop(driver: Driver) -> None:
+    """As api.shutdown."""
+    if driver.logs is not None:
+        driver.logs.close()  # the logs go with the session
+    fork_server = driver.paths.open_fork_server() if driver.is_owner else None
+    try:
+        driver.say(Goodbye("said goodbye"))
+        driver.flush()
+        driver.receive_until(lambda: driver.said_goodbye, time.monotonic() + GOODBYE_SECONDS)
+    except ClusterLostError:
+        pass
+    driver.close()
+    interrupts.uninstall()
+    if driver.is_owner:
+        end_node(driver.paths, driver.node_pid, fork_server)
+    os.close(driver.node_pidfd)
+
+
+def _at_exit() -> None:
+    runtime = context.runtime
+    if os.getpid() == _own_pid and runtime is not None and not runtime.is_worker:
+        context.set_runtime(None)
+        stop(runtime)  # type: ignore[arg-type]
+
+
+def describe(runtime: Runtime) -> dict[str, Any]:
+    """The facts that init() returns."""
+    paths = getattr(runtime, "paths", None)
+    return {
+        "address": paths.address if paths is not None else "",
+        "session_name": runtime.session,
+        "session_dir": paths.folder if paths is not None else "",
+        "node_id": runtime.node_id.hex(),
+        "namespace": runtime.namespace,
+        "dashboard_url": "",
+    }
+
+
+def check_init_arguments(ignored: dict[str, Any], local_mode: bool, runtime_env: Any) -> None:
+    """Refuse what init() does not know, and what is not built yet.
+
+    Raises:
+        TypeError, NotImplementedError.
+    """
+    for name in ignored:
+        if name not in ACCEPTED_ARGUMENTS:
+            raise TypeError(f"init() got an unexpected argument {name!r}.")
+    if local_mode:
+        raise NotImplementedError("local_mode is not built yet.")
+    if runtime_env:
+        raise NotImplementedError("runtime_env is not built yet.")

@@ -1,0 +1,31 @@
+"""How a node starts its fork server: before anything else, since that has the longest way to go (numpy)."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from .session import Session
+from .spawn import spawn
+
+# As the fork server expects them.
+CONNECTION_DESCRIPTOR = 3
+NODE_DESCRIPTOR = 4
+
+
+def launch_fork_server(session: Session) -> tuple[int, socket.socket]:
+    """Run one beside us; its pid, and our end of the connection to it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Handed over open, so that it can tell our end even if we end before it looks.
+    node_pidfd = os.pidfd_open(os.getpid())
+    log = session.open_log(session.log_path("fork-server"))
+    pid = spawn(
+        "zray.host.fork_server",
+        [session.name, os.path.dirname(session.folder)],
+        output=log,
+        descriptors={theirs.fileno(): CONNECTION_DESCRIPTOR, node_pidfd: NODE_DESCRIPTOR},
+    )
+    os.close(log)
+    os.close(node_pidfd)
+    theirs.close()
+    return pid, ours

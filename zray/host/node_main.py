@@ -1,0 +1,73 @@
+"""The first steps of a node process: its session's folder, its log, its fork server; then the node itself.
+
+Only what these steps need is imported here, so that the fork server begins its longer way as early as can be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from msgspec import msgpack
+
+from ..store.sweeper import lock_session
+from .launch import launch_fork_server
+from .processes import adopt_orphans, end_children
+from .session import Session
+
+# As the driver hands them over (driver.py).
+READY_DESCRIPTOR = 3
+DRIVER_DESCRIPTOR = 4
+UNPICKLED_EXIT_CODE = 70
+
+
+def forbid_unpickling() -> None:
+    """Payloads are opaque bytes in a node: code that opens one ends the process, and says so in its log."""
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "pickle.find_class":
+            print(f"a node must not unpickle, but something asked for {arguments}:", file=sys.stderr)
+            import traceback
+
+            traceback.print_stack()
+            os._exit(UNPICKLED_EXIT_CODE)
+
+    sys.addaudithook(watch)
+
+
+def main() -> None:
+    """argv: one msgpack map in hexadecimal: session, root, total, capacity, driver_pid."""
+    options = msgpack.decode(bytes.fromhex(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for descriptor in (READY_DESCRIPTOR, DRIVER_DESCRIPTOR):
+        os.set_inheritable(descriptor, False)
+    forbid_unpickling()
+    adopt_orphans()
+    session = Session(options["session"], options["root"])
+    session.make_folder()
+    try:
+        redirect_output(session)
+        lock = lock_session(session.folder)
+        fork_server = launch_fork_server(session)
+        from . import node
+
+        node.run(session, options, fork_server, lock)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        end_children()
+        session.remove()
+        raise
+
+
+def redirect_output(session: Session) -> None:
+    """From whatever the driver gave us for trouble until here, into our log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = session.open_log(session.log_path("node"))
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)

@@ -1,0 +1,132 @@
+"""Node processes as a driver or the command line sees them: started, found, ended.
+
+Only what that needs is imported here: a driver imports the rest of itself while its node starts.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable
+
+from msgspec import msgpack
+
+from ..exceptions import ClusterLostError
+from .machine import cpu_count, store_bytes
+from .processes import last_lines, wait_for_end
+from .session import Session, lasting_sessions
+from .spawn import spawn
+
+NODE_START_SECONDS = 20.0
+NODE_END_SECONDS = 5.0
+# As the node expects them (node_main.py).
+READY_DESCRIPTOR = 3
+DRIVER_DESCRIPTOR = 4
+STORE_BYTES_MIN = 1 << 20
+
+
+def declared_resources(
+    num_cpus: float | None, num_gpus: float | None, resources: dict[str, float] | None
+) -> dict[str, int]:
+    """What the node has, in RESOURCE_UNITs.
+
+    Raises:
+        ValueError, TypeError: negative, not finite, reserved names.
+    """
+    from ..options import RESOURCE_OPTIONS, check_options, resource_units
+
+    options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources}
+    check_options({name: value for name, value in options.items() if value is not None}, RESOURCE_OPTIONS, "init()")
+    units = resource_units(options, cpu_count())
+    units.setdefault("CPU", 0)
+    return units
+
+
+def start_node(
+    total: dict[str, int], store: int | None, *, driver_pid: int, meanwhile: Callable[[], object] | None = None
+) -> tuple[Session, int]:
+    """Start a node process with a session of its own; returns when it listens.
+
+    meanwhile: called while it starts.
+
+    Raises:
+        ClusterLostError: it did not start; says what it wrote.
+    """
+    if store is not None and (isinstance(store, bool) or not isinstance(store, int)):
+        raise TypeError(f"object_store_memory must be an int (bytes), not {type(store).__name__}.")
+    if store is not None and store < STORE_BYTES_MIN:
+        raise ValueError(f"object_store_memory must be at least {STORE_BYTES_MIN} bytes, not {store}.")
+    session = Session.named_anew()
+    options = {
+        "session": session.name,
+        "root": os.path.dirname(session.folder),
+        "total": total,
+        "capacity": (store if store is not None else store_bytes()) >> 12 << 12,
+        "driver_pid": driver_pid,
+    }
+    # Nameless: if we are killed now, nothing of it stays.  The node turns to its log once it has a folder.
+    early_log = os.memfd_create("zray-node-start")
+    ready, its_end = os.pipe2(os.O_CLOEXEC)
+    ourselves = os.pidfd_open(os.getpid())
+    try:
+        pid = spawn(
+            "zray.host.node_main",
+            [msgpack.encode(options).hex()],
+            output=early_log,
+            descriptors={its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR},
+        )
+        os.close(its_end)
+        if meanwhile is not None:
+            meanwhile()
+        poll = select.poll()
+        poll.register(ready, select.POLLIN)
+        if not poll.poll(NODE_START_SECONDS * 1000) or not os.read(ready, 1):
+            log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
+            end_node(session, pid, seconds=0.0)
+            raise ClusterLostError(f"The node process did not start.  It wrote:\n{log}")
+    finally:
+        for descriptor in (ready, ourselves, early_log):
+            os.close(descriptor)
+    return session, pid
+
+
+def find_session() -> tuple[Session, int]:
+    """The session that `zray start --head` left on this machine; the newest of several.
+
+    Raises:
+        ConnectionError: there is none.
+    """
+    for session in reversed(lasting_sessions()):
+        info = session.read_info()
+        if info is not None:
+            return session, info.node_pid
+    raise ConnectionError(
+        'init(address="auto") found no session of this user on this machine.  Start one with `zray start --head`, '
+        "or leave the address out to start one of your own."
+    )
+
+
+def end_node(session: Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS) -> None:
+    """Wait for a session's processes; what does not end in time is killed.  Then nothing is left.
+
+    fork_server: a pidfd, from a time when the node had not removed the session yet; it is closed.
+    """
+    if fork_server is None:
+        fork_server = session.open_fork_server()
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        pidfd = None
+    if pidfd is not None:
+        if not wait_for_end(pidfd, seconds):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass
+    if fork_server is not None:
+        wait_for_end(fork_server, NODE_END_SECONDS)
+        os.close(fork_server)
+    session.remove()

@@ -1,0 +1,131 @@
+"""The node's ends of its links to drivers and workers: one ROUTER, one Link per process.
+
+A process is known by the ZeroMQ identity of its connection once it has said Hello.  Whatever it sends before
+that, or that is no frame, is counted and dropped; it costs the sender, nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import zmq
+
+from ..exceptions import ProtocolError
+from ..wire.link import Link
+from ..wire.message import Message
+from ..wire.session import Ack
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, send
+
+# Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
+FRAME_BYTES_MAX = 512 << 20
+# Frames taken in per turn: more would make the first of them wait.
+TURN_FRAMES_MAX = 256
+
+
+class Peer:
+    """One process at the other end."""
+
+    __slots__ = ("address", "backlog", "identity", "link")
+
+    def __init__(self, address: str, identity: bytes) -> None:
+        self.address = address
+        self.identity = identity
+        self.link = Link()
+        self.backlog: list[Message] = []  # what the link is too full for
+
+
+class Peers:
+    """All links of a node."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, log: Callable[[str], None]) -> None:
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.socket.sndhwm = self.socket.rcvhwm = 0  # flow is controlled by the links
+        self.socket.router_mandatory = True
+        self.socket.maxmsgsize = FRAME_BYTES_MAX
+        self.socket.bind(address)
+        self.log = log
+        self.by_identity: dict[bytes, Peer] = {}
+        self.by_address: dict[str, Peer] = {}
+        self.bad_frames = 0
+
+    def receive(self) -> list[tuple[bytes, bytes]]:
+        """The frames that have arrived, with their senders' identities."""
+        frames: list[tuple[bytes, bytes]] = []
+        socket = self.socket
+        while len(frames) < TURN_FRAMES_MAX and has_arrived(socket):
+            identity = receive(socket, NOBLOCK)
+            frame = receive(socket, NOBLOCK)
+            if not has_more_parts(socket):
+                frames.append((identity, frame))
+                continue
+            while has_more_parts(socket):
+                receive(socket, NOBLOCK)
+            self.bad_frame(identity, "more than one part in a message")
+        return frames
+
+    def bad_frame(self, identity: bytes, reason: str) -> None:
+        """Counted; the first ones are logged with the sender."""
+        self.bad_frames += 1
+        if self.bad_frames <= 100:
+            peer = self.by_identity.get(identity)
+            self.log(f"bad frame from {peer.address if peer else identity.hex()}: {reason}")
+
+    def add(self, peer: Peer) -> None:
+        """It has said Hello."""
+        self.by_identity[peer.identity] = peer
+        self.by_address[peer.address] = peer
+
+    def remove(self, address: str) -> None:
+        """It is gone."""
+        peer = self.by_address.pop(address, None)
+        if peer is not None:
+            del self.by_identity[peer.identity]
+
+    def send(self, address: str, messages: list[Message]) -> None:
+        """One frame; to a process that is gone it goes nowhere (its end is reported otherwise)."""
+        peer = self.by_address.get(address)
+        if peer is None:
+            return
+        if peer.backlog or peer.link.is_full:
+            peer.backlog += messages
+            return
+        self._send(peer, messages)
+
+    def _send(self, peer: Peer, messages: Iterable[Message]) -> None:
+        try:
+            send(self.socket, peer.identity, SEND_MORE)
+            send(self.socket, peer.link.pack(list(messages)), NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+
+    def unpack(self, peer: Peer, frame: bytes) -> Iterable[Message]:
+        """The messages of a frame.  Acknowledgements may let a backlog go.
+
+        Raises:
+            ProtocolError: it is no frame (counted and logged).
+        """
+        try:
+            messages = peer.link.unpack(frame)
+        except ProtocolError as error:
+            self.bad_frame(peer.identity, str(error))
+            raise
+        if peer.backlog and not peer.link.is_full:
+            backlog, peer.backlog = peer.backlog, []
+            self._send(peer, backlog)
+        return messages
+
+    def acknowledge(self, peers: Iterable[Peer]) -> None:
+        """To those that have sent much and heard nothing."""
+        for peer in peers:
+            if peer.link.owes_acknowledgement:
+                self._send(peer, [Ack()])
+
+    def refuse(self, identity: bytes, message: Message) -> None:
+        """An answer to one that does not become a peer."""
+        self._send(Peer("", identity), [message])
+
+    def close(self) -> None:
+        """No more."""
+        self.socket.close()

@@ -1,0 +1,104 @@
+"""Small facts about processes, and how to see that none is left."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import time
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def how_it_ended(status: int) -> str:
+    """A wait status in words: exit code, or the signal's name."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = "unknown"
+        return f"killed by signal {number} ({name})"
+    return f"exited with code {os.WEXITSTATUS(status)}"
+
+
+def last_lines(path: str, count: int = 40, bytes_max: int = 16_384) -> str:
+    """The end of a log, for error messages: what was written last, and the stack of a crash; "" where there is none."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - bytes_max))
+            lines = file.read().decode("utf-8", "backslashreplace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-count:])
+
+
+def wait_for_end(pidfd: int, seconds: float) -> bool:
+    """Whether the process ended within `seconds`."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(max(0.0, seconds) * 1000))
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever our descendants leave behind: what a task started can be found and ended."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """PR_SET_PDEATHSIG: sound where the parent has one thread, which lives as long as it does."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def children_of(pid: int) -> list[int]:
+    """The pids of its children, zombies too."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        pass  # a kernel without that file, or the process is gone
+    except OSError:
+        return []
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == pid:
+                found.append(int(name))
+    return found
+
+
+def end_children(seconds: float = 3.0) -> None:
+    """kill -9 of all our children, and of the orphans that fall to us with each (see adopt_orphans)."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        doomed = children_of(os.getpid())
+        if not doomed:
+            return
+        for pid in doomed:
+            os.kill(pid, signal.SIGKILL)  # ours and not reaped: the number is still its
+        for pid in doomed:
+            _reap(pid, deadline)
+
+
+def _reap(pid: int, deadline: float) -> None:
+    """Wait for a child's end; one that the kernel cannot end (a dead disk) is not waited for without end."""
+    try:
+        pidfd = os.pidfd_open(pid)
+        try:
+            if wait_for_end(pidfd, deadline - time.monotonic()):
+                os.waitpid(pid, 0)
+        finally:
+            os.close(pidfd)
+    except (ChildProcessError, ProcessLookupError):
+        pass  # its exit was ignored (SIGCHLD), so the kernel has reaped it

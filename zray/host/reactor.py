@@ -1,0 +1,210 @@
+"""The one loop of a node process.
+
+A turn drains what has arrived, handles it all, then sends one frame per destination.  So a lone message leaves
+at once, and a flood leaves in batches: batching with no timer and no tuning.
+
+The host's duties towards the roles (roles/role.py) in their order: handle every message and perform what
+follows, local messages among them, until nothing is left; end each role's turn, likewise; then let the
+messages out.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..roles.effects import Effect, Send, SetTimer
+from ..roles.role import Role
+from ..wire.message import Message
+from .peers import Peer, Peers
+
+BUSY_TURNS_MAX = 16  # before anything but frames is looked at
+ROUND_COUNT_MAX = 1_000  # of local exchanges in one turn: more is a loop between roles, a bug
+
+
+class Reactor:
+    """Roles, their messages, their timers."""
+
+    def __init__(
+        self,
+        roles: Sequence[Role],
+        peers: Peers,
+        role_of_message: dict[type, str],
+        default_role: str,
+        perform: dict[type, Callable[[str, Any], None]],
+        on_hello: Callable[[bytes, bytes], None],
+        on_trouble: Callable[[Peer, Exception], None],
+    ) -> None:
+        self.roles = list(roles)
+        self.role_by_address = {role.address: role for role in roles}
+        self.peers = peers
+        self.role_of_message = role_of_message
+        self.default_role = self.role_by_address[default_role]
+        self.perform = perform
+        self.on_hello = on_hello
+        self.on_trouble = on_trouble  # a process that sent what cannot be handled
+        self.local: deque[tuple[str, str, Any]] = deque()  # (role, sender, message)
+        self.outbox: dict[str, list[Message]] = {}
+        self.timers: list[tuple[float, int, str, Any]] = []
+        self.timer_count = 0
+        self.watched: dict[int, Callable[[], None]] = {}
+        self.epoll = select.epoll()
+        self.socket_fd = int(peers.socket.fd)
+        self.epoll.register(self.socket_fd, select.EPOLLIN | select.EPOLLET)
+        self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.watch(self.wake_fd, self._woken)
+        self.from_threads: deque[tuple[str, Any]] = deque()  # outcomes of slow effects: (role, message)
+        self.leaving: list[str] = []  # processes whose links end with this turn
+        self.ended = ""
+
+    def watch(self, descriptor: int, action: Callable[[], None]) -> None:
+        """Call `action` whenever the descriptor is readable."""
+        self.watched[descriptor] = action
+        self.epoll.register(descriptor, select.EPOLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """No longer."""
+        if self.watched.pop(descriptor, None) is not None:
+            self.epoll.unregister(descriptor)
+
+    def deliver(self, role: str, message: Any) -> None:
+        """A message of the host's own to a role; handled in this turn."""
+        self.local.append((role, "host", message))
+
+    def deliver_from_thread(self, role: str, message: Any) -> None:
+        """As `deliver`, from another thread: handled soon."""
+        self.from_threads.append((role, message))
+        os.eventfd_write(self.wake_fd, 1)
+
+    # --- the loop ---
+
+    def run(self) -> None:
+        """Until `ended` says why."""
+        self.turn(())
+        busy = 0
+        while not self.ended:
+            frames = self.peers.receive()
+            if frames:
+                self.turn(frames)
+                busy += 1
+                if busy % BUSY_TURNS_MAX:
+                    continue
+            # In a flood too, timers and the ends of processes get their turn.
+            for descriptor, _ in self.epoll.poll(0.0 if frames else self._timeout()):
+                action = self.watched.get(descriptor)
+                if action is not None:
+                    action()
+            if self.from_threads:
+                self._take_from_threads()
+            if self.timers and self.timers[0][0] <= time.monotonic():
+                self._fire_timers()
+            if self.local or self.outbox:
+                self.turn(())
+
+    def _timeout(self) -> float:
+        if self.local or self.from_threads:
+            return 0.0
+        return max(0.0, self.timers[0][0] - time.monotonic()) if self.timers else -1.0
+
+    def end_soon(self, reason: str) -> None:
+        """As `ended`, from a signal handler: it also ends the sleep."""
+        self.ended = self.ended or reason
+        os.eventfd_write(self.wake_fd, 1)
+
+    def _woken(self) -> None:
+        try:
+            os.eventfd_read(self.wake_fd)
+        except BlockingIOError:
+            pass
+
+    def _take_from_threads(self) -> None:
+        while self.from_threads:
+            role, message = self.from_threads.popleft()
+            self.local.append((role, role, message))
+
+    def _fire_timers(self) -> None:
+        now = time.monotonic()
+        while self.timers and self.timers[0][0] <= now:
+            _, _, role, message = heapq.heappop(self.timers)
+            self.local.append((role, role, message))
+
+    def turn(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
+        """One turn."""
+        now = time.monotonic()
+        heard: dict[Peer, None] = {}
+        by_identity = self.peers.by_identity
+        for identity, frame in frames:
+            peer = by_identity.get(identity)
+            if peer is None:
+                self.on_hello(identity, frame)
+                continue
+            heard[peer] = None
+            role_of_message, default = self.role_of_message, self.default_role
+            try:
+                for message in self.peers.unpack(peer, frame):
+                    address = role_of_message.get(type(message))
+                    role = default if address is None else self.role_by_address[address]
+                    effects = role.handle(peer.address, message, now)
+                    if effects:
+                        self._perform(role.address, effects)
+            except Exception as error:
+                # Whatever it is, its sender pays: a node serves others too.
+                self.on_trouble(peer, error)
+        self._settle(now)
+        if self.outbox:
+            outbox, self.outbox = self.outbox, {}
+            for address, messages in outbox.items():
+                self.peers.send(address, messages)
+        self.peers.acknowledge(heard)
+        while self.leaving:
+            self.peers.remove(self.leaving.pop())
+
+    def _settle(self, now: float) -> None:
+        """Local messages and ends of turns, until nothing is left to do."""
+        local = self.local
+        for _ in range(ROUND_COUNT_MAX):
+            while local:
+                address, sender, message = local.popleft()
+                role = self.role_by_address[address]
+                effects = role.handle(sender, message, now)
+                if effects:
+                    self._perform(address, effects)
+            for role in self.roles:
+                effects = role.end_turn(now)
+                if effects:
+                    self._perform(role.address, effects)
+                    # What one role's end of turn says to the next one, that one hears before its own.
+                    while local and local[0][0] != role.address:
+                        address, sender, message = local.popleft()
+                        self._perform(address, self.role_by_address[address].handle(sender, message, now))
+            if not local:
+                return
+        raise RuntimeError(f"roles keep each other busy: {local[0]}")
+
+    def _perform(self, address: str, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is Send:
+                destination = effect.destination  # type: ignore[union-attr]
+                if destination in self.role_by_address:
+                    self.local.append((destination, address, effect.message))  # type: ignore[union-attr]
+                else:
+                    self.outbox.setdefault(destination, []).append(effect.message)  # type: ignore[union-attr,arg-type]
+            elif kind is SetTimer:
+                self.timer_count += 1
+                due = time.monotonic() + effect.delay  # type: ignore[union-attr]
+                entry = (due, self.timer_count, address, effect.message)  # type: ignore[union-attr]
+                heapq.heappush(self.timers, entry)
+            else:
+                self.perform[kind](address, effect)
+
+    def close(self) -> None:
+        """Sockets and descriptors."""
+        self.epoll.close()
+        os.close(self.wake_fd)
+        self.peers.close()

@@ -1,0 +1,355 @@
+"""The blocking side of the client: what `get`, `wait`, `put` and `.remote()` do in a driver or a worker.
+
+Threads: any may call.  The one that waits receives; the others wait for it to tell them.  A helper thread
+sends what lies in the buffers while everybody computes: it sleeps until something was buffered, then looks
+every millisecond for as long as there is something to do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import object_ref
+from ..exceptions import ClusterLostError, GetTimeoutError
+from ..ids import put_id
+from ..object_ref import ObjectRef
+from ..roles.client import BUFFERED_COUNT_MAX, Client
+from ..store.arena import ArenaView
+from ..store.errors import deserialize_error
+from ..store.layout import Serialized
+from ..store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
+from ..wire.message import Message
+from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.tasks import Function, PublishFunction
+from . import forks  # noqa: F401  it watches over forks
+from .connection import Connection
+from .futures import Futures
+from .stack import require_room
+from .submitter import Submitter
+from .waiting import Waiting
+from .writer import Writer
+
+# What lies in a buffer leaves after about this long.
+FLUSH_SECONDS = 0.001
+FLUSH_BUSY_SECONDS = 0.004
+# The helper goes to sleep after so many looks without anything to do.
+FLUSH_IDLE_TICKS = 50
+# Refs that die while nothing is sent are noticed this soon.
+RELEASE_SECONDS = 0.25
+
+
+class Runtime:
+    """One per process that has joined a session."""
+
+    def __init__(self, connection: Connection, session: str, inline_bytes_max: int, root: Submitter) -> None:
+        self.connection = connection
+        self.lock = connection.lock
+        self.session = session
+        self.inline_bytes_max = inline_bytes_max
+        self.root = root
+        self.unread: deque[bytes] = deque()  # objects whose last array died (appended to by finalizers)
+        self.client = Client(object_ref.released, self.unread)
+        self.arena = ArenaView(session)
+        self.published: set[bytes] = set()
+        self.condition = threading.Condition(threading.Lock())
+        self.baton = threading.Lock()  # whoever has it receives
+        self.receiver: int | None = None  # that thread
+        self.followers = 0  # threads that wait for it
+        self.waiting = Waiting(self)
+        self.writer = Writer(self)
+        self.futures = Futures(self)
+        self.restored_count = 0  # refs that were unpickled or copied here
+        self.is_worker = False
+        self.job_id = b""
+        self.namespace = ""
+        self.node_id = b""
+        self.is_over = False
+        # Given every message that is not the client's (a worker's orders).
+        self.on_other: Callable[[Message], None] | None = None
+        # A worker's results, taken at each flush.
+        self.more_messages: Callable[[], list[Message]] | None = None
+        self._armed = threading.Semaphore(0)
+        self._is_armed = False
+        object_ref.enable_releases()
+        object_ref.on_restore = self._restored
+        object_ref.resolve_future = self.futures.future_of
+        self._helper = threading.Thread(target=self._flush_thread, name="zray-flush", daemon=True)
+        self._helper.start()
+
+    # --- sending ---
+
+    def submit(self, spec: TaskSpec, num_returns: int) -> None:
+        """Buffer a task or a call."""
+        with self.lock:
+            client = self.client
+            client.submit(spec, num_returns)
+            is_full = client.buffered >= BUFFERED_COUNT_MAX
+            if is_full:
+                self.send_buffered()
+        if is_full:
+            self.wait_for_room()
+        elif not self._is_armed:
+            self.arm()
+
+    def wait_for_room(self) -> None:
+        """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py)."""
+        link = self.connection.link
+        if link.is_full:
+            Runtime.receive_until(self, lambda: not link.is_full, None)
+
+    def arm(self) -> None:
+        """Something is buffered: the helper looks after it."""
+        if not self._is_armed:
+            self._is_armed = True
+            self._armed.release()
+
+    def say(self, message: Message) -> None:
+        """Buffer a message."""
+        with self.lock:
+            self.client.say(message)
+        self.arm()
+
+    def send_buffered(self) -> None:
+        """Everything, in one frame.  With the lock held."""
+        require_room()  # what is taken out of the buffers below must leave
+        messages = self.client.take_messages(() if self.more_messages is None else self.more_messages())
+        if messages:
+            self.connection.send(messages)
+
+    def flush(self) -> None:
+        """Everything, now."""
+        with self.lock:
+            self.send_buffered()
+
+    def _flush_thread(self) -> None:
+        released, unread, link = object_ref.released, self.unread, self.connection.link
+        while not self.is_over:
+            if not self._armed.acquire(timeout=RELEASE_SECONDS):
+                if released or unread:
+                    self._flush_quietly()
+                continue
+            idle = 0
+            while idle < FLUSH_IDLE_TICKS and not self.is_over:
+                sent = link.sent
+                time.sleep(FLUSH_SECONDS)
+                if link.sent != sent:
+                    # Others send all the time: each look costs them a turn of the interpreter, so look less often.
+                    time.sleep(FLUSH_BUSY_SECONDS)
+                idle = 0 if self._flush_quietly() else idle + 1
+            self._is_armed = False
+            self._flush_quietly()
+
+    def _flush_quietly(self) -> bool:
+        """Whether there was anything to send."""
+        try:
+            with self.lock:
+                if self.connection.is_closed:
+                    return False
+                before = self.connection.link.sent
+                self.send_buffered()
+                return self.connection.link.sent != before
+        except ClusterLostError:
+            return False
+
+    # --- receiving ---
+
+    def receive_until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """Handle what arrives until `is_done`.  False: the deadline (of time.monotonic) came first.
+
+        Raises:
+            ClusterLostError: the node is gone.
+        """
+        me = threading.get_ident()
+        while not is_done():
+            if self.receiver == me:  # inside a wait of its own: a task that runs nested
+                return self._receive(is_done, deadline)
+            if self.baton.acquire(False):
+                self.receiver = me
+                try:
+                    return self._receive(is_done, deadline)
+                finally:
+                    self.receiver = None
+                    self.baton.release()
+                    self._tell_followers()
+            if not self._follow(is_done, deadline):
+                return False
+        return True
+
+    def _receive(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        receive = self.connection.receive
+        while not is_done():
+            if receive(deadline, self._handle) is None:
+                return is_done()
+            if self.followers:
+                self._tell_followers()
+        return True
+
+    def _tell_followers(self) -> None:
+        if self.followers:
+            with self.condition:
+                self.condition.notify_all()
+
+    def _follow(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """Another thread receives: wait for what it brings.  False: the deadline has passed."""
+        with self.condition:
+            self.followers += 1
+            try:
+                while not is_done() and self.baton.locked():
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    # Bounded, in case the receiver left between the two looks.
+                    self.condition.wait(min(left, 0.1) if left is not None else 0.1)
+            finally:
+                self.followers -= 1
+        return True
+
+    def _handle(self, messages: Iterable[Message]) -> None:
+        """With the lock held."""
+        handlers, client = Client.HANDLERS, self.client
+        for message in messages:
+            handler = handlers.get(type(message))
+            if handler is not None:
+                handler(client, message)
+            elif self.on_other is not None:
+                self.on_other(message)
+
+    # --- get ---
+
+    def get(self, refs: Sequence[ObjectRef], timeout: float | None, *, writable: bool = False) -> list[Any]:
+        """Their values, in order; a failure among them raises as soon as it is here."""
+        values = self.client.values
+        if self.client.buffered or object_ref.released:
+            self.flush()
+        missing = [ref.id for ref in refs if ref.id not in values]
+        if missing:
+            if len(missing) < len(refs):
+                self.waiting.raise_failure(ref.id for ref in refs)
+            self.waiting.for_values(missing, timeout)
+        if writable:
+            return [self.value_of(ref.id, writable=True) for ref in refs]
+        return [self.value_of(ref.id) for ref in refs]
+
+    def blocks(self) -> bool:
+        """Whether a wait of this thread stops the worker (overridden by the worker)."""
+        return False
+
+    def value_of(self, object_id: bytes, *, writable: bool = False) -> Any:
+        """The value of an object that is here.
+
+        Raises:
+            TaskError and others: the object is an error.
+        """
+        value = self.client.values[object_id]
+        if type(value) is StoredValue:
+            return self.read_stored(object_id, value, writable=writable)
+        if is_error(value):
+            raise deserialize_error(value)
+        return deserialize_writable(value) if writable else deserialize(value)
+
+    def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False) -> Any:
+        """A large value: arrays in it are views of the arena, and pin it there; or copies, if writable."""
+        unread = self.unread
+        with self.lock:
+            self.client.read_begins(object_id)
+        array = self.arena.read(place.segment, place.offset, place.size, lambda: unread.append(object_id))
+        return deserialize_writable(array) if writable else deserialize(array)
+
+    def wait(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
+        """Block until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        if self.client.buffered:
+            self.flush()
+        return self.waiting.until_ready(ids, count, timeout, fetch)
+
+    # --- put ---
+
+    def put(self, value: Any) -> ObjectRef:
+        """Store a value."""
+        return ObjectRef(self.put_serialized(serialize(value)))
+
+    def put_serialized(self, serialized: Serialized) -> bytes:
+        """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts."""
+        submitter = self.submitter()
+        object_id = put_id(submitter.task_id, submitter.next_put())
+        stored = self.store(object_id, serialized)
+        with self.lock:
+            client = self.client
+            client.put(object_id, stored, serialized.contained)
+            is_full = client.buffered >= BUFFERED_COUNT_MAX
+            if is_full:
+                self.send_buffered()
+        if is_full:
+            self.wait_for_room()
+        elif not self._is_armed:
+            self.arm()
+        return object_id
+
+    def store(self, object_id: bytes, serialized: Serialized) -> bytes | StoredValue:
+        """The value as it goes into a message: itself when small, its place when it was written into the arena.
+
+        Raises:
+            ObjectStoreFullError: there is no room; says what fills it.
+        """
+        if serialized.size <= self.inline_bytes_max:
+            return to_bytes(serialized)
+        return self.writer.write(object_id, serialized)
+
+    # --- refs ---
+
+    def _restored(self, object_id: bytes) -> None:
+        self.restored_count += 1
+        with self.lock:
+            self.client.hold(object_id)
+        self.arm()
+
+    def another_ref(self, object_id: bytes) -> ObjectRef:
+        """A further ref on an object, counted as one."""
+        self._restored(object_id)
+        return ObjectRef(object_id)
+
+    def submitter(self) -> Submitter:
+        """The task (or driver) on whose behalf this thread submits."""
+        return self.root
+
+    def publish(self, function: Function) -> None:
+        """Make a function's code known, once."""
+        if function.function_id not in self.published:
+            self.published.add(function.function_id)
+            self.say(PublishFunction(function))
+
+    def ask(self, build: Callable[[int], Message], timeout: float | None = 10.0) -> Any:
+        """Send a question, and wait for its reply.
+
+        Raises:
+            GetTimeoutError: no reply in time.
+        """
+        with self.lock:
+            request = self.client.expect_reply()
+            self.client.say(build(request))
+            self.send_buffered()
+        replies = self.client.replies
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            if not self.receive_until(lambda: replies[request] is not None, deadline):
+                raise GetTimeoutError("The node did not answer in time.")
+            return replies[request]
+        finally:
+            del replies[request]
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Leave: nothing more is sent.  Refs that die later die in silence."""
+        self.is_over = True
+        object_ref.disable_releases()
+        object_ref.on_restore = lambda object_id: None
+        object_ref.resolve_future = None
+        self._armed.release()
+        self.connection.close()
+        self.futures.close()
+        if threading.current_thread() is not self._helper:
+            self._helper.join(timeout=1.0)

@@ -1,0 +1,206 @@
+"""A session on this machine: its folder, its names, what it leaves for others to find.
+
+    <temporary folder>/zray-<uid>/<session>/     0700
+        lock          held by the node (and its fork server) while they live: store/sweeper.py
+        node.sock     the node's ROUTER
+        node.json     what a driver or the command line needs to join by `address="auto"`
+        logs/         node.log, fork-server.log, worker-N-PID.log; one folder per job with links to its workers'
+
+The node makes the folder, and removes it; after a kill -9 its fork server does, or the driver, or the sweeper.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+import msgspec
+
+from ..exceptions import ZrayError
+from ..store.segment import unlink_session
+from ..store.sweeper import check_private, sweep
+
+# A Unix socket's path has at most 107 bytes; the session's part of it needs some 35.
+SOCKET_PATH_BYTES_MAX = 100
+
+
+def session_root() -> str:
+    """The folder of this user's sessions, made if need be; its own, and nobody else's to enter.
+
+    Raises:
+        ZrayError: somebody else owns it, or others may enter it.
+    """
+    base = os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    root = os.path.join(base, f"zray-{os.getuid()}")
+    if len(root) + len("/0123456789abcdef/node.sock") > SOCKET_PATH_BYTES_MAX:
+        root = f"/tmp/zray-{os.getuid()}"  # a socket's name would not fit
+    status = None
+    while status is None:
+        try:
+            os.makedirs(root, mode=0o700, exist_ok=True)
+        except FileExistsError:
+            pass  # something else is in its place, or it went between makedirs' two looks: the next line tells
+        try:
+            status = os.lstat(root)
+        except FileNotFoundError:
+            continue  # the last session in it has just ended, and took it along
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise ZrayError(
+            f"{root} must be a folder of this user with mode 0700, but it has mode {stat.S_IMODE(status.st_mode):o} "
+            f"and owner {status.st_uid}.  Remove it, or set ZRAY_TMPDIR."
+        )
+    return root
+
+
+class SessionInfo(msgspec.Struct):
+    """What is in node.json."""
+
+    session: str
+    node_pid: int
+    fork_server_pid: int = 0
+    is_embedded: bool = True
+    driver_pid: int = 0
+
+
+class Session:
+    """Paths of one session."""
+
+    def __init__(self, name: str, root: str | None = None) -> None:
+        self.name = name
+        self.folder = os.path.join(root or session_root(), name)
+
+    @classmethod
+    def named_anew(cls) -> Session:
+        """A new session's name.  What dead sessions left behind is swept away first."""
+        root = session_root()
+        sweep(root)
+        return cls(os.urandom(8).hex(), root)
+
+    def make_folder(self) -> None:
+        """By the node: the folder lives no longer than a process that will remove it.
+
+        Raises:
+            PermissionError: somebody has put another folder in the root's place.
+        """
+        root = os.path.dirname(self.folder)
+        while True:
+            try:
+                os.makedirs(root, mode=0o700, exist_ok=True)
+                os.mkdir(self.folder, 0o700)
+            except FileNotFoundError:
+                continue  # the last other session has just ended, and taken the root along
+            except FileExistsError:
+                if os.path.lexists(root):
+                    raise
+                continue  # likewise, between makedirs' two looks
+            break
+        check_private(root)
+        os.mkdir(self.logs, 0o700)
+
+    @property
+    def socket_path(self) -> str:
+        return os.path.join(self.folder, "node.sock")
+
+    @property
+    def address(self) -> str:
+        return f"ipc://{self.socket_path}"
+
+    @property
+    def logs(self) -> str:
+        return os.path.join(self.folder, "logs")
+
+    @property
+    def lock_path(self) -> str:
+        return os.path.join(self.folder, "lock")
+
+    def window_name(self, worker_id: int) -> str:
+        """The semaphore that is a worker's claim window."""
+        return f"/zray-{self.name}-w{worker_id}"
+
+    def log_path(self, name: str) -> str:
+        return os.path.join(self.logs, f"{name}.log")
+
+    def worker_log_path(self, worker_id: int, pid: int) -> str:
+        """What one worker prints; the name is what its lines are marked with on the driver's terminal."""
+        return self.log_path(f"worker-{worker_id}-{pid}")
+
+    def job_logs(self, job_id: bytes) -> str:
+        """Where the logs of one job's workers can be found: its driver follows them, and no others."""
+        return os.path.join(self.logs, job_id.hex())
+
+    def show_log(self, job_id: bytes, worker_id: int, pid: int) -> None:
+        """By a worker that joins a job: its log appears among the job's."""
+        path = self.worker_log_path(worker_id, pid)
+        try:
+            os.makedirs(self.job_logs(job_id), mode=0o700, exist_ok=True)
+            os.symlink(path, os.path.join(self.job_logs(job_id), os.path.basename(path)))
+        except OSError:
+            pass  # the session ends
+
+    def open_log(self, path: str) -> int:
+        """A descriptor to append to a log."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def write_info(self, info: SessionInfo) -> None:
+        """Let others find it; whole or not at all."""
+        path = os.path.join(self.folder, "node.json")
+        with open(f"{path}.new", "wb") as file:
+            file.write(msgspec.json.encode(info))
+        os.replace(f"{path}.new", path)
+
+    def read_info(self) -> SessionInfo | None:
+        """What the node wrote; None while it has not."""
+        try:
+            with open(os.path.join(self.folder, "node.json"), "rb") as file:
+                return msgspec.json.decode(file.read(), type=SessionInfo)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def open_fork_server(self) -> int | None:
+        """A pidfd of the fork server, which is the last one to go; None when it is gone."""
+        info = self.read_info()
+        try:
+            return os.pidfd_open(info.fork_server_pid) if info is not None else None
+        except OSError:
+            return None
+
+    def remove(self) -> None:
+        """Segments, semaphores, sockets, folder; the root too when it is empty.  Several may call it."""
+        unlink_session(self.name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.remove_root()
+
+    def remove_root(self) -> None:
+        """The folder of all sessions, when it is empty."""
+        try:
+            os.rmdir(os.path.dirname(self.folder))
+        except OSError:
+            pass  # other sessions are there, or it is gone
+
+
+def lasting_sessions() -> list[Session]:
+    """Sessions on this machine that were started to outlive their drivers (`zray start --head`), oldest first."""
+    return [session for session in live_sessions() if (info := session.read_info()) and not info.is_embedded]
+
+
+def live_sessions() -> list[Session]:
+    """This user's sessions on this machine that have a node, oldest first.  What dead ones left is swept away."""
+    root = session_root()
+    sweep(root)
+    found = []
+    try:
+        names = os.listdir(root)
+    except FileNotFoundError:
+        names = []  # as above
+    for name in names:
+        session = Session(name, root)
+        try:
+            if session.read_info() is not None and os.path.exists(session.socket_path):
+                # node.json is written once; the folder's own times change with what lies in it.
+                found.append((os.stat(os.path.join(session.folder, "node.json")).st_mtime_ns, session))
+        except FileNotFoundError:
+            continue  # it ended meanwhile
+    if not found:
+        Session("", root).remove_root()
+    return [session for _, session in sorted(found, key=lambda item: item[0])]

@@ -1,0 +1,41 @@
+"""Python's stack: enough of it for zray's own calls, and as much for a task inside a wait as for any other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# More than any of our calls needs, handlers and nested receives included.
+RESERVED_FRAMES = 80
+
+
+def require_room(frames: int = RESERVED_FRAMES) -> None:
+    """Have user code that is deep in a recursion fail here, where nothing has been said or taken yet.
+
+    An error in the midst of a receive would lose the message in hand, and somebody would wait for ever.
+
+    Raises:
+        RecursionError: the stack is all but full.
+    """
+    if frames:
+        require_room(frames - 1)
+
+
+@contextmanager
+def as_deep_as_any() -> Iterator[None]:
+    """A task that runs inside the wait of another one may recurse as far as if it ran alone (U03)."""
+    limit = sys.getrecursionlimit()
+    depth = 0
+    frame = sys._getframe()
+    while frame is not None:
+        depth += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    sys.setrecursionlimit(max(limit, depth + _OWN_LIMIT))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+_OWN_LIMIT = sys.getrecursionlimit()

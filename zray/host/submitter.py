@@ -1,0 +1,57 @@
+"""Who submits: a driver or a running task, and how many children it has (DESIGN 5).
+
+The ids of its children and puts follow from its own id and these counts alone, so that a repetition makes the
+same ones.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+
+from ..ids import COUNTER_BYTES, children_prefix
+from ..wire.task_spec import TaskSpec
+
+
+class Submitter:
+    """One parent of tasks.  Its counters may be drawn from by several threads."""
+
+    __slots__ = ("_children", "_puts", "_sequences", "actor_id", "name", "prefix", "task_id")
+
+    def __init__(self, task_id: bytes, name: str = "", actor_id: bytes = b"") -> None:
+        self.task_id = task_id
+        self.name = name
+        self.actor_id = actor_id
+        self.prefix = children_prefix(task_id)
+        self._children = itertools.count(1)
+        self._puts = itertools.count()
+        self._sequences: dict[bytes, itertools.count[int]] = {}
+
+    def next_task_id(self) -> bytes:
+        """The id of its next child."""
+        return self.prefix + next(self._children).to_bytes(COUNTER_BYTES, "big")
+
+    def next_put(self) -> int:
+        """The number of its next put value."""
+        return next(self._puts)
+
+    def next_call(self, actor_id: bytes) -> int:
+        """The number of its next call on an actor."""
+        count = self._sequences.get(actor_id)
+        if count is None:
+            count = self._sequences.setdefault(actor_id, itertools.count(1))
+        return next(count)
+
+
+class Call:
+    """A call of an async or threaded actor; what it submits, it submits as this."""
+
+    __slots__ = ("spec", "submitter")
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self.spec = spec
+        self.submitter: Submitter | None = None  # made when it first submits
+
+
+# The call that this context belongs to.  Plain tasks and serial actors' calls set `Worker.current` instead.
+current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("zray_call", default=None)

@@ -1,0 +1,212 @@
+"""What `get` and `wait` do while something is not here yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import GetTimeoutError, ObjectLostError
+from ..store.errors import deserialize_error
+from ..store.values import is_error
+from .stack import require_room
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+
+class Waiting:
+    """The waits of one process's threads."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.client = runtime.client
+
+    # --- get ---
+
+    def for_values(self, missing: list[bytes], timeout: float | None) -> None:
+        """Until all of them are here.
+
+        Raises:
+            GetTimeoutError: the time is over.
+            the first failure that comes, whatever else is still missing.
+        """
+        require_room()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        runtime, client = self.runtime, self.client
+        # What comes is looked at once, as it comes: a failure need not wait for those ahead of it in the list.
+        arrived: list[list[tuple[bytes, Any]]] = []
+        if len(missing) > 1:
+            with runtime.lock:
+                client.arrived_lists.append(arrived)
+        try:
+            if runtime.is_worker and runtime.blocks():
+                self._blocked_for_values(missing, deadline, arrived)
+            else:
+                self._receive_values(missing, deadline, arrived)
+        finally:
+            if len(missing) > 1:
+                with runtime.lock:
+                    # By identity: two lists of the same arrivals are equal.
+                    client.arrived_lists = [other for other in client.arrived_lists if other is not arrived]
+        values = client.values
+        left = sum(1 for object_id in missing if object_id not in values)
+        if left:
+            raise GetTimeoutError(
+                f"{left} of {len(missing)} objects were not there after {timeout:g} s.  "
+                "They may still come (indefinite)."
+            )
+
+    def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
+        runtime, client = self.runtime, self.client
+        values, counts = client.values, client.counts
+        if client.borrowed:
+            with runtime.lock:
+                client.ask(missing)
+                runtime.send_buffered()
+        remaining = iter(missing)
+        current = next(remaining)
+        seen = -1
+
+        def is_done() -> bool:
+            nonlocal current, seen
+            while current in values:
+                following = next(remaining, None)
+                if following is None:
+                    return True
+                current = following
+            if client.arrivals != seen:
+                seen = client.arrivals
+                if current not in counts and current not in values:
+                    raise _stranger(current)
+                if arrived:
+                    self._raise_arrived(arrived, missing)
+            return False
+
+        runtime.receive_until(is_done, deadline)
+        if arrived:
+            self._raise_arrived(arrived, missing)
+
+    def _blocked_for_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
+        """In a worker's only thread: the node lends our CPU out, and grants it again with its reply."""
+        runtime, client = self.runtime, self.client
+        with runtime.lock:
+            request = client.wait(missing, len(missing), fetch=True, block=True)
+            runtime.send_buffered()
+        replies = client.replies
+
+        def is_done() -> bool:
+            if arrived:
+                self._raise_arrived(arrived, missing)
+            return replies[request] is not None
+
+        self._until_resumed(request, is_done, deadline)
+        if arrived:
+            self._raise_arrived(arrived, missing)
+
+    def _until_resumed(self, request: int, is_done: Callable[[], bool], deadline: float | None) -> None:
+        """However the wait ends, the CPU must be ours again before user code goes on."""
+        runtime, client = self.runtime, self.client
+        replies = client.replies
+        try:
+            runtime.receive_until(is_done, deadline)
+        finally:
+            if replies[request] is None:
+                with runtime.lock:
+                    client.cancel_wait(request)
+                    runtime.send_buffered()
+                runtime.receive_until(lambda: replies[request] is not None, None)
+            del replies[request]
+
+    def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
+        """Raise the first failure among what has come since the last look."""
+        while arrived:
+            for object_id, value in arrived.pop():
+                # The object of an actor's creation is of no bytes.
+                if type(value) is bytes and value and is_error(value) and object_id in missing:
+                    raise deserialize_error(value)
+
+    def raise_failure(self, object_ids: Iterable[bytes]) -> None:
+        """Raise the first failure among what is here."""
+        values = self.client.values
+        for object_id in object_ids:
+            value = values.get(object_id)
+            if type(value) is bytes and is_error(value):
+                raise deserialize_error(value)
+
+    # --- wait ---
+
+    def until_ready(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
+        """Until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        require_room()
+        runtime, client = self.runtime, self.client
+        values, located = client.values, client.located
+
+        def is_ready(object_id: bytes) -> bool:
+            return object_id in values or object_id in located
+
+        ready = 0
+        for object_id in ids:
+            if object_id in values or object_id in located:
+                ready += 1
+                if ready >= count:
+                    return is_ready
+        deadline = None if timeout is None else time.monotonic() + timeout
+        missing = [i for i in ids if i not in values and i not in located]
+        needed = count - (len(ids) - len(missing))
+        if runtime.is_worker and runtime.blocks():
+            self._blocked_until_ready(missing, needed, deadline, fetch)
+            return is_ready
+        self._ask(missing, fetch)
+        seen = -1
+
+        def is_done() -> bool:
+            nonlocal seen
+            arrivals = client.arrivals  # before the look: what comes during it is looked at again
+            if arrivals == seen:
+                return False
+            found = 0
+            for object_id in missing:
+                if object_id in values or object_id in located:
+                    found += 1
+                    if found >= needed:
+                        return True
+            # Only now: what is there is there when asked twice, as a thread that follows another one does.
+            seen = arrivals
+            return False
+
+        runtime.receive_until(is_done, deadline)
+        return is_ready
+
+    def _ask(self, missing: list[bytes], fetch: bool) -> None:
+        """Have the node tell us of those that are not our own tasks'."""
+        runtime, client = self.runtime, self.client
+        counts = client.counts
+        for object_id in missing:
+            if object_id not in counts:
+                raise _stranger(object_id)
+        borrowed = [i for i in missing if i in client.borrowed]
+        if not borrowed:
+            return
+        with runtime.lock:
+            if fetch:
+                client.ask(borrowed)
+            else:
+                for object_id in borrowed:
+                    # One each: every reply names what it found.
+                    client.ask_whether(object_id)
+            runtime.send_buffered()
+
+    def _blocked_until_ready(self, missing: list[bytes], needed: int, deadline: float | None, fetch: bool) -> None:
+        runtime, client = self.runtime, self.client
+        with runtime.lock:
+            request = client.wait(missing, needed, fetch=fetch, block=True)
+            runtime.send_buffered()
+        replies = client.replies
+        self._until_resumed(request, lambda: replies[request] is not None, deadline)
+
+
+def _stranger(object_id: bytes) -> ObjectLostError:
+    return ObjectLostError(
+        f"ObjectRef({object_id.hex()}) is of a session that has ended (definite): nothing will come of it."
+    )

@@ -1,0 +1,333 @@
+"""A worker process: begins tasks one by one, as far as its claim window lets it, and says what came of them.
+
+The main thread runs user code.  When it blocks in `get` or `wait`, it receives there, and runs what the node
+sends it nested.  Results leave when the queue is empty, when half a millisecond has passed, or by the helper
+thread while a long task runs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import posix_ipc
+
+from .. import __version__
+from ..exceptions import ClusterLostError
+from ..ids import return_id
+from ..roles.task_executor import TaskExecutor
+from ..store.arguments import deserialize_arguments
+from ..store.errors import deserialize_error, serialize_error
+from ..store.functions import deserialize_function
+from ..store.values import deserialize, deserialize_writable, is_error, serialize
+from ..wire.actors import StartActor
+from ..wire.message import PROTOCOL_VERSION, Message
+from ..wire.objects import AbandonObject
+from ..wire.session import Hello
+from ..wire.task_spec import StoredValue, TaskSpec, parse_options
+from ..wire.tasks import JobStarted, StartTasks, StopWorker
+from . import context
+from .connection import Connection, python_version
+from .forks import end_child
+from .hints import add_hints
+from .runtime import Runtime
+from .session import Session
+from .stack import as_deep_as_any
+from .submitter import Submitter, current_call
+
+# Results wait no longer than this for company.
+RESULT_SECONDS = 0.0005
+
+
+class Leave(SystemExit):
+    """Unwinds the main thread when the worker is to stop."""
+
+
+class Worker(Runtime):
+    """The runtime of a worker process, with a queue of tasks."""
+
+    def __init__(self, session: Session, worker: str, worker_id: int, node_pidfd: int) -> None:
+        window = posix_ipc.Semaphore(session.window_name(worker_id))
+        self.claim: Callable[[float], None] = window.acquire
+        connection = Connection(session.address, node_pidfd)
+        hello = Hello(
+            PROTOCOL_VERSION, __version__, "worker", os.getpid(), worker_id=worker_id, python=python_version()
+        )
+        self.executor = TaskExecutor()
+        self.orders: list[Message] = []  # StartActor, StopWorker: the main loop's to act upon
+        welcome, early = connection.join(hello)
+        super().__init__(connection, welcome.session, welcome.inline_bytes_max, Submitter(b"\0" * 16))
+        self.is_worker = True
+        self.paths, self.worker_id = session, worker_id
+        self.worker_name = worker
+        self.pid = os.getpid()
+        self.node_id = welcome.node_id
+        self.on_other = self._on_order
+        self.more_messages = self.executor.take_messages
+        self.functions: dict[bytes, Callable[..., Any]] = {}
+        self.current: TaskSpec | None = None
+        self._submitter: Submitter | None = None
+        self.main_thread = threading.get_ident()
+        self.sent_at = 0.0
+        self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
+        with self.lock:
+            self._handle(early)
+
+    # --- orders ---
+
+    def _on_order(self, message: Message) -> None:
+        """With the lock held."""
+        kind = type(message)
+        if kind is StartTasks:
+            for argument in message.arguments:  # type: ignore[attr-defined]
+                if type(argument.value) is StoredValue:
+                    self.client.place_told(argument.object_id)
+            self.executor.on_start_tasks(message)  # type: ignore[arg-type]
+        elif kind is JobStarted:
+            self._join_job(message)  # type: ignore[arg-type]
+        else:
+            self.orders.append(message)
+
+    def _join_job(self, message: JobStarted) -> None:
+        self.job_id, self.namespace = message.job_id, message.namespace
+        self.paths.show_log(message.job_id, self.worker_id, self.pid)
+        known = set(sys.path)
+        sys.path[:0] = [entry for entry in message.sys_path if entry not in known]
+        try:
+            os.chdir(message.working_dir)
+        except OSError:
+            pass  # the driver's folder is gone: absolute paths still work
+
+    def submitter(self) -> Submitter:
+        """The task that this thread runs."""
+        call = current_call.get()
+        if call is not None:
+            if call.submitter is None:
+                actor_id = self.actor.actor_id if self.actor is not None else b""
+                call.submitter = Submitter(call.spec.task_id, self.name_of(call.spec), actor_id)
+            return call.submitter
+        if self._submitter is None:
+            spec = self.current
+            self._submitter = Submitter(spec.task_id, self.name_of(spec)) if spec is not None else self.root
+        return self._submitter
+
+    def blocks(self) -> bool:
+        """Whether a wait of this thread stops the worker."""
+        return threading.get_ident() == self.main_thread and (self.actor is None or self.actor.is_serial)
+
+    def name_of(self, spec: TaskSpec) -> str:
+        """A task's name, for the user."""
+        options = parse_options(spec.options)
+        function = self.executor.functions.get(spec.function_id)
+        return options.name or options.method or (function.name if function is not None else spec.function_id.hex())
+
+    # --- the loop ---
+
+    def run(self) -> None:
+        """Until told to stop."""
+        executor = self.executor
+        queue = executor.queue
+        while True:
+            if queue:
+                self.run_next()
+                continue
+            with self.lock:
+                self.send_buffered()
+            if queue:
+                continue
+            if self.orders:
+                self._obey(self.orders.pop(0))
+                continue
+            self.receive_until(lambda: bool(queue or self.orders), None)
+
+    def _obey(self, order: Message) -> None:
+        if type(order) is StopWorker:
+            raise Leave(0)
+        if type(order) is StartActor:
+            from .actor_host import ActorHost
+
+            self.actor = ActorHost(self, order)
+            self.actor.start()
+
+    def run_next(self) -> None:
+        """Begin the task at the head of the queue, if the window lets us."""
+        executor = self.executor
+        try:
+            self.claim(0)
+        except posix_ipc.BusyError:
+            with self.lock:
+                for object_id in executor.throw_out():
+                    self.client.place_unused(object_id)
+            return
+        with self.lock:
+            spec = executor.queue.popleft()
+        if spec.deps and not executor.has_arguments(spec):
+            with self.lock:
+                executor.give_back(spec)
+                executor.done_with(spec)
+            return
+        self.run_task(spec)
+        self.send_results_soon()
+
+    def send_results_soon(self) -> None:
+        """At once when results have waited long enough for company; else the helper looks after them."""
+        now = time.perf_counter()
+        if now - self.sent_at > RESULT_SECONDS:
+            self.sent_at = now
+            self.flush()
+        elif not self._is_armed:
+            self.arm()
+
+    def run_task(self, spec: TaskSpec) -> None:
+        """Run one, and note what came of it."""
+        outer, outer_submitter = self.current, self._submitter
+        self.current, self._submitter = spec, None
+        began = time.perf_counter()
+        wants_retry = False
+        try:
+            function = self.functions.get(spec.function_id) or self.function_of(spec.function_id)
+            args, kwargs = self.arguments_of(spec)
+            value = function(*args, **kwargs)
+            del args, kwargs
+            took = time.perf_counter() - began
+            if not spec.options or (options := parse_options(spec.options)).num_returns == 1:
+                serialized = serialize(value)
+                del value
+                if serialized.size <= self.inline_bytes_max and not serialized.buffers:
+                    values: list[bytes | StoredValue] = [serialized.inband]
+                else:
+                    values = [self.store(return_id(spec.task_id, 1), serialized)]
+                contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
+            else:
+                values, contained = self.several(spec, value, options.num_returns)
+                del value
+        except Leave:
+            raise
+        except BaseException as error:
+            took = time.perf_counter() - began
+            values, contained, wants_retry = self.failure(spec, error)
+            del error
+        self.current, self._submitter = outer, outer_submitter
+        executor = self.executor
+        with self.lock:
+            executor.ran_for(spec.function_id, took * 1e6)
+            executor.finished(spec, values, contained, wants_retry=wants_retry)
+            if self.writer.found:
+                self.writer.drop_found()
+            if spec.deps:
+                for object_id in executor.done_with(spec):
+                    self.client.place_unused(object_id)
+
+    def arguments_of(self, spec: TaskSpec) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments, refs resolved.
+
+        Raises:
+            the error that an argument is.
+        """
+        if not spec.deps:
+            return deserialize_arguments(spec.args, ())
+        resolved = []
+        writable = bool(spec.options) and parse_options(spec.options).writable
+        for object_id, value in zip(spec.deps, self.executor.begin(spec), strict=True):
+            if type(value) is StoredValue:
+                resolved.append(self.read_stored(object_id, value, writable=writable))
+            elif is_error(value):
+                raise deserialize_error(value)
+            else:
+                resolved.append(deserialize_writable(value) if writable else deserialize(value))
+        return deserialize_arguments(spec.args, resolved)
+
+    def function_of(self, function_id: bytes) -> Callable[..., Any]:
+        """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
+        restored = self.restored_count
+        function = deserialize_function(self.executor.functions[function_id].code)
+        if self.restored_count == restored:
+            self.functions[function_id] = function
+        return function  # type: ignore[no-any-return]
+
+    def several(self, spec: TaskSpec, value: Any, count: int) -> tuple[list[Any], tuple[tuple[bytes, ...], ...]]:
+        """The values of a task with `count` returns.
+
+        Raises:
+            ValueError: it returned another number of them.
+        """
+        if count == 0:
+            return [serialize(None).inband], ()
+        try:
+            parts = list(value)
+        except TypeError as error:
+            kind = type(value).__name__
+            raise ValueError(f"The task must return {count} values (num_returns), not a {kind}.") from error
+        if len(parts) != count:
+            raise ValueError(f"The task must return {count} values (num_returns), but it returned {len(parts)}.")
+        values: list[bytes | StoredValue] = []
+        contained = []
+        try:
+            for index, part in enumerate(parts, 1):
+                serialized = serialize(part)
+                values.append(self.store(return_id(spec.task_id, index), serialized))
+                contained.append(serialized.contained)
+        except BaseException:
+            for index, stored in enumerate(values, 1):
+                if type(stored) is StoredValue:
+                    self.say(AbandonObject(return_id(spec.task_id, index)))
+            raise
+        return values, tuple(contained) if any(contained) else ()
+
+    def failure(self, spec: TaskSpec, error: BaseException) -> tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]:
+        """What stands in each return when user code raised, and whether its options ask for another attempt."""
+        if os.getpid() != self.pid:
+            end_child(error)
+        options = parse_options(spec.options)
+        wants_retry = False
+        if options.retry_exceptions and isinstance(error, Exception):
+            wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
+        add_hints(error)
+        data = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
+        return [data] * max(1, options.num_returns), (), wants_retry
+
+    # --- nested ---
+
+    def receive_until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
+        """As Runtime's; in the thread that runs tasks, also run what the node sends us to run meanwhile."""
+        nested = self.executor.nested
+        if threading.get_ident() != self.main_thread:
+            return super().receive_until(is_done, deadline)
+        while not super().receive_until(lambda: bool(nested) or is_done(), deadline) or nested:
+            if not nested:
+                return False
+            with self.lock:
+                spec = nested.popleft()
+            with as_deep_as_any():
+                self.run_task(spec)
+            self.flush()
+        return True
+
+
+def _cause_of(error: BaseException) -> BaseException:
+    """The user's exception behind a TaskError that only passed through."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, BaseException) else error
+
+
+def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
+    """The life of a worker; its exit code."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "big"))
+    random.seed()
+    try:
+        runtime = Worker(session, worker, worker_id, node_pidfd)
+        context.set_runtime(runtime)
+        try:
+            runtime.run()
+        except Leave as leave:
+            runtime.flush()
+            return int(leave.code or 0)
+    except ClusterLostError:
+        return 0
+    return 0

@@ -1,0 +1,166 @@
+"""The node's side of its workers: the fork server, and each worker's claim window.
+
+A claim window is a POSIX semaphore that counts the tasks a worker may still begin: the worker takes one off
+before each task (from the head of its queue), the node takes back by taking off as well (from the tail).  A
+token is never given back by its taker, so a kill -9 between two of them leaves nothing locked.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import posix_ipc
+from msgspec import msgpack
+
+from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
+from .launch import launch_fork_server
+from .processes import end_children, how_it_ended, last_lines
+from .session import Session
+from .spawn import PACKET_BYTES_MAX
+
+# A fork server that dies is replaced, but not for ever (USERS 2.1: restart budgets).
+FORK_SERVER_STARTS_MAX = 5
+
+
+class Workers:
+    """Performs StartWorker, KillWorker, OpenWindow, ReclaimTasks; reports what became of it."""
+
+    def __init__(
+        self,
+        session: Session,
+        fork_server: tuple[int, socket.socket],
+        deliver: Callable[[Any], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self.session = session
+        self.deliver = deliver
+        self.log = log
+        self.windows: dict[str, posix_ipc.Semaphore] = {}
+        self.worker_id: dict[str, int] = {}
+        self.pids: dict[str, int] = {}
+        self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
+        self.starts = 1
+        self.pid, self.connection = fork_server
+
+    def start(self, worker: str, worker_id: int) -> None:
+        """StartWorker."""
+        try:
+            self.windows[worker] = posix_ipc.Semaphore(
+                self.session.window_name(worker_id), posix_ipc.O_CREX, mode=0o600, initial_value=0
+            )
+        except (OSError, posix_ipc.Error) as error:
+            self.deliver(WorkerStartFailed(worker, f"no semaphore to be had: {error}"))
+            return
+        self.worker_id[worker] = worker_id
+        self.unjoined[worker] = None
+        self._order("start", worker, worker_id)
+
+    def kill(self, worker: str) -> None:
+        """KillWorker."""
+        self._order("kill", worker)
+
+    def _order(self, *order: object) -> None:
+        try:
+            self.connection.send(msgpack.encode(order))
+        except OSError:
+            pass  # the fork server is dead: `receive` sees to that
+
+    def receive(self) -> bool:
+        """What the fork server has to say.  False: it is dead for good."""
+        try:
+            packet = self.connection.recv(PACKET_BYTES_MAX)
+        except OSError:
+            packet = b""
+        if not packet:
+            return self._fork_server_died()
+        kind, worker, detail, *rest = msgpack.decode(packet)
+        if kind == "started":
+            self.pids[worker] = detail
+            self.deliver(WorkerStarted(worker, detail))
+        elif kind == "failed":
+            self._forget(worker)
+            self.deliver(WorkerStartFailed(worker, detail))
+        elif kind == "exited":
+            self._exited(worker, how_it_ended(detail))
+        return True
+
+    def _exited(self, worker: str, how: str) -> None:
+        unclaimed = self.windows[worker].value if worker in self.windows else 0
+        pid = self.pids.get(worker, 0)
+        log = last_lines(self.session.worker_log_path(self.worker_id.get(worker, 0), pid))
+        self._forget(worker)
+        self.deliver(WorkerExited(worker, how, unclaimed, pid, tuple(log.splitlines())))
+
+    def _forget(self, worker: str) -> None:
+        window = self.windows.pop(worker, None)
+        if window is not None:
+            window.close()
+            self._unlink(worker)
+        self.worker_id.pop(worker, None)
+        self.pids.pop(worker, None)
+        self.unjoined.pop(worker, None)
+
+    def _unlink(self, worker: str) -> None:
+        try:
+            posix_ipc.unlink_semaphore(self.session.window_name(self.worker_id[worker]))
+        except posix_ipc.ExistentialError:
+            pass
+
+    def joined(self, worker: str) -> None:
+        """It has opened its window: the name is no longer needed."""
+        self.unjoined.pop(worker, None)
+        self._unlink(worker)
+
+    def _fork_server_died(self) -> bool:
+        """All its workers die with it; what they had started falls to us."""
+        self.connection.close()
+        try:
+            _, status = os.waitpid(self.pid, 0)
+            how = how_it_ended(status)
+        except ChildProcessError:
+            how = "ended"
+        self.log(f"the fork server {how}")
+        end_children()
+        if self.starts >= FORK_SERVER_STARTS_MAX:
+            return False
+        lost = [worker for worker in self.windows if worker not in self.unjoined]
+        again = list(self.unjoined)
+        self.starts += 1
+        self.pid, self.connection = launch_fork_server(self.session)
+        for worker in lost:
+            self._exited(worker, f"died with the fork server, which {how}")
+        for worker in again:
+            self._order("start", worker, self.worker_id[worker])
+        return True
+
+    # --- claim windows ---
+
+    def open_window(self, worker: str, count: int) -> None:
+        """OpenWindow."""
+        window = self.windows.get(worker)
+        if window is not None:
+            release = window.release
+            for _ in range(count):
+                release()
+
+    def reclaim(self, worker: str, count: int) -> int:
+        """ReclaimTasks: how many could be had."""
+        window = self.windows.get(worker)
+        taken = 0
+        if window is not None:
+            try:
+                while taken < count:
+                    window.acquire(0)
+                    taken += 1
+            except posix_ipc.BusyError:
+                pass
+        return taken
+
+    def close(self) -> None:
+        """All processes are gone: so are their windows."""
+        self.connection.close()
+        for worker in list(self.windows):
+            self._forget(worker)

@@ -1,0 +1,80 @@
+"""Identifiers: derived by hashing, never drawn, so that a re-executed parent makes the same children.
+
+    TaskID    16 bytes   10 bytes of the parent's hash + 6 bytes of the parent's submission counter
+    ObjectID  20 bytes   the TaskID of its producer + 4 bytes of index
+    ActorID   16 bytes   the TaskID of the actor's creation task
+
+Returns of a task have the indices 1, 2, ...; values that a task puts have indices from PUT_INDEX_FIRST on.
+An object's id therefore names its producer, and a task, its lineage and its objects hash to one GCS shard.
+Source: Ray paper 4.8 (the same ids on re-execution).
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Annotated
+
+from msgspec import Meta
+
+TASK_ID_BYTES = 16
+OBJECT_ID_BYTES = 20
+PARENT_HASH_BYTES = 10
+COUNTER_BYTES = 6
+FUNCTION_ID_BYTES = 16
+JOB_ID_BYTES = 8
+NODE_ID_BYTES = 8
+
+# The lengths are checked where bytes from a peer become messages (wire/codec.py).
+TaskID = Annotated[bytes, Meta(min_length=TASK_ID_BYTES, max_length=TASK_ID_BYTES)]
+ObjectID = Annotated[bytes, Meta(min_length=OBJECT_ID_BYTES, max_length=OBJECT_ID_BYTES)]
+ActorID = TaskID
+FunctionID = Annotated[bytes, Meta(min_length=FUNCTION_ID_BYTES, max_length=FUNCTION_ID_BYTES)]
+NodeID = bytes
+JobID = bytes
+
+# Half of the index space for returns, half for puts: neither can run into the other.
+PUT_INDEX_FIRST = 1 << 31
+RETURN_INDEX_MAX = PUT_INDEX_FIRST - 1
+FIRST_RETURN = (1).to_bytes(4, "big")
+
+NIL_ACTOR: ActorID = b""
+
+
+def root_task_id(job_id: JobID) -> TaskID:
+    """The TaskID under which a driver submits: its children hash from the job's id."""
+    return blake2b(job_id, digest_size=TASK_ID_BYTES, person=b"zray-job").digest()
+
+
+def children_prefix(parent: TaskID) -> bytes:
+    """The first 10 bytes of the ids of all tasks that `parent` submits (hashed once per parent)."""
+    return blake2b(parent, digest_size=PARENT_HASH_BYTES).digest()
+
+
+def return_id(task_id: TaskID, index: int) -> ObjectID:
+    """The id of return value `index` (from 1) of a task."""
+    return task_id + index.to_bytes(4, "big")
+
+
+def put_id(task_id: TaskID, count: int) -> ObjectID:
+    """The id of the `count`-th (from 0) value that a task puts."""
+    return task_id + (PUT_INDEX_FIRST + count).to_bytes(4, "big")
+
+
+def task_of(object_id: ObjectID) -> TaskID:
+    """The task that made (or put) an object."""
+    return object_id[:TASK_ID_BYTES]
+
+
+def index_of(object_id: ObjectID) -> int:
+    """The index of an object among those of its task."""
+    return int.from_bytes(object_id[TASK_ID_BYTES:], "big")
+
+
+def is_put(object_id: ObjectID) -> bool:
+    """Whether an object was put by a task, not returned: such an object cannot be re-executed alone."""
+    return index_of(object_id) >= PUT_INDEX_FIRST
+
+
+def function_id(code: bytes) -> FunctionID:
+    """Functions and classes are named by the hash of their pickled bytes."""
+    return blake2b(code, digest_size=FUNCTION_ID_BYTES, person=b"zray-fn").digest()

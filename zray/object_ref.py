@@ -1,0 +1,158 @@
+"""ObjectRef: a name for a value that exists, or will.
+
+A ref that is dropped appends its id to `released` and does nothing else: the runtime drains that deque at a
+quiet moment. The runtime gives this module its three hooks; without them a ref is only a name.
+
+    resolve_future   a ref's value as a concurrent.futures.Future
+    on_restore       a ref was unpickled or copied in this process: count it
+    released         ids of refs that died, oldest first
+
+Fork: the refs that a forked child inherits are counted in its parent, so the child says nothing of them;
+a child that is to count its own refs calls `enable_releases()`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Struct
+
+from .exceptions import OufOfBandObjectRefSerializationException
+from .ids import TASK_ID_BYTES
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+released: deque[bytes] = deque()
+
+
+def _say_nothing(object_id: bytes) -> None:
+    """What a dying ref calls where nobody counts: after a fork, and while the interpreter shuts down."""
+
+
+_append: Callable[[bytes], None] = released.append
+resolve_future: Callable[[ObjectRef], Future[Any]] | None = None
+on_restore: Callable[[bytes], None] = _say_nothing
+
+
+def enable_releases() -> None:
+    """From now on refs that die in this process are said in `released` (a worker calls this once forked)."""
+    global _append
+    released.clear()
+    _append = released.append
+
+
+def disable_releases() -> None:
+    """From now on refs die in silence."""
+    global _append
+    _append = _say_nothing
+
+
+# `weakref=True` rules out `gc=False` in msgspec; a struct that holds only bytes is not tracked anyway.
+class ObjectRef(Struct, frozen=True, weakref=True):
+    """A reference to a value: hashable, comparable, awaitable.  id: 20 bytes, see ids.py."""
+
+    id: bytes
+
+    def __del__(self) -> None:
+        try:
+            _append(self.id)
+        except (TypeError, NameError):
+            pass  # The module's globals are already gone: the interpreter is shutting down.
+
+    def hex(self) -> str:
+        return self.id.hex()
+
+    def binary(self) -> bytes:
+        return self.id
+
+    def task_id(self) -> bytes:
+        """The id of the task that makes (or put) the value."""
+        return self.id[:TASK_ID_BYTES]
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self.id.hex()})"
+
+    def future(self) -> Future[Any]:
+        """The value as a concurrent future, which holds the task's error instead when it failed.
+
+        Raises:
+            RuntimeError: zray is not initialized in this process.
+        """
+        if resolve_future is None:
+            raise RuntimeError("This ObjectRef has no runtime to ask: call zray.init() first.")
+        return resolve_future(self)
+
+    def __await__(self) -> Any:
+        import asyncio
+
+        return asyncio.wrap_future(self.future()).__await__()
+
+    def __iter__(self) -> Iterator[NoReturn]:
+        raise TypeError("An ObjectRef is not iterable: zray.get(ref) gives its value; num_returns=n gives n refs.")
+
+    def __copy__(self) -> ObjectRef:
+        return _restore(self.id)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ObjectRef:
+        return _restore(self.id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        collected: dict[bytes, None] | None = getattr(_collecting, "ids", None)
+        if collected is None:
+            global refusals
+            refusals += 1
+            raise OufOfBandObjectRefSerializationException(
+                f"{self!r} cannot be pickled here: only values that zray itself carries (arguments, results, "
+                "zray.put) may contain refs, since zray must count them. Pass the ref to a task, or get() it."
+            )
+        collected[self.id] = None
+        return _restore, (self.id,)
+
+
+# Ray's older name.
+ObjectID = ObjectRef
+
+_collecting = threading.local()
+# How often a ref refused to be pickled: a serializer that tried without collecting looks whether user code
+# has swallowed a refusal.
+refusals = 0
+
+
+def _restore(object_id: bytes) -> ObjectRef:
+    """A further ref on an object, counted as one: what unpickling and copying call."""
+    on_restore(object_id)
+    return ObjectRef(object_id)
+
+
+class collect_refs:
+    """`with collect_refs() as ids:` refs may be pickled inside; `ids` gets theirs, unique, in first-seen
+    order.
+
+    Nested collections are each complete only in themselves: the outer one does not see the inner one's ids.
+    """
+
+    __slots__ = ("ids", "outer")
+
+    def __enter__(self) -> dict[bytes, None]:
+        self.outer = getattr(_collecting, "ids", None)
+        self.ids: dict[bytes, None] = {}
+        _collecting.ids = self.ids
+        return self.ids
+
+    def __exit__(self, *error: object) -> None:
+        _collecting.ids = self.outer
+
+
+def _after_fork_in_child() -> None:
+    disable_releases()
+    released.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(disable_releases)

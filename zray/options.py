@@ -1,0 +1,168 @@
+"""The options of remote functions, actors and their calls: checked at the door, then encoded once.
+
+Source: FEATURES 1 and 3; names and meanings are Ray's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
+
+# Accepted here, but not built yet: asked for, they say so rather than being ignored.
+NOT_YET = (
+    "memory",
+    "max_calls",
+    "runtime_env",
+    "scheduling_strategy",
+    "label_selector",
+    "fallback_strategy",
+    "accelerator_type",
+    "placement_group",
+    "concurrency_groups",
+    "concurrency_group",
+    "max_pending_calls",
+    "checkpoint_interval",
+)
+# Ray's, without a meaning in zray that a program could miss.
+WITHOUT_EFFECT = ("enable_task_events",)
+RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "resources")
+TASK_OPTIONS = (*RESOURCE_OPTIONS, "num_returns", "max_retries", "retry_exceptions", "name", "writable")
+ACTOR_OPTIONS = (
+    *RESOURCE_OPTIONS,
+    "name",
+    "namespace",
+    "lifetime",
+    "get_if_exists",
+    "max_restarts",
+    "max_task_retries",
+    "max_concurrency",
+)
+METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name")
+CONCURRENCY_MAX = 10_000
+
+
+def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) -> None:
+    """Refuse what is unknown, of the wrong type, out of range, or not built yet.
+
+    Raises:
+        ValueError: an unknown option, or a value out of range.
+        TypeError: a value of the wrong type.
+        NotImplementedError: an option of Ray's that zray does not have yet.
+    """
+    for name, value in options.items():
+        if name in WITHOUT_EFFECT:
+            continue
+        if name in NOT_YET:
+            if value is None or value == {} or (name == "scheduling_strategy" and value == "DEFAULT"):
+                continue
+            raise NotImplementedError(f"The option {name!r} of {what} is not built yet.")
+        if name not in valid:
+            raise ValueError(f"{what} has no option {name!r}.  Valid ones: {', '.join(valid)}.")
+        check = _CHECKS.get(name)
+        if check is not None and value is not None:
+            check(name, value)
+
+
+def _number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}.")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} must be finite and not negative, not {value}.")
+    if value > 1e9:
+        raise ValueError(f"{name}={value} is more than any machine has.")
+
+
+def _gpus(name: str, value: Any) -> None:
+    _number(name, value)
+    if value > 1 and value != int(value):
+        raise ValueError(f"num_gpus above 1 must be whole, not {value}.")
+
+
+def _resources(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"resources must be a dict of names to amounts, not {type(value).__name__}.")
+    if len(value) > 1_000:
+        raise ValueError(f"resources names {len(value)} resources; at most 1000.")
+    for resource, amount in value.items():
+        if not isinstance(resource, str):
+            raise TypeError(f"A resource's name must be a str, not {type(resource).__name__}.")
+        if resource in ("CPU", "GPU"):
+            raise ValueError(f"Use num_{resource.lower()}s instead of resources={{{resource!r}: ...}}.")
+        if not resource or len(resource) > 200 or not resource.isprintable():
+            raise ValueError("A resource's name must have 1 to 200 printable characters.")
+        _number(f"resources[{resource!r}]", amount)
+
+
+def _integer(minimum: int, maximum: int) -> Any:
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an int, not {type(value).__name__}.")
+        if not minimum <= value <= maximum:
+            raise ValueError(f"{name} must be from {minimum} to {maximum}, not {value}.")
+
+    return check
+
+
+def _num_returns(name: str, value: Any) -> None:
+    if value in ("streaming", "dynamic"):
+        raise NotImplementedError("Streaming generators (num_returns='streaming') are not built yet.")
+    _integer(0, NUM_RETURNS_MAX)(name, value)
+
+
+def _retry_exceptions(name: str, value: Any) -> None:
+    if isinstance(value, bool):
+        return
+    if isinstance(value, (list, tuple)):
+        if all(isinstance(item, type) and issubclass(item, BaseException) for item in value):
+            return
+        raise ValueError("retry_exceptions must list exception classes only.")
+    raise ValueError(f"retry_exceptions must be a bool or a list of exception classes, not {type(value).__name__}.")
+
+
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}.")
+    if not value:
+        raise ValueError(f"{name} must not be empty.")
+    if len(value) > 1_000:
+        raise ValueError(f"{name} has {len(value)} characters; at most 1000.")
+
+
+def _lifetime(name: str, value: Any) -> None:
+    if value not in ("detached", "non_detached"):
+        raise ValueError(f"lifetime must be 'detached', 'non_detached' or None, not {value!r}.")
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be a bool, not {type(value).__name__}.")
+
+
+_CHECKS: dict[str, Any] = {
+    "num_cpus": _number,
+    "num_gpus": _gpus,
+    "resources": _resources,
+    "num_returns": _num_returns,
+    "max_retries": _integer(-1, 1 << 30),
+    "retry_exceptions": _retry_exceptions,
+    "name": _text,
+    "namespace": _text,
+    "lifetime": _lifetime,
+    "get_if_exists": _flag,
+    "writable": _flag,
+    "max_restarts": _integer(-1, 1 << 30),
+    "max_task_retries": _integer(-1, 1 << 30),
+    "max_concurrency": _integer(1, CONCURRENCY_MAX),
+}
+
+
+def resource_units(options: dict[str, Any], default_cpus: float) -> dict[str, int]:
+    """The resources that checked options ask for, in RESOURCE_UNITs."""
+    amounts = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus")}
+    if amounts["CPU"] is None:
+        amounts["CPU"] = default_cpus
+    amounts.update(options.get("resources") or {})
+    units = {name: round(amount * RESOURCE_UNIT) for name, amount in amounts.items() if amount}
+    return {name: amount for name, amount in units.items() if amount}

@@ -1,0 +1,193 @@
+"""The object that @remote makes of a function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import api
+from .ids import function_id as id_of_code
+from .ids import return_id
+from .object_ref import ObjectRef
+from .options import TASK_OPTIONS, check_options, resource_units
+from .signatures import signature_of
+from .store.arguments import NO_ARGUMENTS, serialize_arguments
+from .wire.task_spec import TaskOptions, TaskSpec, encode_options
+from .wire.tasks import Function
+
+if TYPE_CHECKING:
+    from .host.runtime import Runtime
+
+# Code that takes more than this along is warned of, once (USERS U33).
+LARGE_CODE_BYTES = 1 << 20
+_FIRST = (1).to_bytes(4, "big")
+
+
+class RemoteFunction:
+    """Calls of it run as tasks: `f.remote(...)` returns a ref at once (Ray paper 4.1, table 1)."""
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        check_options(options, TASK_OPTIONS, "a remote function")
+        if inspect.isgeneratorfunction(function) and not isinstance(options.get("num_returns"), int):
+            raise NotImplementedError(
+                "Remote generators without a fixed num_returns (streaming) are not built yet: give num_returns=n."
+            )
+        if inspect.iscoroutinefunction(function):
+            raise NotImplementedError("async remote functions are not built yet: use an async actor's method.")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._name = options.get("name") or getattr(function, "__qualname__", repr(function))
+        self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
+        self._blob: bytes | None = None
+        self._code: Code | None = None
+        self._takes_nothing: bool | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"Remote function {self._name} cannot be called directly: use {self._name}.remote(...), "
+            f"or {self._name}.local(...) to run it here."
+        )
+
+    def local(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function in this process, as an ordinary call."""
+        return self._function(*args, **kwargs)
+
+    def options(self, **options: Any) -> RemoteFunction:
+        """The same function with other options; this one stays as it is."""
+        if "max_calls" in options:
+            raise ValueError("max_calls can only be given to @remote, not to .options().")
+        other = RemoteFunction(self._function, {**self._options, **options})
+        other._code = self.code()
+        return other
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Ray's lazy graphs."""
+        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+
+    def code(self) -> Code:
+        """The pickled function; made on first use, so that it may refer to what is defined after it."""
+        if self._code is None:
+            self._code = Code(self._function, str(getattr(self._function, "__qualname__", self._name)))
+        return self._code
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Submit a task.  Returns one ref (num_returns=1), a list of them, or None (num_returns=0).
+
+        Raises:
+            TypeError: the arguments do not fit the function's signature, or cannot be serialized.
+        """
+        runtime = api.require_runtime()
+        code, blob = self._code, self._blob
+        if blob is None or code is None or code.session is not runtime:
+            code, blob = self.prepare(runtime)
+        if args or kwargs or not self._takes_nothing:
+            code.check_call(args, kwargs)
+            keep: list[ObjectRef] = []
+            arguments = serialize_arguments(
+                args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
+            )
+        else:
+            arguments = NO_ARGUMENTS
+        holds = arguments.holds
+        if code.captured:
+            holds = tuple(dict.fromkeys((*holds, *code.captured_ids)))
+        task_id = runtime.submitter().next_task_id()
+        spec = TaskSpec(task_id, code.function.function_id, arguments.payload, arguments.deps, holds, blob)
+        count = self._num_returns
+        runtime.submit(spec, count)
+        if count == 1:
+            return ObjectRef(task_id + _FIRST)
+        if count == 0:
+            return None
+        return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
+
+    def prepare(self, runtime: Runtime) -> tuple[Code, bytes]:
+        """Once per session: publish the code, encode the options."""
+        code = self.code()
+        code.publish(runtime)
+        blob = self._blob
+        if blob is None:
+            self._takes_nothing = code.signature is not None and not code.signature.parameters
+            blob = self._blob = encode_options(self._task_options())
+        return code, blob
+
+    def _task_options(self) -> TaskOptions:
+        from .store.values import serialize, to_bytes
+
+        options = self._options
+        retry = options.get("retry_exceptions") or False
+        classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
+        retries = options.get("max_retries")
+        return TaskOptions(
+            resources=resource_units(options, 1),
+            num_returns=self._num_returns,
+            max_retries=3 if retries is None else retries,
+            retry_exceptions=bool(retry),
+            retry_on=to_bytes(serialize(classes)) if classes else b"",
+            name=options.get("name") or "",
+            writable=bool(options.get("writable")),
+        )
+
+    def __reduce__(self) -> Any:
+        return RemoteFunction, (self._function, self._options)
+
+    def __repr__(self) -> str:
+        return f"RemoteFunction({self._name})"
+
+
+class Code:
+    """A function's or class's pickled code, and the refs that its closure captures: they count as arguments."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        from .store.functions import serialize_function
+
+        data, captured = serialize_function(function)
+        if len(data) > LARGE_CODE_BYTES:
+            _warn_of_size(function, name, len(data))
+        self.function = Function(id_of_code(data), name, data)
+        self.captured_ids = captured
+        # Refs of our own keep what is captured alive as long as the code may be called.
+        self.captured: list[ObjectRef] = []
+        self.session: Runtime | None = None
+        self.signature, self.counts = signature_of(function)
+
+    def publish(self, runtime: Runtime) -> None:
+        """Make it known in this session."""
+        if self.session is not runtime:
+            runtime.publish(self.function)
+            self.captured = [runtime.another_ref(object_id) for object_id in self.captured_ids]
+            self.session = runtime
+
+    def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A wrong number of arguments is an error here, not on the worker.
+
+        Raises:
+            TypeError: as the function itself would.
+        """
+        if self.signature is not None and (kwargs or not self.counts[0] <= len(args) <= self.counts[1]):
+            self.signature.bind(*args, **kwargs)
+
+
+def _warn_of_size(function: Any, name: str, size: int) -> None:
+    import warnings
+
+    from .store.functions import largest_captured
+
+    said, largest = largest_captured(function)
+    most = f"; {said} makes {largest:,} of them" if said else ""
+    text = f"The code of {name} is {size:,} bytes{most}.  Every worker gets them: put() large values, and pass the ref."
+    warnings.warn(text, stacklevel=5)
+
+
+def put_into(runtime: Runtime, keep: list[ObjectRef]) -> Callable[[Any], bytes]:
+    """What stores an argument that is too large to travel inline; `keep` holds it until the call is submitted."""
+
+    def put(serialized: Any) -> bytes:
+        ref = ObjectRef(runtime.put_serialized(serialized))
+        keep.append(ref)
+        return ref.id
+
+    return put

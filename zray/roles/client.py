@@ -1,0 +1,287 @@
+"""Client: inside every driver and worker; knows its refs, its values, and what it has to tell the node.
+
+Not a Role with effects: it is called for every task, so it collects messages in `outbox`, and its host takes
+them (`take_messages`) when a buffer is full, when somebody waits, or after about a millisecond.  It is as pure
+as a role: no socket, no clock, no thread.
+
+Dialog (who says it -> what we do):
+
+    local scheduler    ObjectsReady     keep the values that somebody here still refers to
+    local scheduler    WaitReply        somebody's wait is over
+    object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
+    local scheduler    FindActorReply, StatusReply
+
+A value is kept while a ref on its object lives in this process.  A place in the arena that the node told us is
+pinned there; it is let go when no ref and no array on it is left (`UnpinObjects`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..ids import FIRST_RETURN
+from ..wire.actors import FindActorReply
+from ..wire.message import Message
+from ..wire.objects import (
+    AllocateRefused,
+    HoldObjects,
+    ObjectAllocated,
+    PagesReserved,
+    PutObject,
+    PutObjects,
+    ReleaseObjects,
+    UnpinObjects,
+)
+from ..wire.session import StatusReply
+from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.tasks import CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
+
+# A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
+BUFFERED_COUNT_MAX = 128
+
+
+class Client:
+    """Refs, values and outbox of one process."""
+
+    def __init__(self, released: deque[bytes], unread: deque[bytes]) -> None:
+        """`released`: ids of refs that died (appended to by their finalizers); `unread`: of arrays that died."""
+        self.released = released
+        self.unread = unread
+        self.counts: dict[bytes, int] = {}  # object -> refs on it in this process
+        self.borrowed: set[bytes] = set()  # refs that were handed to us: their values come only when asked for
+        self.asked: set[bytes] = set()  # borrowed ones that we have asked for
+        self.values: dict[bytes, bytes | StoredValue] = {}
+        self.arrivals = 0  # times that something has become ready; only grows
+        self.located: set[bytes] = set()  # said to exist by a wait that did not fetch
+        self.told: dict[bytes, int] = {}  # how often the node told us the place
+        self.reading: dict[bytes, int] = {}  # arrays on it that live
+        self.outbox: list[Message] = []
+        self._specs: list[TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
+        self._puts: list[PutObject] | None = None  # of the PutObjects at the end of the outbox
+        self.buffered = 0
+        self.request = 0
+        self.replies: dict[int, Any] = {}  # answers by request, until taken
+        self.allocations: dict[bytes, Any] = {}  # the newest answer per object being allocated
+        self.arrived_lists: list[list[Any]] = []  # each gets what comes in ObjectsReady from now on (gets of lists)
+        # Told of every object that becomes ready, when set (futures).
+        self.on_ready: Callable[[bytes], None] | None = None
+
+    # --- what the process says ---
+
+    def submit(self, spec: TaskSpec, num_returns: int = 1) -> None:
+        """A task or an actor call.  Its returns are held by this process from now on."""
+        if num_returns == 1:
+            self.counts[spec.task_id + FIRST_RETURN] = 1
+        else:
+            for index in range(1, num_returns + 1):
+                self.counts[spec.task_id + index.to_bytes(4, "big")] = 1
+        specs = self._specs
+        if specs is None:
+            specs = self._specs = []
+            self._puts = None
+            self.outbox.append(SubmitTasks(specs))
+        specs.append(spec)
+        self.buffered += 1
+
+    def put(self, object_id: bytes, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
+        """A value; this process holds it, and knows it."""
+        self.counts[object_id] = 1
+        self.values[object_id] = value
+        if type(value) is StoredValue:
+            self.told[object_id] = self.told.get(object_id, 0) + 1
+        puts = self._puts
+        if puts is None:
+            puts = self._puts = []
+            self._specs = None
+            self.outbox.append(PutObjects(puts))
+        puts.append(PutObject(object_id, value, contained))
+        self.buffered += 1
+
+    def say(self, message: Message) -> None:
+        """Anything else, in its place among the rest."""
+        self.outbox.append(message)
+        self._specs = None
+        self._puts = None
+        self.buffered += 1
+
+    def hold(self, object_id: bytes) -> None:
+        """One more ref on it in this process; the first one is announced."""
+        count = self.counts.get(object_id)
+        if count is not None:
+            self.counts[object_id] = count + 1
+            return
+        self.counts[object_id] = 1
+        self.borrowed.add(object_id)
+        self.say(HoldObjects([object_id]))
+
+    def expect_actor(self, object_id: bytes) -> None:
+        """The object behind a new actor's handles: ours, like a task's return."""
+        self.counts[object_id] = 1
+
+    def take_messages(self, results: Iterable[Message] = ()) -> list[Message]:
+        """All there is to say, and nothing is kept.  Refs and arrays that died meanwhile are included.
+
+        results: a worker's, from its task executor, at each flush.  They go behind what its tasks said (a ref
+        that a task keeps is held before the task lets go of it) and ahead of the releases (a ref inside a
+        result is the result's before it is no longer the task's).
+        """
+        if results:
+            self.outbox += results
+            self._specs = None
+            self._puts = None
+        self._drop_dead()
+        outbox = self.outbox
+        if outbox:
+            self.outbox = []
+            self._specs = None
+            self._puts = None
+            self.buffered = 0
+        return outbox
+
+    def _drop_dead(self) -> None:
+        released = self.released
+        if released:
+            counts, values, gone = self.counts, self.values, []
+            for _ in range(len(released)):
+                object_id = released.popleft()
+                count = counts.get(object_id, 0)
+                if count > 1:
+                    counts[object_id] = count - 1
+                elif count == 1:
+                    del counts[object_id]
+                    gone.append(object_id)
+                    if type(values.pop(object_id, None)) is StoredValue:
+                        self.place_unused(object_id)
+            if self.borrowed or self.located:
+                self.borrowed.difference_update(gone)
+                self.asked.difference_update(gone)
+                self.located.difference_update(gone)
+            if gone:
+                self.say(ReleaseObjects(gone))
+        if self.unread:
+            pins = []
+            for _ in range(len(self.unread)):
+                object_id = self.unread.popleft()
+                left = self.reading.get(object_id, 1) - 1
+                if left > 0:
+                    self.reading[object_id] = left
+                    continue
+                self.reading.pop(object_id, None)
+                if object_id not in self.values and object_id in self.told:
+                    pins.append((object_id, self.told.pop(object_id)))
+            if pins:
+                self.say(UnpinObjects(pins))
+
+    # --- reading ---
+
+    def place_told(self, object_id: bytes) -> None:
+        """The node told us where it lies (as a task's argument)."""
+        self.told[object_id] = self.told.get(object_id, 0) + 1
+
+    def read_begins(self, object_id: bytes) -> None:
+        """One more array on it lives; its finalizer appends to `unread`."""
+        self.reading[object_id] = self.reading.get(object_id, 0) + 1
+
+    def place_unused(self, object_id: bytes) -> None:
+        """A place we were told, that nothing here reads now."""
+        if object_id in self.told and object_id not in self.reading:
+            self.reading[object_id] = 1
+            self.unread.append(object_id)
+
+    # --- waiting ---
+
+    def is_ready(self, object_id: bytes) -> bool:
+        """Whether its value, or the news that there is one, is here."""
+        return object_id in self.values or object_id in self.located
+
+    def ask(self, object_ids: Iterable[bytes]) -> None:
+        """Have the values of borrowed objects sent; those of our own tasks come unasked."""
+        wanted = [i for i in object_ids if i in self.borrowed and i not in self.asked and i not in self.values]
+        if wanted:
+            self.asked.update(wanted)
+            self.request += 1
+            # The reply is not awaited: the values themselves are.
+            self.say(WaitObjects(self.request, wanted, len(wanted), True, False))
+
+    def ask_whether(self, object_id: bytes) -> None:
+        """Have the node say when it is there, without its value; that it is will stand in `located`."""
+        self.request += 1
+        self.say(WaitObjects(self.request, [object_id], 1, False, False))
+
+    def wait(self, object_ids: list[bytes], count: int, *, fetch: bool, block: bool) -> int:
+        """Ask the node to say when `count` of them are there.  Returns the request to look for in `replies`."""
+        self.request += 1
+        self.replies[self.request] = None
+        self.say(WaitObjects(self.request, object_ids, count, fetch, block))
+        return self.request
+
+    def cancel_wait(self, request: int) -> None:
+        """No longer interested: the reply comes soon."""
+        self.say(CancelWait(request))
+
+    def expect_reply(self) -> int:
+        """A number for a question of another kind."""
+        self.request += 1
+        self.replies[self.request] = None
+        return self.request
+
+    # --- what the node says ---
+
+    def handle(self, message: Message) -> None:
+        """One message; what is not for a client is ignored."""
+        handler = self.HANDLERS.get(type(message))
+        if handler is not None:
+            handler(self, message)
+
+    def on_objects_ready(self, message: ObjectsReady) -> None:
+        counts, values = self.counts, self.values
+        self.arrivals += 1
+        for arrived in self.arrived_lists:
+            arrived.append(message.objects)
+        for object_id, value in message.objects:
+            if type(value) is StoredValue:
+                self.told[object_id] = self.told.get(object_id, 0) + 1
+                if object_id not in counts:
+                    self.place_unused(object_id)
+                    continue
+            if object_id in counts:
+                values[object_id] = value
+        if self.on_ready is not None:
+            for object_id, _ in message.objects:
+                self.on_ready(object_id)
+
+    def on_wait_reply(self, message: WaitReply) -> None:
+        self.arrivals += 1
+        for object_id in message.ready:
+            if object_id not in self.values and object_id in self.counts:
+                self.located.add(object_id)
+        if message.request in self.replies:
+            self.replies[message.request] = message
+
+    def on_reply(self, message: FindActorReply | StatusReply) -> None:
+        if message.request in self.replies:
+            self.replies[message.request] = message
+        if type(message) is FindActorReply and message.actor_id:
+            object_id = message.actor_id + FIRST_RETURN
+            if object_id not in self.counts:
+                self.borrowed.add(object_id)
+
+    def on_allocation(self, message: ObjectAllocated | PagesReserved | AllocateRefused) -> None:
+        known = self.allocations.get(message.object_id, message)
+        if type(message) is PagesReserved and type(known) is ObjectAllocated:
+            # The place was told with the first pages.
+            self.allocations[message.object_id] = ObjectAllocated(known.object_id, known.place, message.reserved)
+        elif message.object_id in self.allocations:  # else its writer gave up
+            self.allocations[message.object_id] = message
+
+    HANDLERS: dict[type, Any] = {
+        ObjectsReady: on_objects_ready,
+        WaitReply: on_wait_reply,
+        FindActorReply: on_reply,
+        StatusReply: on_reply,
+        ObjectAllocated: on_allocation,
+        PagesReserved: on_allocation,
+        AllocateRefused: on_allocation,
+    }

@@ -1,0 +1,213 @@
+"""The few things that a role cannot do itself, as data; and the messages in which their outcomes come back.
+
+An effect never raises: each of its outcomes is a message of its own, addressed to the role that asked.
+The host performs the effects of a turn in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from ..wire.message import Local, Message
+
+
+class Send(Struct, gc=False):
+    """Give `message` to `destination`.  To a peer that is gone: it is dropped (the peer's end is reported)."""
+
+    destination: str
+    message: Message | Local
+
+
+class SetTimer(Struct, gc=False):
+    """Give `message` back to this role in `delay` seconds."""
+
+    delay: float
+    message: Local
+
+
+class StartWorker(Struct, gc=False):
+    """Fork a worker process.  Outcome: WorkerStarted or WorkerStartFailed, and WorkerExited in the end."""
+
+    worker: str
+    worker_id: int
+
+
+class KillWorker(Struct, gc=False):
+    """kill -9 of a worker and its process group.  Outcome: WorkerExited."""
+
+    worker: str
+
+
+class OpenWindow(Struct, gc=False):
+    """Let a worker claim `count` more tasks.  Goes ahead of the StartTasks that names them."""
+
+    worker: str
+    count: int
+
+
+class ReclaimTasks(Struct, gc=False):
+    """Take up to `count` unclaimed tasks out of a worker's window.  Outcome: TasksReclaimed."""
+
+    worker: str
+    count: int
+
+
+class ForgetProcess(Struct, gc=False):
+    """The process is gone: its link and its address with it."""
+
+    process: str
+
+
+class CreateSegment(Struct, gc=False):
+    """Make a shared-memory segment of `size` bytes, no page of it reserved.  Outcome: SegmentCreated / ...Failed."""
+
+    segment: int
+    size: int
+
+
+class ReservePages(Struct, gc=False):
+    """Make sure that [offset, offset + length) has pages (posix_fallocate).  Outcome: PagesAreThere / PagesRefused."""
+
+    segment: int
+    offset: int
+    length: int
+    token: int
+
+
+class ReadRange(Struct, gc=False):
+    """Read a range of a segment.  Outcome: RangeRead with the same token."""
+
+    segment: int
+    offset: int
+    size: int
+    token: int
+
+
+class WriteRange(Struct, gc=False):
+    """Write bytes that came from another node into a segment.  Outcome: RangeWritten with the same token."""
+
+    segment: int
+    offset: int
+    data: bytes
+    token: int
+
+
+class EndSession(Struct, gc=False):
+    """End this node: workers, segments, sockets, folder."""
+
+    reason: str
+
+
+Effect = (
+    Send
+    | SetTimer
+    | StartWorker
+    | KillWorker
+    | OpenWindow
+    | ReclaimTasks
+    | ForgetProcess
+    | CreateSegment
+    | ReservePages
+    | ReadRange
+    | WriteRange
+    | EndSession
+)
+
+
+class WorkerStarted(Local):
+    """Outcome of StartWorker: the process exists; its Hello follows."""
+
+    worker: str
+    pid: int
+
+
+class WorkerStartFailed(Local):
+    """Outcome of StartWorker."""
+
+    worker: str
+    reason: str
+
+
+class WorkerExited(Local):
+    """A worker process ended.  cause says how, for the user (signal or exit code); log: its last lines.
+
+    unclaimed: how many tasks of its window it had not begun.
+    """
+
+    worker: str
+    cause: str
+    unclaimed: int
+    pid: int = 0
+    log: tuple[str, ...] = ()
+
+    def details(self) -> dict[str, Any]:
+        """What the errors of those who suffer from it carry."""
+        return {"pid": self.pid, "exit_text": self.cause, "log_tail": self.log}
+
+
+class ProcessJoined(Local):
+    """The host has shaken hands with a driver or a worker, and gave it this address."""
+
+    process: str
+    kind: str
+    pid: int
+    job_id: bytes
+    worker_id: int = 0
+    namespace: str = ""
+    sys_path: tuple[str, ...] = ()
+    working_dir: str = ""
+
+
+class ProcessLeft(Local):
+    """A driver has ended, in whatever way."""
+
+    process: str
+    reason: str
+
+
+class TasksReclaimed(Local):
+    """Outcome of ReclaimTasks: so many of the last ones in the worker's queue are not its any more."""
+
+    worker: str
+    count: int
+
+
+class SegmentCreated(Local):
+    """Outcome of CreateSegment."""
+
+    segment: int
+
+
+class SegmentCreateFailed(Local):
+    """Outcome of CreateSegment."""
+
+    segment: int
+    reason: str
+
+
+class PagesAreThere(Local):
+    """Outcome of ReservePages."""
+
+    token: int
+
+
+class PagesRefused(Local):
+    """Outcome of ReservePages: the shared memory is full."""
+
+    token: int
+    reason: str
+
+
+class RangeRead(Local):
+    """Outcome of ReadRange."""
+
+    token: int
+    data: bytes
+
+
+class RangeWritten(Local):
+    """Outcome of WriteRange."""
+
+    token: int

@@ -1,0 +1,191 @@
+"""GCS shard: the one authority for the tasks, objects, functions and names that hash to it.
+
+Dialog (who says it -> what we do):
+
+    local scheduler    RecordTasks       keep the specs; the node holds the first returns
+    local scheduler    AddLocations, RemoveLocations    keep the directory; tell the subscribers
+    local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies
+    local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy
+    global scheduler   LocateObjects     sizes and places of a task's arguments
+    local scheduler    PublishFunction, FetchFunction
+    local scheduler    RegisterActor, LookUpActor, ActorRemoved
+    monitor            NodeLost          its holds and copies are gone
+
+Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority per key).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...wire.actors import (
+    ActorNameTaken,
+    ActorRegistered,
+    ActorRemoved,
+    LookUpActor,
+    LookUpActorReply,
+    RegisterActor,
+)
+from ...wire.gcs import (
+    AddLocations,
+    FetchFunction,
+    FetchFunctionReply,
+    FreeCopies,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeLost,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+    ReleaseAtNode,
+    RemoveLocations,
+    SubscribeObject,
+)
+from ...wire.scheduling import LocateObjects, LocateObjectsReply
+from ...wire.tasks import Function, PublishFunction
+from ..role import Role
+from .tables import ObjectRecord, TaskTable
+
+
+class GcsShard(Role):
+    """One shard, one replica."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.tasks = TaskTable()
+        self.functions: dict[bytes, Function] = {}
+        self.function_waiters: dict[bytes, dict[str, None]] = {}
+        self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
+        self.name_by_actor: dict[bytes, tuple[str, str]] = {}
+
+    # --- tasks and objects ---
+
+    def on_record_tasks(self, message: RecordTasks) -> None:
+        record, node = self.tasks.record, message.node
+        for spec in message.specs:
+            record(spec, node)
+        if message.request:
+            self.send(self.sender, RecordTasksReply(message.request))
+
+    def on_add_locations(self, message: AddLocations) -> None:
+        for object_id, size in message.objects:
+            item = self.tasks.require_object(object_id)
+            item.sizes[message.node] = size
+            subscribers, item.subscribers = item.subscribers, {}
+            for subscriber in subscribers:
+                self._send_location(subscriber, item)
+            if not item.holders:
+                # Everybody let go while it was being made.
+                item.holders[message.node] = None
+                self._release(object_id, message.node)
+
+    def on_remove_locations(self, message: RemoveLocations) -> None:
+        for object_id in message.object_ids:
+            item = self.tasks.find_object(object_id)
+            if item is not None:
+                item.sizes.pop(message.node, None)
+
+    def on_hold_at_node(self, message: HoldAtNode) -> None:
+        for object_id in message.object_ids:
+            self.tasks.hold(object_id, message.node)
+        if message.request:
+            self.send(self.sender, HoldAtNodeReply(message.request))
+
+    def on_release_at_node(self, message: ReleaseAtNode) -> None:
+        for object_id in message.object_ids:
+            self._release(object_id, message.node)
+
+    def _release(self, object_id: bytes, node: str) -> None:
+        item = self.tasks.release(object_id, node)
+        if item is not None:
+            for holder in dict.fromkeys((*item.sizes, node)):
+                self.send(holder, FreeCopies([object_id]))
+
+    def on_subscribe_object(self, message: SubscribeObject) -> None:
+        item = self.tasks.require_object(message.object_id)
+        if item.sizes:
+            self._send_location(message.node, item)
+        else:
+            item.subscribers[message.node] = None
+
+    def _send_location(self, node: str, item: ObjectRecord) -> None:
+        size = next(iter(item.sizes.values()))
+        self.send(node, ObjectLocated(item.object_id, size, list(item.sizes)))
+
+    def on_locate_objects(self, message: LocateObjects) -> None:
+        found = []
+        for object_id in message.object_ids:
+            item = self.tasks.find_object(object_id)
+            if item is not None and item.sizes:
+                found.append((object_id, next(iter(item.sizes.values())), list(item.sizes)))
+        self.send(self.sender, LocateObjectsReply(message.request, found))
+
+    # --- functions ---
+
+    def on_publish_function(self, message: PublishFunction) -> None:
+        function = message.function
+        self.functions[function.function_id] = function
+        for node in self.function_waiters.pop(function.function_id, ()):
+            self.send(node, FetchFunctionReply(function))
+
+    def on_fetch_function(self, message: FetchFunction) -> None:
+        function = self.functions.get(message.function_id)
+        if function is not None:
+            self.send(message.node, FetchFunctionReply(function))
+        else:
+            self.function_waiters.setdefault(message.function_id, {})[message.node] = None
+
+    # --- actors ---
+
+    def on_register_actor(self, message: RegisterActor) -> None:
+        key = (message.options.namespace, message.options.name)
+        holder = self.actor_by_name.get(key)
+        if holder is not None and holder.actor_id != message.actor_id:
+            self.send(self.sender, ActorNameTaken(message.actor_id, holder.actor_id))
+            return
+        self.actor_by_name[key] = message
+        self.name_by_actor[message.actor_id] = key
+        self.send(self.sender, ActorRegistered(message.actor_id))
+
+    def on_actor_removed(self, message: ActorRemoved) -> None:
+        key = self.name_by_actor.pop(message.actor_id, None)
+        if key is not None:
+            del self.actor_by_name[key]
+
+    def on_look_up_actor(self, message: LookUpActor) -> None:
+        found = self.actor_by_name.get((message.namespace, message.name))
+        actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
+        self.send(self.sender, LookUpActorReply(message.namespace, message.name, actor_id, handle, node))
+
+    # --- nodes ---
+
+    def on_node_lost(self, message: NodeLost) -> None:
+        """Its holds and copies are gone.  Rebuilding what was lost is the next step of this role."""
+        node = message.node
+        for record in list(self.tasks.records.values()):
+            for item in list((record.objects or {}).values()):
+                item.sizes.pop(node, None)
+                item.subscribers.pop(node, None)
+                self._release(item.object_id, node)
+
+    def check_everything(self) -> None:
+        self.tasks.check_everything()
+
+    def statistics(self) -> dict[str, Any]:
+        return {"task_records": len(self.tasks.records), "functions": len(self.functions)}
+
+    HANDLERS = {
+        RecordTasks: on_record_tasks,
+        AddLocations: on_add_locations,
+        RemoveLocations: on_remove_locations,
+        HoldAtNode: on_hold_at_node,
+        ReleaseAtNode: on_release_at_node,
+        SubscribeObject: on_subscribe_object,
+        LocateObjects: on_locate_objects,
+        PublishFunction: on_publish_function,
+        FetchFunction: on_fetch_function,
+        RegisterActor: on_register_actor,
+        ActorRemoved: on_actor_removed,
+        LookUpActor: on_look_up_actor,
+        NodeLost: on_node_lost,
+    }

@@ -1,0 +1,138 @@
+"""The tables of one GCS shard: tasks with their lineage, objects with holders and locations, functions, actors.
+
+A task's record is also the record of its first return's first holder: most tasks need nothing else.  A record
+lives while a node holds one of the task's objects, or while a living record's task takes one of them
+(`dependents`): what it takes to rebuild anything that lives is here (Ray paper 4.8).  Letting go is iterative.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ...ids import FIRST_RETURN, task_of
+from ...wire.task_spec import TaskSpec
+
+
+class ObjectRecord(Struct, gc=False, eq=False):
+    """Who holds an object, who has a copy, who waits for one."""
+
+    object_id: bytes
+    holders: dict[str, None]
+    sizes: dict[str, int]  # node -> bytes of its copy
+    subscribers: dict[str, None]
+
+
+class TaskRecord(Struct, gc=False, eq=False):
+    """One task: its spec (None: not heard of yet, only of its objects), and what keeps the record."""
+
+    task_id: bytes
+    spec: TaskSpec | None = None
+    holder: str = ""  # the one node that holds the first return, while `objects` has no record of it
+    dependents: int = 0  # living records whose tasks take an object of this one
+    objects: dict[bytes, ObjectRecord] | None = None
+
+
+class TaskTable:
+    """Lineage and object directory of one shard."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, TaskRecord] = {}
+
+    def require(self, task_id: bytes) -> TaskRecord:
+        """The record; a new one for a task not heard of."""
+        record = self.records.get(task_id)
+        if record is None:
+            record = self.records[task_id] = TaskRecord(task_id)
+        return record
+
+    def require_object(self, object_id: bytes) -> ObjectRecord:
+        """The full record of an object."""
+        record = self.require(task_of(object_id))
+        if record.objects is None:
+            record.objects = {}
+        item = record.objects.get(object_id)
+        if item is None:
+            item = record.objects[object_id] = ObjectRecord(object_id, {}, {}, {})
+            if record.holder and object_id[-4:] == FIRST_RETURN:
+                item.holders[record.holder] = None
+                record.holder = ""
+        return item
+
+    def find_object(self, object_id: bytes) -> ObjectRecord | None:
+        """The full record, where there is one."""
+        record = self.records.get(task_of(object_id))
+        return record.objects.get(object_id) if record is not None and record.objects else None
+
+    def record(self, spec: TaskSpec, node: str) -> None:
+        """A spec, and that the node holds the task's first return."""
+        task_id = spec.task_id
+        record = self.records.get(task_id)
+        if record is None:
+            self.records[task_id] = TaskRecord(task_id, spec, node)
+        else:
+            if record.spec is None:
+                record.spec = spec
+            elif record.spec.function_id != spec.function_id or record.spec.args != spec.args:
+                return  # the same id with another spec: the first one known stays (DESIGN 11)
+            else:
+                return self.hold(task_id + FIRST_RETURN, node)
+            self.hold(task_id + FIRST_RETURN, node)
+        for object_id in spec.deps:
+            self.require(task_of(object_id)).dependents += 1
+        for object_id in spec.holds:
+            self.require(task_of(object_id)).dependents += 1
+        return None
+
+    def hold(self, object_id: bytes, node: str) -> None:
+        """The node joins the holders."""
+        record = self.require(task_of(object_id))
+        is_first = object_id[-4:] == FIRST_RETURN
+        if is_first and record.objects is None and record.holder in ("", node):
+            record.holder = node
+        else:
+            self.require_object(object_id).holders[node] = None
+
+    def release(self, object_id: bytes, node: str) -> ObjectRecord | None:
+        """The node leaves the holders.  Returns the full record if nobody holds the object now."""
+        record = self.records.get(task_of(object_id))
+        if record is None:
+            return None
+        if record.holder == node and object_id[-4:] == FIRST_RETURN:
+            record.holder = ""
+            self._let_go(record)
+            return None
+        item = record.objects.get(object_id) if record.objects else None
+        if item is None or node not in item.holders:
+            return None
+        del item.holders[node]
+        if item.holders:
+            return None
+        assert record.objects is not None
+        del record.objects[object_id]
+        self._let_go(record)
+        return item
+
+    def _let_go(self, record: TaskRecord) -> None:
+        doomed = [record]
+        while doomed:
+            record = doomed.pop()
+            if record.holder or record.dependents or record.objects:
+                continue
+            if self.records.pop(record.task_id, None) is None or record.spec is None:
+                continue
+            for object_id in (*record.spec.deps, *record.spec.holds):
+                parent = self.records.get(task_of(object_id))
+                if parent is not None:
+                    parent.dependents -= 1
+                    doomed.append(parent)
+
+    def check_everything(self) -> None:
+        """Dependents are what the specs say; no record is kept by nothing."""
+        dependents: dict[bytes, int] = {}
+        for record in self.records.values():
+            if record.spec is not None:
+                for object_id in (*record.spec.deps, *record.spec.holds):
+                    dependents[task_of(object_id)] = dependents.get(task_of(object_id), 0) + 1
+        for task_id, record in self.records.items():
+            assert record.dependents == dependents.get(task_id, 0), "dependents do not add up"
+            assert record.holder or record.dependents or record.objects, "a record that nothing keeps"

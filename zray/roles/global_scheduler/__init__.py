@@ -1,0 +1,5 @@
+"""The global scheduler (Ray paper 4.2.2)."""
+
+from .scheduler import GlobalScheduler
+
+__all__ = ["GlobalScheduler"]

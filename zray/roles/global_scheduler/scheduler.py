@@ -1,0 +1,106 @@
+"""Global scheduler: places what local schedulers pass up.  It has no state that a report does not bring back.
+
+Dialog (who says it -> what we do):
+
+    local scheduler    LoadReport            believe it, until the next
+    local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask
+    GCS shard          LocateObjectsReply    all answered: choose the node
+    monitor            NodeJoined, NodeLost
+
+Source: Ray paper 4.2.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...wire.gcs import NodeJoined, NodeLost
+from ...wire.scheduling import LoadReport, LocateObjects, LocateObjectsReply, PlaceTask, SpillRefused, SpillTask
+from ...wire.task_spec import RESOURCE_UNIT, parse_options
+from ..role import Role
+from .placement import NodeLoad, best_node
+
+BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
+
+
+class GlobalScheduler(Role):
+    """One of any number of equals."""
+
+    def __init__(self, address: str, shards: list[str]) -> None:
+        super().__init__(address)
+        self.shards = shards
+        self.loads: dict[str, NodeLoad] = {}
+        self.request = 0
+        # request -> the task, replies still missing, what is known of its arguments
+        self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
+
+    def on_node_joined(self, message: NodeJoined) -> None:
+        if message.node not in self.loads:
+            self.loads[message.node] = NodeLoad(
+                message.node, message.total, dict(message.total), 0, 0.0, BANDWIDTH_FIRST_GUESS
+            )
+
+    def on_node_lost(self, message: NodeLost) -> None:
+        self.loads.pop(message.node, None)
+
+    def on_load_report(self, message: LoadReport) -> None:
+        self.loads[message.node] = NodeLoad(
+            message.node,
+            message.total,
+            message.free,
+            message.queue_count,
+            message.task_s_mean,
+            message.bandwidth_bytes_per_s,
+        )
+
+    def _shard_of(self, object_id: bytes) -> str:
+        return self.shards[int.from_bytes(object_id[6:16], "big") % len(self.shards)]
+
+    def on_spill_task(self, message: SpillTask) -> None:
+        origin = self.loads.get(message.origin)
+        if origin is not None:
+            origin.free = {}  # it says so by spilling, whatever its last report was
+        by_shard: dict[str, list[bytes]] = {}
+        for object_id in message.spec.deps:
+            by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
+        if not by_shard:
+            self._place(message, [])
+            return
+        self.request += 1
+        self.locating[self.request] = (message, [len(by_shard)], [])
+        for shard, ids in by_shard.items():
+            self.send(shard, LocateObjects(self.request, ids))
+
+    def on_locate_objects_reply(self, message: LocateObjectsReply) -> None:
+        pending = self.locating.get(message.request)
+        if pending is None:
+            return
+        spill, missing, known = pending
+        known.extend(message.objects)
+        missing[0] -= 1
+        if not missing[0]:
+            del self.locating[message.request]
+            self._place(spill, known)
+
+    def _place(self, spill: SpillTask, objects: list[tuple[bytes, int, list[str]]]) -> None:
+        request = parse_options(spill.spec.options).resources
+        load = best_node(self.loads.values(), request, objects)
+        if load is None:
+            largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT
+            asked = ", ".join(f"{amount / RESOURCE_UNIT:g} {name}" for name, amount in request.items())
+            reason = f"No node can ever run this task: it asks for {asked}; the largest node has {largest:g} CPU."
+            self.send(spill.origin, SpillRefused(spill.spec.task_id, reason))
+            return
+        load.placed_count += 1
+        self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id))
+
+    def statistics(self) -> dict[str, Any]:
+        return {"nodes": len(self.loads), "locating": len(self.locating)}
+
+    HANDLERS = {
+        NodeJoined: on_node_joined,
+        NodeLost: on_node_lost,
+        LoadReport: on_load_report,
+        SpillTask: on_spill_task,
+        LocateObjectsReply: on_locate_objects_reply,
+    }

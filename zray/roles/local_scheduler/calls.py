@@ -1,0 +1,433 @@
+"""Actors of this node and the calls on them.
+
+An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order; they go to
+the worker many at a time.  The actor's handles are refs on the first return of its creation task: when the
+last is gone, the actor leaves after the calls it has.
+
+States (ActorState) and where the actor then is:
+    REGISTERING   waits for the shard to grant its name
+    PENDING       in `wanting`: arguments, resources or a process are missing
+    STARTING      its constructor runs on its worker
+    ALIVE         calls flow
+    RESTARTING    its worker died and may be replaced: in `wanting` again
+    DEAD          not in `actors`; its error stands in `graves` while its handles live
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import encode_system_error
+from ...ids import FIRST_RETURN
+from ...wire.actors import (
+    ActorExited,
+    ActorNameTaken,
+    ActorRegistered,
+    ActorRemoved,
+    ActorStarted,
+    ActorStartFailed,
+    CreateActor,
+    FindActor,
+    FindActorReply,
+    KillActor,
+    LookUpActor,
+    LookUpActorReply,
+    RegisterActor,
+    StartActor,
+)
+from ...wire.task_spec import parse_options
+from ...wire.tasks import StartTasks, StopWorker
+from ..effects import OpenWindow, WorkerExited
+from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Process, Task, TaskState, Worker, WorkerState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# Calls sent to a serial actor ahead of the one that runs.  They can go nowhere else, so only memory bounds it.
+CALLS_IN_FLIGHT_MAX = 512
+# Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
+GRAVES_MAX = 10_000
+# The value behind the handles of a living actor: None, as the store writes it.
+NOTHING = b"\xc0"
+
+
+class Calls:
+    """Actors by id."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.actors: dict[bytes, Actor] = {}
+        self.wanting: dict[bytes, Actor] = {}  # waits for arguments, resources or a worker
+        self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
+        self.touched: dict[bytes, None] = {}  # actors to look at, at the end of the turn
+        self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
+
+    # --- creation ---
+
+    def create(self, message: CreateActor) -> None:
+        """CreateActor."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        spec, options = message.spec, message.options
+        if process is None or process.job.is_over:
+            node.reject("an actor of a process or a job that is gone")
+            return
+        object_id = spec.task_id + FIRST_RETURN
+        known = self.actors.get(spec.task_id)
+        entry = node.objects.require(object_id)
+        if known is not None:
+            is_twice = node.objects.is_held_by(entry, process)
+            node.objects.hold(entry, process)
+            if is_twice or options.detached:
+                node.reject("an actor created twice")
+                return
+            # Its creator runs again, and expects an actor as it was made: the first one goes (it would have gone
+            # with its creator, had nobody else had a handle).
+            if known.worker is not None:
+                node.pool.kill(known.worker)
+            self._bury(known, self._error("ActorDiedError", "The task that made the actor died, and made it anew."))
+        node.objects.hold(entry, process)
+        entry.value = entry.pushed_to = None
+        task = Task(spec, process, parse_options(spec.options), entry, process.job, state=TaskState.CALL)
+        entry.task = task
+        node.tasks[spec.task_id] = task
+        actor = Actor(task, options, process.job, entry)
+        entry.actor = actor
+        self.actors[actor.actor_id] = actor
+        node.lifecycle.retain_arguments(task)
+        for dep in (*spec.deps, *spec.holds):
+            # A restart runs the constructor again: its arguments live as long as the actor may.
+            node.objects.retain(dep)
+        if not node.resources.could_ever_fit(options.resources):
+            lack = node.resources.explain(options.resources)
+            self._bury(actor, self._error("ActorUnschedulableError", f"No node can ever hold this actor: {lack}."))
+        elif options.name:
+            shard = node.addresses.shard_of(self._name_key(options.namespace, options.name))
+            node.send(shard, RegisterActor(actor.actor_id, options, node.address))
+        else:
+            self._want_worker(actor, ActorState.PENDING)
+
+    @staticmethod
+    def _name_key(namespace: str, name: str) -> bytes:
+        """What hashes to the shard that is the authority for a name."""
+        return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
+
+    def registered(self, message: ActorRegistered) -> None:
+        """ActorRegistered: the name is ours."""
+        actor = self.actors.get(message.actor_id)
+        if actor is not None and actor.state == ActorState.REGISTERING:
+            self._want_worker(actor, ActorState.PENDING)
+
+    def name_taken(self, message: ActorNameTaken) -> None:
+        """ActorNameTaken."""
+        actor = self.actors.get(message.actor_id)
+        if actor is not None and actor.state == ActorState.REGISTERING:
+            name = actor.options.name
+            text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
+            self._bury(actor, self._error("ActorAlreadyExistsError", text), was_named=False)
+
+    def _want_worker(self, actor: Actor, state: ActorState) -> None:
+        actor.state = state
+        self.wanting[actor.actor_id] = actor
+        self.touch(actor.actor_id)
+
+    def wanting_worker_changed(self) -> None:
+        """Look at all that wait for a worker again."""
+        for actor_id in self.wanting:
+            self.touch(actor_id)
+
+    def no_worker_to_be_had(self, reason: str) -> None:
+        """Give up on all that wait for a worker."""
+        for actor in list(self.wanting.values()):
+            self._bury(actor, self._error("ActorDiedError", reason))
+
+    def touch(self, actor_id: bytes) -> None:
+        """Look at it at the end of the turn."""
+        self.touched[actor_id] = None
+
+    def take_worker(self, worker: Worker) -> bool:
+        """A fresh worker has come: an actor that has all else takes it."""
+        for actor in self.wanting.values():
+            if self._has_all_but_a_worker(actor):
+                self.node.pool.give_to(worker, actor.job)
+                self._start(actor, worker)
+                return True
+        return False
+
+    def _has_all_but_a_worker(self, actor: Actor) -> bool:
+        return not actor.creation.missing and self.node.resources.fits(actor.options.resources)
+
+    def _place(self, actor: Actor) -> None:
+        if not self._has_all_but_a_worker(actor):
+            return
+        worker = self.node.pool.take_fresh(actor.job)
+        if worker is not None:
+            self._start(actor, worker)
+        elif self.node.pool.starting_count < len(self.wanting):
+            self.node.pool.start_for_actor()
+
+    def _start(self, actor: Actor, worker: Worker) -> None:
+        node = self.node
+        del self.wanting[actor.actor_id]
+        node.resources.take(actor.options.resources)
+        worker.frames.append(Frame(actor.options.resources, 0))
+        worker.state = WorkerState.ACTOR
+        worker.actor = actor
+        actor.worker = worker
+        actor.state = ActorState.STARTING
+        spec = actor.creation.spec
+        functions = node.dispatch.batches.functions_for(worker, [spec])
+        arguments = node.dispatch.batches.arguments_for(worker, [spec])
+        node.send(worker.address, StartActor(spec, actor.options, functions, arguments, actor.restart_count))
+
+    def started(self, message: ActorStarted) -> None:
+        """ActorStarted: its constructor returned."""
+        actor = self.actors.get(message.actor_id)
+        if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
+            return
+        actor.state = ActorState.ALIVE
+        self._creation_done(actor, NOTHING)
+        self.touch(actor.actor_id)
+
+    def start_failed(self, message: ActorStartFailed) -> None:
+        """ActorStartFailed: the user's constructor raised; every call gets that error."""
+        actor = self.actors.get(message.actor_id)
+        if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
+            self.node.pool.kill(actor.worker)
+            self._bury(actor, message.error)
+
+    def _creation_done(self, actor: Actor, value: bytes) -> None:
+        """Once: the object behind the handles is there."""
+        task = actor.creation
+        if self.node.tasks.pop(task.spec.task_id, None) is not None:
+            self.node.lifecycle.finish(task, [value])
+
+    # --- calls ---
+
+    def submit(self, task: Task) -> None:
+        """A call, in order of arrival."""
+        actor_id = task.options.actor_id
+        actor = self.actors.get(actor_id)
+        task.state = TaskState.CALL
+        self.node.lifecycle.retain_arguments(task)
+        if actor is None:
+            self.node.lifecycle.fail_with(task, self._grave(actor_id))
+            return
+        actor.queue.append(task)
+        self.touched[actor_id] = None
+
+    def _grave(self, actor_id: bytes) -> bytes:
+        """The error value that calls on a dead actor get."""
+        grave = self.graves.get(actor_id)
+        if grave is None:
+            grave = self._error("ActorDiedError", "The actor is not there: it has ended, or never was.")
+        return grave
+
+    def pump(self) -> None:
+        """End of a turn: send what can be sent, place what can be placed, see off who leaves."""
+        touched, self.touched = self.touched, {}
+        for actor_id in touched:
+            actor = self.actors.get(actor_id)
+            if actor is None:
+                continue
+            if actor.state == ActorState.ALIVE and not actor.is_going or actor.queue:
+                self._send_calls(actor)
+            if actor.actor_id in self.wanting:
+                self._place(actor)
+            if actor.is_going and not actor.queue and not actor.inflight:
+                self._see_off(actor)
+
+    def _send_calls(self, actor: Actor) -> None:
+        worker = actor.worker
+        if actor.state != ActorState.ALIVE or worker is None or not actor.queue:
+            return
+        limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
+        if len(actor.inflight) > limit // 2:
+            return
+        batch: dict[bytes, Task] = {}
+        queue, inflight = actor.queue, actor.inflight
+        is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
+        while queue and len(inflight) < limit:
+            task = queue[0]
+            if task.missing and not (is_serial and self._makers_are_in(task, batch)):
+                break  # in order: what is behind it waits too
+            queue.popleft()
+            task.worker = worker
+            task.state = TaskState.SENT
+            inflight[task.spec.task_id] = task
+            batch[task.spec.task_id] = task
+        if batch:
+            specs = [task.spec for task in batch.values()]
+            arguments = self.node.dispatch.batches.arguments_for(worker, specs)
+            self.node.perform(OpenWindow(worker.address, len(specs)))
+            self.node.send(worker.address, StartTasks(specs, [], arguments))
+
+    def _makers_are_in(self, task: Task, batch: dict[bytes, Task]) -> bool:
+        """Whether each missing argument is what an earlier call of the same batch will return.
+
+        A call of an earlier batch may have returned by now, and its value not kept: then this call would come
+        back, and those behind it would overtake it.
+        """
+        entries = self.node.objects.entries
+        for object_id in task.spec.deps:
+            entry = entries[object_id]
+            if entry.value is None:
+                maker = entry.task
+                if maker is None or maker.spec.task_id not in batch:
+                    return False
+        return True
+
+    def call_ended(self, task: Task, worker: Worker) -> None:
+        """Its worker has answered."""
+        actor = worker.actor
+        if actor is not None:
+            actor.inflight.pop(task.spec.task_id, None)
+            self.touched[actor.actor_id] = None
+
+    def requeue(self, task: Task) -> None:
+        """It goes first again."""
+        actor = self.actors.get(task.options.actor_id)
+        if actor is None:
+            self.node.lifecycle.fail_with(task, self._grave(task.options.actor_id))
+            return
+        actor.inflight.pop(task.spec.task_id, None)
+        task.state = TaskState.CALL
+        actor.queue.appendleft(task)
+        self.touch(actor.actor_id)
+
+    # --- ends ---
+
+    def handles_gone(self) -> None:
+        """The last refs on some actors' objects have gone: they leave after the calls they have."""
+        actors, self.node.objects.freed_actors = self.node.objects.freed_actors, []
+        for actor in actors:
+            self.graves.pop(actor.actor_id, None)
+            if actor.actor_id in self.actors and not actor.options.detached:
+                actor.is_going = True
+                if not actor.queue and not actor.inflight:
+                    self._see_off(actor)
+
+    def _see_off(self, actor: Actor) -> None:
+        if actor.worker is not None and actor.state == ActorState.ALIVE:
+            actor.killed = "its last handle was gone"
+            self.node.send(actor.worker.address, StopWorker())
+            actor.state = ActorState.DEAD
+        elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
+            self._bury(actor, self._error("ActorDiedError", "The actor's last handle is gone."))
+
+    def kill(self, message: KillActor) -> None:
+        """KillActor: kill -9; may be restarted only if asked for and allowed."""
+        actor = self.actors.get(message.actor_id)
+        if actor is None:
+            return
+        if message.no_restart:
+            if actor.worker is not None:
+                self.node.pool.kill(actor.worker)
+            self._bury(actor, self._error("ActorDiedError", "The actor was killed by kill()."))
+        elif actor.worker is not None:
+            self.node.pool.kill(actor.worker)
+
+    def exited(self, message: ActorExited) -> None:
+        """ActorExited: it leaves by itself, and is not restarted."""
+        actor = self.actors.get(message.actor_id)
+        if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
+            self._bury(actor, self._error("ActorDiedError", message.reason))
+
+    def end_job(self, job: Job) -> None:
+        """Its driver is gone: its actors too, but for the detached."""
+        for actor in list(self.actors.values()):
+            if actor.job is job and not actor.options.detached:
+                if actor.worker is not None:
+                    self.node.pool.kill(actor.worker)
+                self._bury(actor, self._error("ActorDiedError", "The driver that made the actor has ended."))
+
+    def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
+        """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
+        if self.actors.get(actor.actor_id) is not actor:
+            return  # buried before
+        node = self.node
+        actor.worker = None
+        inflight = list(actor.inflight.values())
+        begun_count = max(0, len(inflight) - message.unclaimed)
+        may_restart = actor.options.max_restarts < 0 or actor.restart_count < actor.options.max_restarts
+        if actor.state == ActorState.DEAD or actor.killed or not may_restart:
+            text = f"The actor {actor.options.class_name} died"
+            text += f": {actor.killed}." if actor.killed else f" ({actor.restart_count} restarts before)."
+            self._bury(actor, self._error("ActorDiedError", text, message.details()))
+            return
+        actor.restart_count += 1
+        for position, task in reversed(list(enumerate(inflight))):
+            begun = position < begun_count
+            limit = task.options.max_retries
+            task.worker = None
+            if not begun or limit < 0 or task.attempts < limit:
+                task.attempts += begun
+                self.requeue(task)
+            else:
+                actor.inflight.pop(task.spec.task_id, None)
+                text = f"The actor {actor.options.class_name} died while it ran this call; it is restarted."
+                node.lifecycle.fail_with(task, self._error("ActorUnavailableError", text, message.details()))
+        self._want_worker(actor, ActorState.RESTARTING)
+
+    def _bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
+        """It is dead for good: all its calls get the error."""
+        node = self.node
+        if self.actors.pop(actor.actor_id, None) is None:
+            return
+        self.wanting.pop(actor.actor_id, None)
+        actor.state = ActorState.DEAD
+        actor.death = error
+        if len(self.graves) >= GRAVES_MAX:
+            del self.graves[next(iter(self.graves))]
+        self.graves[actor.actor_id] = error
+        self._creation_done(actor, error)
+        spec = actor.creation.spec
+        node.objects.drop_all((*spec.deps, *spec.holds))
+        for task in [*actor.inflight.values(), *actor.queue]:
+            task.missing = 0
+            node.lifecycle.fail_with(task, error)
+        actor.inflight.clear()
+        actor.queue.clear()
+        if actor.options.name and was_named:
+            shard = node.addresses.shard_of(self._name_key(actor.options.namespace, actor.options.name))
+            node.send(shard, ActorRemoved(actor.actor_id))
+        actor.worker = None
+
+    @staticmethod
+    def _error(class_name: str, text: str, details: dict[str, Any] | None = None) -> bytes:
+        return encode_system_error(class_name, text, details)
+
+    # --- names ---
+
+    def find(self, message: FindActor) -> None:
+        """FindActor: the shard knows."""
+        process = self.node.processes.get(self.node.sender)
+        if process is None:
+            return
+        key = (message.namespace, message.name)
+        self.finding.setdefault(key, []).append((process, message.request))
+        shard = self.node.addresses.shard_of(self._name_key(*key))
+        self.node.send(shard, LookUpActor(*key))
+
+    def found(self, message: LookUpActorReply) -> None:
+        """LookUpActorReply: whoever asked holds the actor from now on."""
+        askers = self.finding.get((message.namespace, message.name))
+        if not askers:
+            return
+        process, request = askers.pop(0)
+        if not askers:
+            del self.finding[(message.namespace, message.name)]
+        if process.address not in self.node.processes:
+            return
+        actor_id = message.actor_id
+        here = self.actors.get(actor_id)
+        if actor_id and message.node == self.node.address and (here is None or here.is_going):
+            actor_id = b""  # it died, or began to leave, while we asked
+        if actor_id:
+            entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
+            self.node.objects.hold(entry, process)
+            actor = self.actors.get(actor_id)
+            if actor is not None and entry.actor is None:
+                entry.actor = actor
+                entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
+        self.node.send(process.address, FindActorReply(request, actor_id, message.handle))

@@ -1,0 +1,312 @@
+"""Queues of ready tasks, and which worker works off which.
+
+A worker is leased to one queue at a time: it takes the queue's resources once, and runs tasks of that queue
+until there are none (batches.py says how many at once).  What is sent is not yet begun: a claim window (see
+OpenWindow, ReclaimTasks) lets unbegun tasks be taken back from the end of a worker's queue without its help, so
+that a long task never traps short ones, and an idle worker can take over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...wire.message import Local
+from ...wire.tasks import TasksReturned
+from ..effects import ReclaimTasks, TasksReclaimed
+from .batches import INFLIGHT_COUNT_MAX, INFLIGHT_US_MAX, Batches
+from .lending import Lending
+from .resources import CPU
+from .tables import Frame, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# How long a worker may go without progress before its unbegun tasks are taken back; also the timer's period.
+PROGRESS_SECONDS = 0.005
+# A lease that has lasted so long ends when other queues wait: jobs and kinds of tasks share the node (B20).
+LEASE_SECONDS = 0.02
+
+
+class ProgressTimeout(Local):
+    """Look for workers that have not moved."""
+
+
+class Dispatch:
+    """Ready queues and leases of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.batches = Batches(node, self)
+        self.lending = Lending(node, self)
+        self.queues: deque[ReadyQueue] = deque()  # those with tasks; served round robin
+        self.ready_count = 0
+        self.mean_us: dict[bytes, int] = {}  # run time per function
+        self.leased: dict[str, Worker] = {}  # workers with frames, by address
+        self.idle_leases: list[Worker] = []  # leased workers whose queue may have run dry in this turn
+        self.is_dirty = False
+        self.timer_is_set = False
+
+    def watch_progress(self) -> None:
+        """A worker has tasks that it has not begun: look in on it."""
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.set_timer(PROGRESS_SECONDS, ProgressTimeout())
+
+    # --- queues ---
+
+    def enqueue(self, task: Task) -> None:
+        """It has all it needs."""
+        task.state = TaskState.READY
+        queue = self._queue_of(task)
+        if queue.is_infeasible:
+            self.node.remote.cannot_run_here(task)
+            return
+        queue.tasks.append(task)
+        self.ready_count += 1
+        self.is_dirty = True
+
+    def requeue(self, task: Task) -> None:
+        """It was sent, and has not run: it goes first (or waits, where an argument is not here after all)."""
+        if task.job.is_over:
+            self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+            return
+        if task.missing:
+            task.state = TaskState.WAITING
+            return
+        task.state = TaskState.READY
+        self._queue_of(task).tasks.appendleft(task)
+        self.ready_count += 1
+        self.is_dirty = True
+
+    def _queue_of(self, task: Task) -> ReadyQueue:
+        queues = task.job.queues
+        key = (task.depth, task.spec.options)
+        queue = queues.get(key)
+        if queue is None:
+            queue = queues[key] = ReadyQueue(task.job, task.depth, task.spec.options, task.options)
+            queue.is_infeasible = not self.node.resources.could_ever_fit(queue.resources)
+        if not queue.tasks and queue not in self.queues:
+            self.queues.append(queue)
+        return queue  # type: ignore[no-any-return]
+
+    def cancel_job(self, job: Job) -> None:
+        """Its driver is gone: nothing of it starts any more."""
+        for queue in job.queues.values():
+            self.ready_count -= len(queue.tasks)
+            queue.tasks.clear()
+        self.queues = deque(queue for queue in self.queues if queue.job is not job)
+        unsent = (TaskState.READY, TaskState.WAITING, TaskState.SPILLED)
+        doomed = [task for task in self.node.tasks.values() if task.job is job and task.state in unsent]
+        for task in doomed:
+            task.state = TaskState.DONE  # so that the end of one does not start another
+        for task in doomed:
+            self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+
+    # --- the turn ---
+
+    def run(self) -> None:
+        """Give workers what can run now."""
+        if self.lending.resuming:
+            self.lending.resume()
+        if self.idle_leases:
+            self._refill()
+        if self.ready_count and self.is_dirty:
+            self._start()
+        self.is_dirty = False
+
+    def _refill(self) -> None:
+        """Leased workers that have little left get more of their queue, or end their lease."""
+        workers, self.idle_leases = self.idle_leases, []
+        for worker in workers:
+            queue = worker.queue
+            if queue is None or worker.stale or worker.frames[0].cpu_lent:
+                continue
+            if queue.tasks and not (len(self.queues) > 1 and self._is_outranked(worker, queue)):
+                self.batches.fill(worker, queue)
+            if not worker.inflight:
+                self._end_lease(worker)
+
+    def _is_outranked(self, worker: Worker, queue: ReadyQueue) -> bool:
+        """Whether the lease should run out: deeper tasks of the job wait, or it has lasted while others wait."""
+        is_old = self.node.now - worker.leased_at > LEASE_SECONDS
+        for other in self.queues:
+            if (
+                other is not queue
+                and other.tasks
+                and (is_old or (other.job is queue.job and other.depth > queue.depth))
+            ):
+                return True
+        return False
+
+    def _end_lease(self, worker: Worker) -> None:
+        frame = worker.frames.pop()
+        assert not worker.frames
+        self.node.resources.give(frame.resources)
+        worker.queue = None
+        del self.leased[worker.address]
+        self.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+        self.node.pool.is_idle(worker)
+        if self.lending.resuming:
+            self.lending.resume()
+
+    def _start(self) -> None:
+        """New leases for queues that have tasks, as far as resources and workers go."""
+        node = self.node
+        has_no_worker = False
+        for queue in self._in_order():
+            while queue.tasks and node.resources.fits(queue.resources):
+                worker = node.pool.take_idle(queue.job)
+                if worker is None:
+                    if not node.pool.start_for(queue):
+                        self.lending.run_nested(queue)
+                        has_no_worker = True
+                    break
+                node.resources.take(queue.resources)
+                worker.state = WorkerState.LEASED
+                worker.queue = queue
+                worker.leased_at = node.now
+                worker.frames.append(Frame(queue.resources, queue.depth))
+                self.leased[worker.address] = worker
+                self.batches.fill(worker, queue)
+                if not worker.inflight:
+                    self._end_lease(worker)
+                    break
+        self.queues = deque(queue for queue in self.queues if queue.tasks)
+        if has_no_worker and self.lending.all_are_blocked():
+            if any(node.resources.fits(queue.resources) for queue in self.queues):
+                node.pool.start_beyond_cap()
+        if self.ready_count:
+            node.remote.consider_spilling()
+        elif not self.queues:
+            self._steal()
+
+    def _in_order(self) -> list[ReadyQueue]:
+        """The queues as they are served: jobs take turns; within one, the children of what runs go before what has
+        not begun (its workers wait for them).
+        """
+        if len(self.queues) == 1:
+            return [self.queues[0]]
+        self.queues.rotate(-1)
+        rank: dict[bytes, int] = {}
+        for queue in self.queues:
+            rank.setdefault(queue.job.job_id, len(rank))
+        return sorted(self.queues, key=lambda queue: (rank[queue.job.job_id], -queue.depth))
+
+    # --- what comes back ---
+
+    def worker_progressed(self, worker: Worker) -> None:
+        """It has finished something: more may follow at the end of the turn."""
+        if worker.queue is not None and len(worker.inflight) <= INFLIGHT_COUNT_MAX // 2:
+            self.idle_leases.append(worker)
+
+    def leave_worker(self, task: Task, worker: Worker) -> None:
+        """A task that did not finish at the head of the queue: it ran in a frame, or was returned."""
+        if task in worker.inflight:
+            worker.inflight.remove(task)
+        elif worker.frames and worker.frames[-1].task is task:
+            frame = worker.frames.pop()
+            self.node.resources.give(frame.resources)
+            self.is_dirty = True
+            self.node.calls.wanting_worker_changed()
+            top = worker.frames[-1]
+            if top.wait is not None and top.wait.is_over:
+                self.lending.wait_is_over(worker, top.wait)
+            elif self.lending.resuming:
+                self.lending.resume()
+
+    def tasks_returned(self, message: TasksReturned) -> None:
+        """Unrun tasks: taken back before, or lacking an argument that its maker failed to make."""
+        process = self.node.processes.get(self.node.sender)
+        worker = process.worker if process is not None else None
+        if worker is None:
+            return
+        if message.drained:
+            worker.stale = max(0, worker.stale - len(message.task_ids))
+        for task_id in reversed(message.task_ids):
+            task = self.node.tasks.get(task_id)
+            if task is not None and task.worker is worker and not message.drained:
+                self.leave_worker(task, worker)
+                self.node.lifecycle.run_again(task)
+        self.worker_progressed(worker)
+
+    def tasks_reclaimed(self, message: TasksReclaimed) -> None:
+        """So many from the end of the worker's queue are ours again."""
+        worker = self.node.pool.workers.get(message.worker)
+        if worker is None or not message.count:
+            return
+        worker.stale += message.count
+        for _ in range(message.count):
+            task = worker.inflight.pop()
+            task.worker = None
+            self.requeue(task)
+        self.worker_progressed(worker)
+
+    # --- taking back ---
+
+    def _steal(self) -> None:
+        """Nothing is ready, and resources are free: take unbegun tasks from behind long ones."""
+        for worker in self.leased.values():
+            queue = worker.queue
+            unbegun = len(worker.inflight) - 1
+            if unbegun < 1 or queue is None or worker.stale or not self.node.resources.fits(queue.resources):
+                continue
+            if worker.inflight[-1].missing:
+                continue  # it could not run elsewhere either: its maker is ahead of it in this queue
+            mean = self.mean_us.get(worker.inflight[-1].spec.function_id, INFLIGHT_US_MAX)
+            if mean * unbegun >= INFLIGHT_US_MAX // 2 or self.node.now - worker.progress_at > PROGRESS_SECONDS:
+                self.node.perform(ReclaimTasks(worker.address, (unbegun + 1) // 2))
+
+    def on_progress_timeout(self) -> None:
+        """A worker that has not moved for long loses what it has not begun."""
+        self.timer_is_set = False
+        node = self.node
+        for worker in self.leased.values():
+            if len(worker.inflight) < 2:
+                continue
+            self.timer_is_set = True
+            still = node.now - worker.progress_at
+            mean = self.mean_us.get(worker.inflight[0].spec.function_id, 0)
+            if still >= PROGRESS_SECONDS and still * 1e6 > 2 * mean and not worker.stale:
+                node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
+        if self.timer_is_set:
+            node.set_timer(PROGRESS_SECONDS, ProgressTimeout())
+        if not self.ready_count:
+            self._steal()
+
+    # --- ends ---
+
+    def forget_worker(self, worker: Worker) -> None:
+        """It is gone: what it held is free, it resumes nothing."""
+        for frame in worker.frames:
+            held = dict(frame.resources)
+            if frame.cpu_lent:
+                held.pop(CPU, None)
+            self.node.resources.give(held)
+        worker.frames.clear()
+        worker.queue = None
+        self.leased.pop(worker.address, None)
+        if worker in self.lending.resuming:
+            self.lending.resuming.remove(worker)
+        if worker in self.idle_leases:
+            self.idle_leases = [other for other in self.idle_leases if other is not worker]
+        self.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+
+    def check_everything(self) -> None:
+        """Queues and counts agree; resources taken are those of the frames and actors."""
+        assert self.ready_count == sum(len(queue.tasks) for queue in self.queues)
+        for queue in self.queues:
+            for task in queue.tasks:
+                assert task.state == TaskState.READY
+                assert not task.missing
+        node = self.node
+        taken = dict.fromkeys(node.resources.total, 0)
+        for worker in node.pool.workers.values():
+            for frame in worker.frames:
+                for name, amount in frame.resources.items():
+                    if not (name == CPU and frame.cpu_lent):
+                        taken[name] += amount
+        for name, amount in taken.items():
+            assert node.resources.free[name] == node.resources.total[name] - amount, f"{name} does not add up"

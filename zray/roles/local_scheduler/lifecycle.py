@@ -1,0 +1,260 @@
+"""A task from its submission to its end: arguments awaited, retries, values.
+
+What it waits for, and where it then is, tells TaskState.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import encode_system_error
+from ...ids import FIRST_RETURN, return_id
+from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
+from ...wire.tasks import Function, PublishFunction, SubmitTasks, TasksFinished
+from .tables import Job, ObjectEntry, Process, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Lifecycle:
+    """The tasks of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+
+    def publish(self, message: PublishFunction) -> None:
+        function = message.function
+        if function.function_id not in self.node.functions:
+            self.node.functions[function.function_id] = function
+            self.node.send(self.node.addresses.shard_of(function.function_id), message)
+            self.function_is_here(function)
+
+    def function_is_here(self, function: Function) -> None:
+        """Tasks that waited for its code wait no more."""
+        self.node.functions[function.function_id] = function
+        for task in self.node.function_waiters.pop(function.function_id, ()):
+            self.argument_is_here(task)
+
+    def submit(self, message: SubmitTasks) -> None:
+        process = self.node.processes.get(self.node.sender)
+        if process is None:
+            self.node.reject("tasks of a process that is gone")
+            return
+        if process.job.is_over:
+            self.node.reject("tasks of a job that is over: its workers are being killed")
+            return
+        tasks, entries, job = self.node.tasks, self.node.objects.entries, process.job
+        fresh = self.node.lineage.fresh
+        functions = self.node.functions
+        worker = process.worker
+        depth = worker.frames[-1].depth + 1 if worker is not None and worker.frames else 0
+        for spec in message.specs:
+            task_id = spec.task_id
+            options = parse_options(spec.options)
+            object_id = task_id + FIRST_RETURN
+            known = entries.get(object_id)
+            if known is None:
+                entry = entries[object_id] = ObjectEntry(object_id, process)
+            elif self._is_known(spec, options, process):
+                continue
+            else:  # somebody asked for it before we heard of its task
+                entry = known
+                self.node.objects.hold(entry, process)
+            task = Task(spec, process, options, entry, job, 0, depth)
+            entry.task = task
+            if options.num_returns != 1:
+                self._make_further_returns(task, process)
+            tasks[task_id] = task
+            fresh.append(task)
+            if options.actor_id:
+                self.node.calls.submit(task)
+                continue
+            function = functions.get(spec.function_id)
+            if function is not None:
+                spec.function_id = function.function_id  # one copy of the id, not one per task
+            if spec.deps or spec.holds or function is None:
+                self.retain_arguments(task)
+                if task.missing:
+                    continue
+            self.node.dispatch.enqueue(task)
+
+    def _is_known(self, spec: TaskSpec, options: TaskOptions, process: Process) -> bool:
+        """Whether it runs, or ran, already: a parent that runs again submits the same tasks.  It holds them then."""
+        ids = [return_id(spec.task_id, index) for index in range(1, options.num_returns + 1)]
+        known = [self.node.objects.entries.get(object_id) for object_id in ids]
+        if spec.task_id not in self.node.tasks:
+            # One that is neither running nor whole any more runs again.
+            if not ids or any(
+                entry is None or not (entry.value is not None or entry.remote_holders) for entry in known
+            ):
+                return False
+        self.node.reject("a task submitted again")
+        for entry in known:
+            assert entry is not None
+            self.node.objects.hold(entry, process)
+            if entry.value is not None:
+                self.node.push(entry, process)
+        return True
+
+    def _make_further_returns(self, task: Task, process: Process | None) -> None:
+        """Entries of the returns from the second on.  A task of no returns has one that nobody holds."""
+        if task.options.num_returns < 1:
+            task.entry.holders = None
+        task.more = []
+        for index in range(2, task.options.num_returns + 1):
+            entry = self.node.objects.require(return_id(task.spec.task_id, index))
+            if process is not None:
+                self.node.objects.hold(entry, process)
+            entry.task = task
+            task.more.append(entry)
+
+    def accept_placed(self, spec: TaskSpec, options: TaskOptions, job: Job, origin: str) -> Task:
+        """A task from another node: nobody here holds its returns, the shard's word frees them."""
+        entry = self.node.objects.require(spec.task_id + FIRST_RETURN)
+        task = Task(spec, None, options, entry, job, origin=origin)
+        entry.task = task
+        if options.num_returns != 1:
+            self._make_further_returns(task, None)
+        for entry in self.returns_of(task):
+            entry.is_shared = entry.is_recorded = True
+            # Not among the holders, unless somebody here has refs on it already.
+            entry.is_released = entry.is_released or (entry.holders is None and not entry.count)
+        task.is_recorded = True
+        self.node.tasks[spec.task_id] = task
+        return task
+
+    def retain_arguments(self, task: Task) -> None:
+        """Hold what the task takes; count what is missing; say so to whoever can bring it."""
+        spec = task.spec
+        missing = 0
+        elsewhere: list[ObjectEntry] | None = None  # those that no task here makes
+        for object_id in spec.deps:
+            entry = self.node.objects.retain(object_id)
+            if entry.value is None:
+                if entry.task is None or entry.task.state == TaskState.SPILLED:
+                    if self.node.is_embedded:
+                        self.node.remote.want(entry)
+                        if entry.value is not None:
+                            continue  # it is lost, and says so
+                    elif elsewhere is None:
+                        elsewhere = [entry]
+                    else:
+                        elsewhere.append(entry)
+                if entry.waiting is None:
+                    entry.waiting = []
+                entry.waiting.append(task)
+                missing += 1
+        for object_id in spec.holds:
+            self.node.objects.retain(object_id)
+        if spec.function_id not in self.node.functions and not task.options.actor_id:
+            waiters = self.node.function_waiters.setdefault(spec.function_id, [])
+            waiters.append(task)
+            missing += 1
+            if len(waiters) == 1:
+                self.node.remote.fetch_function(spec.function_id)
+        task.missing = missing
+        if elsewhere is not None:
+            self.node.remote.bring_or_go(task, elsewhere)
+
+    def argument_is_here(self, task: Task) -> None:
+        """One thing that the task waited for has come."""
+        if task.state == TaskState.DONE:
+            return  # it was cancelled
+        task.missing -= 1
+        if not task.missing:
+            if task.state == TaskState.WAITING:
+                self.node.dispatch.enqueue(task)
+            elif task.state == TaskState.CALL:
+                self.node.calls.touch(task.options.actor_id or task.spec.task_id)
+
+    def tasks_finished(self, message: TasksFinished) -> None:
+        process = self.node.processes.get(self.node.sender)
+        worker = process.worker if process is not None else None
+        if process is None or worker is None:
+            self.node.reject("results of a worker that is gone")
+            return
+        for timing in message.timings:
+            self.node.dispatch.mean_us[timing.function_id] = timing.mean_us
+        worker.progress_at = self.node.now
+        tasks = self.node.tasks
+        inflight = worker.inflight
+        for result in message.results:
+            task = tasks.get(result.task_id)
+            if task is None or task.worker is not worker:
+                self.node.reject("a result that nobody awaits")
+                continue
+            if task.options.actor_id:
+                self.node.calls.call_ended(task, worker)
+            elif inflight and inflight[0] is task:
+                inflight.popleft()
+            else:
+                self.node.dispatch.leave_worker(task, worker)
+            if result.wants_retry and self.may_retry(task):
+                task.attempts += 1
+                self.run_again(task)
+                continue
+            del tasks[result.task_id]
+            self.finish(task, result.values, result.contained, process)
+        self.node.dispatch.worker_progressed(worker)
+
+    def may_retry(self, task: Task) -> bool:
+        """Whether one more attempt is allowed."""
+        limit = task.options.max_retries
+        return (limit < 0 or task.attempts < limit) and not task.job.is_over
+
+    def run_again(self, task: Task) -> None:
+        """Back to where it was before it was sent; it goes first."""
+        task.worker = None
+        if task.options.actor_id:
+            self.node.calls.requeue(task)
+        else:
+            self.node.dispatch.requeue(task)
+
+    def finish(
+        self,
+        task: Task,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...] = (),
+        writer: Process | None = None,
+    ) -> None:
+        """The task is done: its values are here.  An error stands in each of its returns."""
+        self.node.finished_count += 1
+        task.state = TaskState.DONE
+        task.worker = None
+        entry = task.entry
+        entry.task = None
+        more = task.more
+        if values:
+            self.node.object_is_here(entry, values[0], contained[0] if contained else ())
+        else:
+            self.node.object_is_here(entry, b"")
+        if more:
+            for index, further in enumerate(more, 1):
+                further.task = None
+                here = index < len(values)
+                self.node.object_is_here(further, values[index if here else 0], contained[index] if contained else ())
+        spec = task.spec
+        if spec.deps:
+            self.node.objects.drop_all(spec.deps)
+        if spec.holds:
+            self.node.objects.drop_all(spec.holds)
+
+    def fail(self, task: Task, class_name: str, text: str, details: dict[str, Any] | None = None) -> None:
+        """The task ends with a system error."""
+        self.node.tasks.pop(task.spec.task_id, None)
+        self.fail_with(task, encode_system_error(class_name, text, details))
+
+    def fail_with(self, task: Task, error: bytes) -> None:
+        """The task ends with this error value in each of its returns."""
+        self.node.tasks.pop(task.spec.task_id, None)
+        self.finish(task, [error] * max(1, task.options.num_returns))
+
+    def function_name(self, function_id: bytes) -> str:
+        """For the user."""
+        function = self.node.functions.get(function_id)
+        return function.name if function is not None else function_id.hex()
+
+    def returns_of(self, task: Task) -> list[ObjectEntry]:
+        """The entries of an unfinished task's return values."""
+        return [task.entry, *(task.more or ())]

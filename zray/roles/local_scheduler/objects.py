@@ -1,0 +1,213 @@
+"""The node's table of objects: values, references and pins (DESIGN 7).
+
+An entry lives as long as anything here refers to it: a process (`holders`), or a task, a containing object, a
+wait (`count`).  When nothing does, the entry goes, then what it contained, iteratively; a large value's range
+is freed when no process reads it any more (`pins`).  Deaths are collected here and acted upon at the end of
+the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...wire.task_spec import StoredValue
+from .tables import Actor, ObjectEntry, Process
+
+
+class ObjectTable:
+    """Entries by id."""
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, ObjectEntry] = {}
+        # object -> process -> how often it was told the place.  Only large values.
+        self.pins: dict[bytes, dict[Process, int]] = {}
+        self.dying: dict[bytes, StoredValue] = {}  # freed but still pinned
+        self.freed_places: list[bytes] = []
+        self.freed_recorded: list[bytes] = []
+        self.freed_shared: list[bytes] = []
+        self.freed_actors: list[Actor] = []
+        self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
+
+    def require(self, object_id: bytes) -> ObjectEntry:
+        """The entry; a new one for an object that this node has not heard of."""
+        entry = self.entries.get(object_id)
+        if entry is None:
+            entry = self.entries[object_id] = ObjectEntry(object_id)
+        return entry
+
+    # --- references ---
+
+    def hold(self, entry: ObjectEntry, process: Process) -> None:
+        """The process has refs on it."""
+        if entry.is_released:
+            self._rejoin(entry)
+        holders = entry.holders
+        if holders is None:
+            entry.holders = process
+        elif holders is not process:
+            if type(holders) is set:
+                holders.add(process)
+            else:
+                entry.holders = {holders, process}
+
+    def is_held_by(self, entry: ObjectEntry, process: Process) -> bool:
+        """Whether the process has refs on it."""
+        holders = entry.holders
+        return holders is process or (type(holders) is set and process in holders)
+
+    def release(self, entry: ObjectEntry, process: Process) -> None:
+        """The process's last ref on it is gone."""
+        holders = entry.holders
+        if entry.pushed_to is process:
+            entry.pushed_to = None  # should it come back for it, it is sent again
+        if holders is process:
+            entry.holders = None
+            if not entry.count:
+                self._free(entry)
+        elif type(holders) is set and process in holders:
+            holders.discard(process)
+            if not holders:
+                entry.holders = None
+                if not entry.count:
+                    self._free(entry)
+
+    def retain(self, object_id: bytes) -> ObjectEntry:
+        """A task, a containing object or a wait refers to it."""
+        entry = self.require(object_id)
+        if entry.is_released:
+            self._rejoin(entry)
+        entry.count += 1
+        return entry
+
+    def _rejoin(self, entry: ObjectEntry) -> None:
+        entry.is_released = False
+        self.rejoined.append(entry.object_id)
+
+    def drop(self, object_id: bytes) -> None:
+        """The opposite of retain."""
+        entry = self.entries[object_id]
+        entry.count -= 1
+        if not entry.count and entry.holders is None:
+            self._free(entry)
+
+    def drop_all(self, object_ids: Iterable[bytes]) -> None:
+        """The opposite of several retains."""
+        for object_id in object_ids:
+            self.drop(object_id)
+
+    def release_process(self, process: Process) -> None:
+        """Everything that a dead process held or read.  Costs a walk over all entries: deaths are rare."""
+        for object_id, readers in list(self.pins.items()):
+            if process in readers:
+                self.unpin(object_id, process, readers[process])
+        for entry in list(self.entries.values()):
+            if entry.pushed_to is process:
+                entry.pushed_to = None
+            if entry.holders is not None and self.is_held_by(entry, process):
+                self.release(entry, process)
+
+    def free_if_unreferenced(self, entry: ObjectEntry) -> None:
+        """After its task finished: nobody may have waited for it."""
+        if entry.holders is None and not entry.count and self.entries.get(entry.object_id) is entry:
+            self._free(entry)
+
+    def _free(self, entry: ObjectEntry) -> None:
+        doomed = [entry]
+        while doomed:
+            entry = doomed.pop()
+            if entry.task is not None:
+                continue  # unfinished: freed when it finishes (tasks run though nobody wants the result)
+            if entry.is_shared:
+                # The shard says when the copies go; this node only lets go of its hold.
+                if not entry.is_released:
+                    entry.is_released = True
+                    self.freed_shared.append(entry.object_id)
+                continue
+            for contained in self._forget(entry):
+                inner = self.entries[contained]
+                inner.count -= 1
+                if not inner.count and inner.holders is None:
+                    doomed.append(inner)
+
+    def _forget(self, entry: ObjectEntry) -> tuple[bytes, ...]:
+        del self.entries[entry.object_id]
+        if type(entry.value) is StoredValue:
+            if entry.object_id in self.pins:
+                self.dying[entry.object_id] = entry.value
+            else:
+                self.freed_places.append(entry.object_id)
+        if entry.is_recorded:
+            self.freed_recorded.append(entry.object_id)
+        if entry.actor is not None:
+            self.freed_actors.append(entry.actor)
+            entry.actor = None
+        contained, entry.contained = entry.contained, ()
+        entry.value = None
+        return contained
+
+    def forget_released(self, entry: ObjectEntry) -> None:
+        """This node has let go of it, and has no copy that the shard would have freed."""
+        entry.is_recorded = False
+        self._forget(entry)
+
+    def free_copy(self, entry: ObjectEntry) -> None:
+        """The shard's word: no node holds it."""
+        entry.is_shared = False
+        entry.is_recorded = False
+        self.free_if_unreferenced(entry)
+
+    # --- values ---
+
+    def contain(self, entry: ObjectEntry, contained: tuple[bytes, ...]) -> None:
+        """The entry's value has these refs inside."""
+        if contained and not entry.contained:
+            for object_id in contained:
+                self.retain(object_id)
+            entry.contained = contained
+
+    # --- pins ---
+
+    def pin(self, object_id: bytes, process: Process) -> None:
+        """The process is being told the place."""
+        readers = self.pins.setdefault(object_id, {})
+        readers[process] = readers.get(process, 0) + 1
+
+    def unpin(self, object_id: bytes, process: Process, count: int) -> bool:
+        """The process says, for `count` tellings, that it no longer reads it.  False: it was never told."""
+        readers = self.pins.get(object_id)
+        if readers is None or process not in readers:
+            return False
+        readers[process] -= count
+        if readers[process] <= 0:
+            del readers[process]
+            if not readers:
+                del self.pins[object_id]
+                if self.dying.pop(object_id, None) is not None:
+                    self.freed_places.append(object_id)
+        return True
+
+    def claim(self, object_id: bytes, process: Process) -> StoredValue | None:
+        """Tell the process the place of an object that may be dying.  None: its range is free, or about to be."""
+        entry = self.entries.get(object_id)
+        value = entry.value if entry is not None else None
+        place = value if type(value) is StoredValue else self.dying.get(object_id)
+        if place is not None:
+            self.pin(object_id, process)
+        return place
+
+    # --- checks ---
+
+    def check_everything(self) -> None:
+        """Every entry is referred to, or unfinished, or another's to free."""
+        for object_id, entry in self.entries.items():
+            assert entry.object_id == object_id
+            assert entry.count >= 0
+            if entry.holders is None and not entry.count:
+                assert entry.task is not None or entry.is_shared, "an entry that nothing refers to"
+            for contained in entry.contained:
+                assert contained in self.entries, "a contained object is gone before its container"
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts."""
+        return {"objects": len(self.entries), "pinned": len(self.pins)}

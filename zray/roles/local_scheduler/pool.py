@@ -1,0 +1,245 @@
+"""The node's worker processes: started, given to a job for good, reused, replaced when they die.
+
+At most 2 x CPUs + 4 workers beyond the actors' (DESIGN 11): with all of them blocked, a blocked worker runs
+what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
+is idle.  A worker that will not start is tried again START_FAILURES_MAX times in a row, then
+the tasks that need it fail with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...wire.task_spec import RESOURCE_UNIT
+from ...wire.tasks import JobStarted
+from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
+from .resources import CPU
+from .tables import Job, Process, ReadyQueue, Task, Worker, WorkerState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+START_FAILURES_MAX = 3
+
+
+class WorkerPool:
+    """All workers, by address."""
+
+    def __init__(self, node: LocalScheduler, prefix: str) -> None:
+        self.node = node
+        self.prefix = prefix
+        cpus = -(-node.resources.total.get(CPU, 0) // RESOURCE_UNIT)
+        self.cpus = max(1, cpus)
+        self.count_max = 2 * self.cpus + 4
+        self.workers: dict[str, Worker] = {}
+        self.idle: dict[bytes, list[Worker]] = {}  # by job id; b"" those of no job yet; the last one is warmest
+        self.starting_count = 0  # that no actor has asked for
+        self.started_count = 0
+        self.failures = 0  # starts that failed, in a row
+
+    # --- starting ---
+
+    def prestart(self) -> None:
+        """As many as there are CPUs, ahead of the first task."""
+        while len(self.workers) < self.cpus:
+            self._start()
+
+    def _start(self) -> Worker:
+        self.started_count += 1
+        address = f"{self.prefix}{self.started_count}"
+        worker = self.workers[address] = Worker(address, self.started_count, self.node.now)
+        self.starting_count += 1
+        self.node.perform(StartWorker(address, self.started_count))
+        return worker
+
+    def _task_worker_count(self) -> int:
+        return sum(1 for worker in self.workers.values() if worker.actor is None)
+
+    def start_for(self, queue: ReadyQueue) -> bool:
+        """Workers for the queue's tasks are on their way.  False: the pool is at its cap, and none is."""
+        wanted = min(len(queue.tasks), self._slots(queue))
+        while self.starting_count < wanted:
+            if self._task_worker_count() >= self.count_max and not self._retire_stranger(queue.job):
+                break
+            self._start()
+        return self.starting_count > 0
+
+    def start_beyond_cap(self) -> None:
+        """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang."""
+        if not self.starting_count:
+            self._start()
+
+    def start_for_actor(self) -> None:
+        """An actor needs a process of its own; those are not under the cap."""
+        self._start()
+
+    def _slots(self, queue: ReadyQueue) -> int:
+        """How many of the queue's tasks could run at once, as far as CPUs go."""
+        share = queue.resources.get(CPU, 0)
+        if not share:
+            return self.count_max
+        return max(1, self.node.resources.free.get(CPU, 0) // share)
+
+    def _retire_stranger(self, job: Job) -> bool:
+        """An idle worker of another job makes room."""
+        for job_id, workers in self.idle.items():
+            if job_id and job_id != job.job_id and workers:
+                self.kill(workers.pop())
+                return True
+        return False
+
+    def started(self, message: WorkerStarted) -> None:
+        """The process exists; it is a worker once it has said Hello."""
+
+    def join(self, message: ProcessJoined) -> None:
+        """It has said Hello."""
+        worker = self.workers.get(message.process)
+        if worker is None or worker.process is not None:
+            self.node.reject("a worker that was not ordered")
+            return
+        self.starting_count -= 1
+        self.failures = 0
+        job = Job(b"", "", (), "")  # nobody's yet
+        worker.process = Process(message.process, "worker", message.pid, job)
+        worker.process.worker = worker
+        self.node.processes[message.process] = worker.process
+        self.is_idle(worker)
+
+    def start_failed(self, message: WorkerStartFailed) -> None:
+        """Try again, to a limit; then say so to all that wait."""
+        worker = self.workers.pop(message.worker, None)
+        if worker is None:
+            return
+        self._start_ended_badly(f"No worker process could be started: {message.reason}")
+
+    def _start_ended_badly(self, reason: str) -> None:
+        self.starting_count -= 1
+        self.failures += 1
+        node = self.node
+        if self.failures <= START_FAILURES_MAX:
+            node.dispatch.is_dirty = True
+            node.calls.wanting_worker_changed()
+            return
+        self.failures = 0
+        for queue in list(node.dispatch.queues):
+            while queue.tasks:
+                node.dispatch.ready_count -= 1
+                node.lifecycle.fail(queue.tasks.popleft(), "WorkerCrashedError", reason)
+        node.calls.no_worker_to_be_had(reason)
+
+    # --- idle workers ---
+
+    def is_idle(self, worker: Worker) -> None:
+        """It has nothing to do: an actor that waits for a process takes it, else it rests."""
+        worker.state = WorkerState.IDLE
+        # Also when an actor takes it: the tasks that it was started for need another one.
+        self.node.dispatch.is_dirty = True
+        if worker.job is None and self.node.calls.take_worker(worker):
+            return
+        if len(self.workers) > self.count_max and not self.node.dispatch.ready_count:
+            if self._task_worker_count() > self.count_max:
+                self.kill(worker)
+                return
+        job_id = worker.job.job_id if worker.job is not None else b""
+        self.idle.setdefault(job_id, []).append(worker)
+
+    def take_idle(self, job: Job) -> Worker | None:
+        """An idle worker of the job's own, else one of no job yet."""
+        own = self.idle.get(job.job_id)
+        if own:
+            return own.pop()
+        return self.take_fresh(job)
+
+    def take_fresh(self, job: Job) -> Worker | None:
+        """An idle worker that has not worked for anybody: what an actor needs."""
+        fresh = self.idle.get(b"")
+        if not fresh:
+            return None
+        worker = fresh.pop()
+        self.give_to(worker, job)
+        return worker
+
+    def give_to(self, worker: Worker, job: Job) -> None:
+        """From now on it is the job's."""
+        worker.job = job
+        assert worker.process is not None
+        worker.process.job = job
+        self.node.send(worker.address, JobStarted(job.job_id, job.namespace, job.sys_path, job.working_dir))
+
+    # --- ends ---
+
+    def kill(self, worker: Worker) -> None:
+        """At once.  WorkerExited follows and settles the rest."""
+        self.node.perform(KillWorker(worker.address))
+
+    def end_job(self, job: Job) -> None:
+        """Its driver is gone: its workers go too."""
+        for worker in list(self.workers.values()):
+            if worker.job is not job:
+                continue
+            if worker.actor is not None and worker.actor.options.detached:
+                self._outlive(worker, job)
+            else:
+                self.kill(worker)
+        self.idle.pop(job.job_id, None)
+
+    @staticmethod
+    def _outlive(worker: Worker, job: Job) -> None:
+        """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
+        heir = Job(job.job_id, job.namespace, job.sys_path, job.working_dir)
+        assert worker.actor is not None
+        assert worker.process is not None
+        worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir
+        for task in (*worker.actor.inflight.values(), *worker.actor.queue):
+            task.job = heir
+
+    def exited(self, message: WorkerExited) -> None:
+        """A worker is dead.  What it had begun last is blamed; what it had not begun is not."""
+        node = self.node
+        worker = self.workers.pop(message.worker, None)
+        if worker is None:
+            return
+        if worker.process is None:
+            log = "".join(f"\n  | {line}" for line in message.log)
+            self._start_ended_badly(f"A worker process died before it was ready: {message.cause}{log}")
+            return
+        worker.state = WorkerState.DEAD
+        job_id = worker.job.job_id if worker.job is not None else b""
+        if worker in self.idle.get(job_id, ()):
+            self.idle[job_id].remove(worker)
+        nested = [frame.task for frame in worker.frames if frame.task is not None]
+        inflight = list(worker.inflight)
+        worker.inflight.clear()
+        node.dispatch.forget_worker(worker)
+        if worker.actor is not None:
+            node.calls.worker_exited(worker.actor, message)
+        else:
+            begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
+            for task in reversed(inflight[len(begun) - len(nested) :]):
+                node.lifecycle.run_again(task)
+            self._settle(begun, message)
+        node.forget_process(worker.process)
+        if len(self.workers) < self.cpus and node.jobs:
+            self._start()
+
+    def _settle(self, begun: list[Task], death: WorkerExited) -> None:
+        """Run the begun tasks again, or fail them.  Only the last one can have been what killed the worker."""
+        node = self.node
+        for task in reversed(begun):
+            is_blamed = task is begun[-1]
+            if task.job.is_over:
+                task.missing = 0
+                node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+            elif node.lifecycle.may_retry(task):
+                task.attempts += is_blamed
+                node.lifecycle.run_again(task)
+            elif is_blamed or task.options.max_retries == 0:
+                name = task.options.name or self.node.lifecycle.function_name(task.spec.function_id)
+                node.lifecycle.fail(
+                    task,
+                    "WorkerCrashedError",
+                    f"The worker that ran task {name} (attempt {task.attempts + 1}) died.",
+                    death.details(),
+                )
+            else:
+                node.lifecycle.run_again(task)

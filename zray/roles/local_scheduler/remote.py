@@ -1,0 +1,442 @@
+"""What a local scheduler does with other nodes: tasks that go up or come down, objects that lie elsewhere.
+
+A ref leaves this node only after the shard knows that this node holds it and, for a task, has its spec; the
+node that receives it joins the holders before this one lets go (DESIGN 7).
+
+    spill:   record and hold at the shard -> all acknowledged -> SpillTask -> (global scheduler) -> PlaceTask
+             -> the other node holds -> TaskAccepted: this node drops its holds on the arguments
+    result:  SubscribeObject -> ObjectLocated -> FetchObject (when somebody here wants the value) -> ObjectFetched
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...exceptions import encode_system_error
+from ...wire.gcs import (
+    AddLocations,
+    FetchFunction,
+    FreeCopies,
+    Heartbeat,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    NodeLost,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+    RegisterNode,
+    ReleaseAtNode,
+    SubscribeObject,
+)
+from ...wire.message import Local
+from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
+from ...wire.scheduling import LoadReport, PlaceTask, SpillRefused, SpillTask, TaskAccepted
+from ...wire.task_spec import RESOURCE_UNIT, StoredValue, parse_options
+from .resources import CPU
+from .tables import Job, ObjectEntry, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+LOAD_SECONDS = 0.1
+# A task that would wait longer than this here is worth a trip through the global scheduler.
+SPILL_WAIT_SECONDS = 0.02
+# What an unknown function is taken to need, for that estimate.
+UNKNOWN_TASK_SECONDS = 0.1
+BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
+EWMA_WEIGHT = 0.2  # of the newest sample (PAPER 4.5: not stated there)
+
+
+class LoadTimeout(Local):
+    """Report the load again."""
+
+
+class Remote:
+    """Everything of a local scheduler that has to do with other nodes."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
+        self.request = 0
+        # Spilled tasks whose arguments and spec the shards have not all acknowledged: task, replies missing.
+        self.leaving: dict[int, list[object]] = {}
+        self.arriving: dict[int, list[object]] = {}  # placed tasks whose holds are not acknowledged
+        self.subscribed: set[bytes] = set()  # membership only
+        self.bandwidth = BANDWIDTH_FIRST_GUESS
+
+    def start(self) -> None:
+        """Join the cluster: once, before anything else."""
+        node = self.node
+        node.send(node.addresses.monitor, RegisterNode(node.address, node.resources.total))
+        self.on_load_timeout()
+
+    # --- load ---
+
+    def on_load_timeout(self) -> None:
+        """LoadTimeout: report, regularly."""
+        node = self.node
+        means = node.dispatch.mean_us
+        mean = sum(means.values()) / len(means) / 1e6 if means else 0.0
+        report = LoadReport(
+            node.address,
+            node.resources.total,
+            dict(node.resources.free),
+            node.dispatch.ready_count,
+            mean,
+            self.bandwidth,
+        )
+        for scheduler in node.addresses.global_schedulers:
+            node.send(scheduler, report)
+        node.send(node.addresses.monitor, Heartbeat(node.address))
+        node.set_timer(LOAD_SECONDS, LoadTimeout())
+
+    def on_node_joined(self, message: NodeJoined) -> None:
+        """NodeJoined: there is somewhere to spill to."""
+        if message.node != self.node.address:
+            self.peers[message.node] = message.total
+
+    def on_node_lost(self, message: NodeLost) -> None:
+        """NodeLost."""
+        self.peers.pop(message.node, None)
+
+    # --- tasks that go up ---
+
+    def consider_spilling(self) -> None:
+        """Ready tasks are left over: those that would wait too long here go up (Ray paper 4.2.2)."""
+        if not self.peers:
+            return
+        node = self.node
+        slots = max(1, node.resources.total.get(CPU, 0) // RESOURCE_UNIT)
+        for queue in list(node.dispatch.queues):
+            first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
+            seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
+            keep = int(SPILL_WAIT_SECONDS * slots / seconds) if seconds else len(queue.tasks)
+            # What has room now only waits for its worker to start.
+            keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
+            while len(queue.tasks) > keep:
+                task = queue.tasks[-1]
+                if task.origin or task.attempts:
+                    break  # placed here, or retried here: never up again
+                queue.tasks.pop()
+                node.dispatch.ready_count -= 1
+                self.spill(task)
+
+    def bring_or_go(self, task: Task, elsewhere: list[ObjectEntry]) -> None:
+        """Its missing arguments lie on other nodes: bring them here, or, when there is no room here now, have the
+        global scheduler weigh where to run it (Ray paper, figure 7).
+        """
+        waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
+        if waits_for_all and self.peers and not task.origin and not self.node.resources.fits(task.options.resources):
+            self.spill(task)
+            return
+        for entry in elsewhere:
+            self.want(entry)
+
+    def cannot_run_here(self, task: Task) -> None:
+        """This node could never hold it."""
+        node = self.node
+        if self.peers:
+            self.spill(task)
+            return
+        lack = node.resources.explain(task.options.resources)
+        node.lifecycle.fail(
+            task, "TaskUnschedulableError", f"No node can ever run this task: {lack} (this node is the largest)."
+        )
+
+    def spill(self, task: Task) -> None:
+        """Hand it up, as soon as the shards have acknowledged what leaves with it."""
+        node = self.node
+        node.lineage.flush()
+        task.state = TaskState.SPILLED
+        spec = task.spec
+        self.request += 1
+        request = self.request
+        # Also when it was recorded before: the reply is the acknowledgement that we need.
+        node.send(node.addresses.shard_of(spec.task_id), RecordTasks(node.address, [spec], request))
+        expected = 1
+        task.is_recorded = True
+        for entry in node.lifecycle.returns_of(task):
+            entry.is_shared = entry.is_recorded = entry.is_remote = True
+        further = [entry.object_id for entry in task.more or ()]
+        expected += self._hold_at_shards(further, request)
+        expected += self._share([*spec.deps, *spec.holds], request)
+        self.leaving[request] = [task, expected]
+
+    def _share(self, object_ids: Iterable[bytes], request: int) -> int:
+        """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
+
+        In this order: a shard that hears of a copy that nobody holds has it freed.  Returns how many replies come.
+        """
+        shared: dict[bytes, None] = {}
+        news: list[ObjectEntry] = []
+        to_share = list(object_ids)
+        while to_share:
+            entry = self.node.objects.entries[to_share.pop()]
+            if entry.object_id in shared:
+                continue
+            shared[entry.object_id] = None
+            if not entry.is_shared:
+                entry.is_shared = True
+                if entry.value is not None:
+                    news.append(entry)
+            to_share.extend(entry.contained)
+        expected = self._hold_at_shards(list(shared), request)
+        for entry in news:
+            self._announce(entry)
+        return expected
+
+    def _announce(self, entry: ObjectEntry) -> None:
+        value = entry.value
+        assert value is not None
+        size = value.size if type(value) is StoredValue else len(value)  # type: ignore[arg-type]
+        shard = self.node.addresses.shard_of(entry.object_id)
+        self.node.send(shard, AddLocations(self.node.address, [(entry.object_id, size)]))
+
+    def _hold_at_shards(self, object_ids: list[bytes], request: int) -> int:
+        groups: dict[str, list[bytes]] = {}
+        for object_id in object_ids:
+            groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
+        for shard, ids in groups.items():
+            self.node.send(shard, HoldAtNode(self.node.address, ids, request))
+        return len(groups)
+
+    def on_recorded(self, message: RecordTasksReply) -> None:
+        """RecordTasksReply."""
+        self._acknowledged(message.request)
+
+    def on_held(self, message: HoldAtNodeReply) -> None:
+        """HoldAtNodeReply."""
+        self._acknowledged(message.request)
+
+    def _acknowledged(self, request: int) -> None:
+        node = self.node
+        for table in (self.leaving, self.arriving):
+            pending = table.get(request)
+            if pending is None:
+                continue
+            pending[1] -= 1  # type: ignore[operator]
+            if pending[1]:
+                return
+            del table[request]
+            task: Task = pending[0]  # type: ignore[assignment]
+            if table is self.arriving:
+                node.send(task.origin, TaskAccepted(task.spec.task_id))
+            elif task.state == TaskState.SPILLED:
+                schedulers = node.addresses.global_schedulers
+                chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
+                node.send(chosen, SpillTask(task.spec, node.address, task.job.job_id))
+
+    def on_task_accepted(self, message: TaskAccepted) -> None:
+        """TaskAccepted: the other node holds what the task takes; we need not."""
+        task = self.node.tasks.get(message.task_id)
+        if task is None or task.state != TaskState.SPILLED:
+            return
+        self._drop_arguments(task)
+        for entry in self.node.lifecycle.returns_of(task):
+            self._subscribe(entry)
+
+    def _drop_arguments(self, task: Task) -> None:
+        """Once, for a task that runs, or ran, elsewhere."""
+        spec = task.spec
+        # A copy: the shard beside us may keep the very same spec.
+        task.spec = replace(spec, deps=(), holds=())
+        self.node.objects.drop_all(spec.deps)
+        self.node.objects.drop_all(spec.holds)
+
+    def on_spill_refused(self, message: SpillRefused) -> None:
+        """SpillRefused: no node could ever run it."""
+        task = self.node.tasks.get(message.task_id)
+        if task is not None and task.state == TaskState.SPILLED:
+            self.node.lifecycle.fail(task, "TaskUnschedulableError", message.reason)
+
+    # --- tasks that come down ---
+
+    def on_place_task(self, message: PlaceTask) -> None:
+        """PlaceTask: it runs here, whatever our load (or two full nodes would play ball with it)."""
+        node, spec = self.node, message.spec
+        known = node.tasks.get(spec.task_id)
+        if known is not None:
+            if known.state == TaskState.SPILLED and message.origin == node.address and not known.origin:
+                self._comes_back(known)
+            else:
+                # Its parent ran again, on another node: it may wait for the one that is known here.
+                node.reject("a task placed twice")
+                if message.origin != node.address:
+                    self._share([e.object_id for e in node.lifecycle.returns_of(known) if not e.is_shared], 0)
+                    node.send(message.origin, TaskAccepted(spec.task_id))
+            return
+        job = node.jobs.get(message.job_id)
+        if job is None:
+            job = node.jobs[message.job_id] = Job(message.job_id, "", (), "")
+        task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
+        arguments = [*spec.deps, *spec.holds]
+        for object_id in arguments:
+            entry = node.objects.require(object_id)
+            if entry.value is None and entry.task is None:
+                entry.is_shared = entry.is_remote = True
+        self.request += 1
+        expected = self._hold_at_shards(list(dict.fromkeys(arguments)), self.request)
+        if expected:
+            self.arriving[self.request] = [task, expected]
+        else:
+            node.send(message.origin, TaskAccepted(spec.task_id))
+        node.lifecycle.retain_arguments(task)
+        if not task.missing:
+            node.dispatch.enqueue(task)
+
+    def _comes_back(self, task: Task) -> None:
+        """The global scheduler chose this node after all: all that it takes is still held here."""
+        task.origin = self.node.address  # never up again
+        node = self.node
+        for entry in node.lifecycle.returns_of(task):
+            entry.is_remote = False
+        if not task.missing:
+            node.dispatch.enqueue(task)
+            return
+        task.state = TaskState.WAITING
+        for object_id in task.spec.deps:
+            entry = node.objects.entries[object_id]
+            if entry.value is None and (entry.task is None or entry.task.state == TaskState.SPILLED):
+                self.want(entry)
+
+    def fetch_function(self, function_id: bytes) -> None:
+        """Its code is in the function table."""
+        self.node.send(self.node.addresses.shard_of(function_id), FetchFunction(self.node.address, function_id))
+
+    # --- objects ---
+
+    def adopt(self, entry: ObjectEntry) -> None:
+        """A process holds a ref on something that this node has never heard of."""
+        if self.node.is_embedded:
+            text = f"Object {entry.object_id.hex()} is gone: nothing on this node held it any more."
+            entry.value = encode_system_error("ObjectLostError", text)
+            return
+        entry.is_shared = entry.is_remote = True
+        self._hold_at_shards([entry.object_id], 0)
+
+    def want(self, entry: ObjectEntry) -> None:
+        """Somebody here needs the value, and nobody here makes it."""
+        if entry.is_fetching:
+            return
+        if entry.remote_holders:
+            self._fetch(entry)
+        elif entry.is_remote or entry.is_shared:
+            self._subscribe(entry)
+        elif self.node.is_embedded and entry.task is None and entry.holders is None:
+            self.adopt(entry)
+
+    def _subscribe(self, entry: ObjectEntry) -> None:
+        if entry.object_id not in self.subscribed:
+            self.subscribed.add(entry.object_id)
+            shard = self.node.addresses.shard_of(entry.object_id)
+            self.node.send(shard, SubscribeObject(self.node.address, entry.object_id))
+
+    def on_object_located(self, message: ObjectLocated) -> None:
+        """ObjectLocated: a copy exists.  Its task, if we spilled it, is done."""
+        node = self.node
+        self.subscribed.discard(message.object_id)
+        entry = node.objects.entries.get(message.object_id)
+        if entry is None or entry.value is not None:
+            return
+        entry.remote_size = message.size
+        entry.remote_holders = [holder for holder in message.holders if holder != node.address]
+        task = entry.task
+        if task is not None and task.state == TaskState.SPILLED:
+            entry.task = None
+            if all(other.task is None for other in node.lifecycle.returns_of(task)):
+                task.state = TaskState.DONE
+                node.tasks.pop(task.spec.task_id, None)
+                self._drop_arguments(task)  # where TaskAccepted comes later than this
+        if entry.waiting or entry.watchers:
+            self._fetch(entry)
+        elif entry.holders is None and not entry.count:
+            node.objects.free_if_unreferenced(entry)
+
+    def _fetch(self, entry: ObjectEntry) -> None:
+        if not entry.is_fetching:
+            entry.is_fetching = True
+            order = FetchObject(entry.object_id, entry.remote_size, entry.remote_holders)
+            self.node.send(self.node.addresses.object_manager, order)
+
+    def object_fetched(self, message: ObjectFetched) -> None:
+        """ObjectFetched: a copy is here."""
+        entry = self.node.objects.entries.get(message.object_id)
+        if entry is None or entry.value is not None:
+            if type(message.value) is StoredValue:
+                self.node.objects.freed_places.append(message.object_id)
+            return
+        entry.is_fetching = False
+        for object_id in message.contained:
+            inner = self.node.objects.require(object_id)
+            if inner.value is None and inner.task is None and not inner.is_shared:
+                self.adopt(inner)
+        self.node.object_is_here(entry, message.value, message.contained)
+
+    def fetch_failed(self, message: FetchFailed) -> None:
+        """FetchFailed: ask the shard again where it is."""
+        entry = self.node.objects.entries.get(message.object_id)
+        if entry is not None and entry.value is None:
+            entry.is_fetching = False
+            entry.remote_holders = None
+            self._subscribe(entry)
+
+    def value_is_here(self, entry: ObjectEntry) -> None:
+        """A value that others may know of has come: the shard learns where it is."""
+        if entry.is_shared:
+            self._share(entry.contained, 0)
+            self._announce(entry)
+
+    def read_inline(self, message: ReadInline) -> None:
+        """ReadInline: another node's object manager pulls a small value."""
+        entry = self.node.objects.entries.get(message.object_id)
+        value = entry.value if entry is not None else None
+        inline = value if type(value) is bytes else None
+        contained = entry.contained if entry is not None else ()
+        reply = InlineRead(message.object_id, message.puller, inline, contained)
+        self.node.send(self.node.addresses.object_manager, reply)
+
+    def on_free_copies(self, message: FreeCopies) -> None:
+        """FreeCopies: no node holds them."""
+        for object_id in message.object_ids:
+            entry = self.node.objects.entries.get(object_id)
+            if entry is None or not entry.is_shared:
+                continue  # freed here before, and perhaps made anew
+            if not entry.is_released:
+                # Held again while the word was on its way: the shard hears of our hold, and then of our copy, anew.
+                self._rejoin()
+                if entry.value is not None:
+                    self._announce(entry)
+            else:
+                self.node.objects.free_copy(entry)
+
+    def _rejoin(self) -> None:
+        objects = self.node.objects
+        if objects.rejoined:
+            rejoined, objects.rejoined = objects.rejoined, []
+            held = [object_id for object_id in rejoined if object_id in objects.entries]
+            self._hold_at_shards([object_id for object_id in held if not objects.entries[object_id].is_released], 0)
+
+    def end_turn(self) -> None:
+        """Leave, and join again, the holders of what is shared."""
+        objects = self.node.objects
+        entries = objects.entries
+        self._rejoin()
+        if objects.freed_shared:
+            # The shard must hear of the tasks that took them first, or it lets the lineage of those go.
+            self.node.lineage.flush()
+            freed, objects.freed_shared = objects.freed_shared, []
+            groups: dict[str, list[bytes]] = {}
+            for object_id in dict.fromkeys(freed):
+                entry = entries.get(object_id)
+                if entry is None or not entry.is_released:
+                    continue  # freed by the shard's word, or held again, within this turn
+                groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
+                if entry.value is None and entry.task is None:
+                    self.subscribed.discard(object_id)
+                    objects.forget_released(entry)
+            for shard, ids in groups.items():
+                self.node.send(shard, ReleaseAtNode(self.node.address, ids))

@@ -1,0 +1,418 @@
+"""Local scheduler: runs on every node and keeps a task here unless it must not.
+
+Dialog (who says it -> what we do):
+
+    driver, worker    SubmitTasks       queue them here; calls go to their actor; what cannot run here is spilled
+    driver, worker    PutObjects, HoldObjects, ReleaseObjects, UnpinObjects    keep the table of objects
+    driver, worker    WaitObjects, CancelWait      answer when they are there; lend a blocked worker's CPU out
+    driver, worker    CreateActor, KillActor, FindActor
+    worker            TasksFinished     store the values, tell who waits, start what they were missing for
+    worker            TasksReturned     queue them again
+    worker            ActorStarted, ActorStartFailed, ActorExited
+    object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
+    global scheduler  PlaceTask         queue it here; a placed task is never spilled again
+    GCS shard         ...Reply, ObjectLocated, FreeCopies
+
+Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
+(actors), lineage (what the shard is told), remote (other nodes).  All decisions that a turn calls for are
+taken once, at its end.  A message about something that is no longer there is normal: it changes nothing.
+Source: Ray paper 4.2.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...wire.actors import (
+    ActorExited,
+    ActorNameTaken,
+    ActorRegistered,
+    ActorStarted,
+    ActorStartFailed,
+    CreateActor,
+    FindActor,
+    KillActor,
+    LookUpActorReply,
+)
+from ...wire.gcs import (
+    FetchFunctionReply,
+    FreeCopies,
+    HoldAtNodeReply,
+    NodeJoined,
+    NodeLost,
+    ObjectLocated,
+    RecordTasksReply,
+)
+from ...wire.objects import (
+    ClaimObject,
+    FetchFailed,
+    FreeObjects,
+    HoldObjects,
+    ObjectAllocated,
+    ObjectClaimed,
+    ObjectFetched,
+    ProcessGone,
+    PutObjects,
+    ReadInline,
+    ReleaseObjects,
+    SealObjects,
+    UnpinObjects,
+)
+from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted
+from ...wire.session import GetStatus, StatusReply
+from ...wire.task_spec import StoredValue
+from ...wire.tasks import (
+    CancelWait,
+    Function,
+    ObjectsReady,
+    PublishFunction,
+    SubmitTasks,
+    TasksFinished,
+    TasksReturned,
+    WaitObjects,
+)
+from ..effects import (
+    ForgetProcess,
+    ProcessJoined,
+    ProcessLeft,
+    TasksReclaimed,
+    WorkerExited,
+    WorkerStarted,
+    WorkerStartFailed,
+)
+from ..role import Role
+from .calls import Calls
+from .dispatch import Dispatch, ProgressTimeout
+from .lifecycle import Lifecycle
+from .lineage import Lineage, LineageTimeout
+from .objects import ObjectTable
+from .pool import WorkerPool
+from .remote import LoadTimeout, Remote
+from .resources import Resources
+from .tables import Job, ObjectEntry, Process, Task
+from .waits import Waits
+
+
+class Addresses:
+    """Where the roles are that a local scheduler talks to."""
+
+    __slots__ = ("global_schedulers", "monitor", "object_manager", "shards")
+
+    def __init__(self, object_manager: str, global_schedulers: list[str], shards: list[str], monitor: str) -> None:
+        self.object_manager = object_manager
+        self.global_schedulers = global_schedulers
+        self.shards = shards
+        self.monitor = monitor
+
+    def shard_of(self, task_or_object_id: bytes) -> str:
+        """The shard that is the one authority for a task, its lineage and its objects (DESIGN 5)."""
+        if len(self.shards) == 1:
+            return self.shards[0]
+        return self.shards[int.from_bytes(task_or_object_id[6:16], "big") % len(self.shards)]
+
+
+class LocalScheduler(Role):
+    """One node's tasks, objects, workers and actors."""
+
+    def __init__(
+        self,
+        address: str,
+        addresses: Addresses,
+        *,
+        total: dict[str, int],
+        node_id: bytes = b"",
+        session: str = "",
+        is_embedded: bool = True,
+        worker_prefix: str = "worker-",
+    ) -> None:
+        super().__init__(address)
+        self.addresses = addresses
+        self.node_id = node_id
+        self.session = session
+        self.is_embedded = is_embedded  # no other node can ever join
+        self.resources = Resources(total)
+        self.processes: dict[str, Process] = {}
+        self.jobs: dict[bytes, Job] = {}
+        self.tasks: dict[bytes, Task] = {}
+        self.functions: dict[bytes, Function] = {}
+        self.function_waiters: dict[bytes, list[Task]] = {}
+        self.objects = ObjectTable()
+        self.waits = Waits(self)
+        self.pool = WorkerPool(self, worker_prefix)
+        self.dispatch = Dispatch(self)
+        self.calls = Calls(self)
+        self.lifecycle = Lifecycle(self)
+        self.lineage = Lineage(self)
+        self.remote = Remote(self)
+        self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
+        self.to_seal: list[bytes] = []
+        self.finished_count = 0
+
+    # --- processes ---
+
+    def on_process_joined(self, message: ProcessJoined) -> None:
+        if message.kind == "worker":
+            self.pool.join(message)
+            return
+        job = self.jobs.get(message.job_id)
+        if job is None:
+            job = Job(message.job_id, message.namespace, message.sys_path, message.working_dir)
+            self.jobs[message.job_id] = job
+        process = Process(message.process, message.kind, message.pid, job)
+        job.driver = job.driver or process
+        self.processes[message.process] = process
+        self.pool.prestart()
+
+    def on_process_left(self, message: ProcessLeft) -> None:
+        """A driver's end is its job's end: tasks cancelled, objects freed, actors (not detached) stopped."""
+        process = self.processes.get(message.process)
+        if process is None:
+            return
+        job = process.job
+        if process is job.driver:
+            job.is_over = True
+            self.dispatch.cancel_job(job)
+            self.calls.end_job(job)
+            self.pool.end_job(job)
+            del self.jobs[job.job_id]
+        self.forget_process(process)
+
+    def forget_process(self, process: Process) -> None:
+        """Remove it from all structures: it held, read and awaited nothing any more."""
+        self.processes.pop(process.address, None)
+        self.waits.forget_process(process)
+        self.objects.release_process(process)
+        process.results.clear()
+        # What it has sealed is not what it was writing.
+        self._send_seals()
+        self.send(self.addresses.object_manager, ProcessGone(process.address))
+        self.perform(ForgetProcess(process.address))
+
+    def object_is_here(self, entry: ObjectEntry, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
+        """A value has come: made, put or fetched.  Tell who takes it, who waits, and who submitted it."""
+        entry.value = value
+        if contained:
+            self.objects.contain(entry, contained)
+        if type(value) is StoredValue:
+            self.objects.dying.pop(entry.object_id, None)
+            self.to_seal.append(entry.object_id)
+        waiting = entry.waiting
+        if waiting is not None:
+            entry.waiting = None
+            for task in waiting:
+                self.lifecycle.argument_is_here(task)
+        if entry.watchers is not None:
+            self.waits.object_is_here(entry)
+        holder = entry.holders
+        if holder is None:
+            if not entry.count:
+                self.objects.free_if_unreferenced(entry)
+        elif type(holder) is Process:
+            self.push(entry, holder)
+        else:
+            for process in sorted(holder, key=lambda process: process.address):
+                self.push(entry, process)
+        if entry.is_shared or entry.is_remote:
+            self.remote.value_is_here(entry)
+
+    def push(self, entry: ObjectEntry, process: Process) -> None:
+        """Give the value to a process, in this turn's ObjectsReady."""
+        value = entry.value
+        entry.pushed_to = process
+        if type(value) is StoredValue:
+            self.objects.pin(entry.object_id, process)
+        if not process.results:
+            self.talkative.append(process)
+        process.results.append((entry.object_id, value))  # type: ignore[arg-type]
+
+    # --- objects ---
+
+    def on_put_objects(self, message: PutObjects) -> None:
+        process = self.processes.get(self.sender)
+        if process is None:
+            self.reject("values of a process that is gone")
+            return
+        objects = self.objects
+        entries = objects.entries
+        for put in message.objects:
+            entry = entries.get(put.object_id)
+            if entry is None:
+                entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
+            elif entry.value is not None:
+                # By a task that runs again: it holds what its first run has put.
+                self.reject("a value put again")
+                objects.hold(entry, process)
+                if type(put.value) is StoredValue:
+                    objects.pin(put.object_id, process)
+                continue
+            else:
+                objects.hold(entry, process)
+            value = put.value
+            if put.contained:
+                objects.contain(entry, put.contained)
+            entry.value = value
+            entry.pushed_to = process
+            if type(value) is StoredValue:
+                # The writer knows the place: that counts as told.
+                objects.pin(put.object_id, process)
+                objects.dying.pop(put.object_id, None)
+                self.to_seal.append(put.object_id)
+            if entry.waiting is not None:
+                waiting, entry.waiting = entry.waiting, None
+                for task in waiting:
+                    self.lifecycle.argument_is_here(task)
+            if entry.watchers is not None:
+                self.waits.object_is_here(entry)
+
+    def on_hold_objects(self, message: HoldObjects) -> None:
+        process = self.processes.get(self.sender)
+        if process is None:
+            return
+        for object_id in message.object_ids:
+            entry = self.objects.entries.get(object_id)
+            if entry is None:
+                # Whoever handed the ref over holds the object until this message is handled, so the
+                # object is one of another node's, or its job is over.
+                entry = self.objects.require(object_id)
+                self.remote.adopt(entry)
+            self.objects.hold(entry, process)
+
+    def on_release_objects(self, message: ReleaseObjects) -> None:
+        process = self.processes.get(self.sender)
+        if process is None:
+            return
+        entries, release = self.objects.entries, self.objects.release
+        for object_id in message.object_ids:
+            entry = entries.get(object_id)
+            if entry is not None:
+                release(entry, process)
+
+    def on_unpin_objects(self, message: UnpinObjects) -> None:
+        process = self.processes.get(self.sender)
+        if process is None:
+            return
+        for object_id, count in message.pins:
+            if not self.objects.unpin(object_id, process, count):
+                self.reject("unpinned what was not pinned")
+
+    def on_claim_object(self, message: ClaimObject) -> None:
+        process = self.processes.get(message.process)
+        place = self.objects.claim(message.object_id, process) if process is not None else None
+        if place is not None:
+            self.send(message.process, ObjectAllocated(message.object_id, place, -1))
+            self.send(self.sender, ObjectClaimed(message.object_id, message.process))
+
+    def on_object_fetched(self, message: ObjectFetched) -> None:
+        self.remote.object_fetched(message)
+
+    def on_fetch_failed(self, message: FetchFailed) -> None:
+        self.remote.fetch_failed(message)
+
+    def on_read_inline(self, message: ReadInline) -> None:
+        self.remote.read_inline(message)
+
+    # --- status ---
+
+    def on_get_status(self, message: GetStatus) -> None:
+        counts = {name: value for name, value in self.statistics().items() if type(value) is int}
+        reply = StatusReply(
+            message.request, self.node_id, self.session, self.resources.total, self.resources.free, counts
+        )
+        self.send(self.sender, reply)
+
+    def statistics(self) -> dict[str, Any]:
+        return {
+            "tasks": len(self.tasks),
+            "ready": self.dispatch.ready_count,
+            "finished": self.finished_count,
+            "workers": len(self.pool.workers),
+            "actors": len(self.calls.actors),
+            "jobs": len(self.jobs),
+            "rejected": sum(self.rejected.values()),
+            **self.objects.statistics(),
+        }
+
+    # --- the turn ---
+
+    def end_turn(self, now: float) -> list[Any]:
+        """Decide once for all that the turn brought, then let the values out."""
+        self.now = now
+        if self.calls.touched:
+            self.calls.pump()
+        self.dispatch.run()
+        if self.calls.touched:
+            self.calls.pump()
+        if self.talkative:
+            for process in self.talkative:
+                if process.results:
+                    results, process.results = process.results, []
+                    self.send(process.address, ObjectsReady(results))
+            self.talkative.clear()
+        self.waits.send_replies()
+        self._send_seals()
+        objects = self.objects
+        if objects.freed_actors:
+            self.calls.handles_gone()
+        if objects.freed_places:
+            self.send(self.addresses.object_manager, FreeObjects(objects.freed_places))
+            objects.freed_places = []
+        self.lineage.end_turn()
+        self.remote.end_turn()
+        return self.take_effects()
+
+    def _send_seals(self) -> None:
+        if self.to_seal:
+            self.send(self.addresses.object_manager, SealObjects(self.to_seal))
+            self.to_seal = []
+
+    def check_everything(self) -> None:
+        self.objects.check_everything()
+        self.dispatch.check_everything()
+        for name, total in self.resources.total.items():
+            assert 0 <= self.resources.free[name] <= total
+
+    HANDLERS = {
+        ProcessJoined: on_process_joined,
+        ProcessLeft: on_process_left,
+        PublishFunction: lambda self, message: self.lifecycle.publish(message),
+        SubmitTasks: lambda self, message: self.lifecycle.submit(message),
+        TasksFinished: lambda self, message: self.lifecycle.tasks_finished(message),
+        TasksReturned: lambda self, message: self.dispatch.tasks_returned(message),
+        TasksReclaimed: lambda self, message: self.dispatch.tasks_reclaimed(message),
+        PutObjects: on_put_objects,
+        HoldObjects: on_hold_objects,
+        ReleaseObjects: on_release_objects,
+        UnpinObjects: on_unpin_objects,
+        ClaimObject: on_claim_object,
+        ObjectFetched: on_object_fetched,
+        FetchFailed: on_fetch_failed,
+        ReadInline: on_read_inline,
+        GetStatus: on_get_status,
+        WaitObjects: lambda self, message: self.waits.begin(message),
+        CancelWait: lambda self, message: self.waits.cancel(message),
+        WorkerStarted: lambda self, message: self.pool.started(message),
+        WorkerStartFailed: lambda self, message: self.pool.start_failed(message),
+        WorkerExited: lambda self, message: self.pool.exited(message),
+        CreateActor: lambda self, message: self.calls.create(message),
+        KillActor: lambda self, message: self.calls.kill(message),
+        FindActor: lambda self, message: self.calls.find(message),
+        LookUpActorReply: lambda self, message: self.calls.found(message),
+        ActorRegistered: lambda self, message: self.calls.registered(message),
+        ActorNameTaken: lambda self, message: self.calls.name_taken(message),
+        ActorStarted: lambda self, message: self.calls.started(message),
+        ActorStartFailed: lambda self, message: self.calls.start_failed(message),
+        ActorExited: lambda self, message: self.calls.exited(message),
+        ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
+        LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
+        LoadTimeout: lambda self, message: self.remote.on_load_timeout(),
+        PlaceTask: lambda self, message: self.remote.on_place_task(message),
+        SpillRefused: lambda self, message: self.remote.on_spill_refused(message),
+        TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
+        RecordTasksReply: lambda self, message: self.remote.on_recorded(message),
+        HoldAtNodeReply: lambda self, message: self.remote.on_held(message),
+        ObjectLocated: lambda self, message: self.remote.on_object_located(message),
+        FreeCopies: lambda self, message: self.remote.on_free_copies(message),
+        FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
+        NodeJoined: lambda self, message: self.remote.on_node_joined(message),
+        NodeLost: lambda self, message: self.remote.on_node_lost(message),
+    }

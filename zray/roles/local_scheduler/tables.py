@@ -1,0 +1,236 @@
+"""What a local scheduler remembers: one record per process, worker, task, object, wait and actor.
+
+Tasks and objects exist by the million: they are Structs without garbage-collector headers.  They point at each
+other while a task is unfinished (task.entry <-> entry.task); `finish` cuts that, so nothing leaks.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import Any
+
+from msgspec import Struct
+
+from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
+
+
+class TaskState(enum.IntEnum):
+    """Where a task stands; each task is in exactly one of these."""
+
+    WAITING = 0  # an argument (or its function) is not here: in the `waiting` list of each missing object
+    READY = 1  # in its job's queue for its options
+    SENT = 2  # in a worker's `inflight`, or in a frame of a blocked worker
+    SPILLED = 3  # handed up: another node runs it
+    CALL = 4  # an actor call, in its actor's `queue`
+    DONE = 5  # in no collection
+
+
+class Process:
+    """A driver or a worker, as a holder of references and a receiver of values."""
+
+    __slots__ = ("address", "job", "kind", "pid", "results", "wait_by_request", "worker")
+
+    def __init__(self, address: str, kind: str, pid: int, job: Job) -> None:
+        self.address = address
+        self.kind = kind
+        self.pid = pid
+        self.job = job
+        self.worker: Worker | None = None
+        # Values that leave in the one ObjectsReady of this turn.
+        self.results: list[tuple[bytes, bytes | StoredValue]] = []
+        self.wait_by_request: dict[int, Wait] = {}
+
+
+class Job:
+    """One driver's program: its workers, its queues, what its workers must know."""
+
+    __slots__ = ("driver", "is_over", "job_id", "namespace", "queues", "sys_path", "working_dir")
+
+    def __init__(self, job_id: bytes, namespace: str, sys_path: tuple[str, ...], working_dir: str) -> None:
+        self.job_id = job_id
+        self.namespace = namespace
+        self.sys_path = sys_path
+        self.working_dir = working_dir
+        self.driver: Process | None = None
+        self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob
+        self.is_over = False
+
+
+class ReadyQueue:
+    """Ready tasks of one job with the same depth and options, in order."""
+
+    __slots__ = ("blob", "depth", "is_infeasible", "job", "options", "resources", "tasks")
+
+    def __init__(self, job: Job, depth: int, blob: bytes, options: TaskOptions) -> None:
+        self.job = job
+        self.depth = depth  # 0: submitted by the driver; 1: by a task of depth 0; ...
+        self.blob = blob  # the encoded options
+        self.options = options
+        self.resources = options.resources
+        self.is_infeasible = False  # the empty node would not do
+        self.tasks: deque[Task] = deque()
+
+
+class Frame:
+    """One level of a worker's stack: what it runs, and the resources that this level holds.
+
+    Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
+    """
+
+    __slots__ = ("cpu_lent", "depth", "resources", "task", "wait")
+
+    def __init__(self, resources: dict[str, int], depth: int, task: Task | None = None) -> None:
+        self.resources = resources
+        self.depth = depth  # of the tasks that run there
+        self.task = task  # levels above 0: the one task that runs there
+        self.wait: Wait | None = None  # what this level is blocked on
+        self.cpu_lent = False  # its CPU was given back for the time of the wait
+
+
+class WorkerState(enum.IntEnum):
+    """A worker's life."""
+
+    STARTING = 0
+    IDLE = 1
+    LEASED = 2  # has frames: runs tasks
+    ACTOR = 3
+    DEAD = 4
+
+
+class Worker:
+    """A worker process and what it was given."""
+
+    __slots__ = (
+        "actor",
+        "address",
+        "frames",
+        "functions",
+        "inflight",
+        "job",
+        "leased_at",
+        "process",
+        "progress_at",
+        "queue",
+        "stale",
+        "state",
+        "worker_id",
+    )
+
+    def __init__(self, address: str, worker_id: int, now: float) -> None:
+        self.address = address
+        self.worker_id = worker_id
+        self.state = WorkerState.STARTING
+        self.process: Process | None = None  # after its Hello
+        self.job: Job | None = None  # from its first task on, for good
+        self.actor: Actor | None = None
+        self.queue: ReadyQueue | None = None  # the queue that it works off
+        self.frames: list[Frame] = []
+        self.inflight: deque[Task] = deque()  # sent and not finished, in order
+        self.stale = 0  # tasks taken back that the worker has not yet thrown out of its own queue
+        self.functions: set[bytes] = set()  # those that it has been sent
+        self.leased_at = now
+        self.progress_at = now  # when it last got or finished something
+
+
+class ObjectEntry(Struct, gc=False, eq=False):
+    """One object as this node sees it.
+
+    holders: the processes with refs on it: None, one Process, or a set of them.
+    count: queued and running tasks that take it, stored objects that contain it, waits for it.
+    """
+
+    object_id: bytes
+    holders: Any = None
+    value: bytes | StoredValue | None = None  # None: not here
+    count: int = 0
+    task: Any = None  # the Task that makes it, while unfinished here
+    waiting: Any = None  # list of Tasks
+    watchers: Any = None  # list of Waits
+    contained: tuple[bytes, ...] = ()
+    pushed_to: Any = None  # the Process that was sent the value when it came
+    is_shared: bool = False  # other nodes may know it: its end is the shard's to say
+    is_released: bool = False  # shared, and this node has told the shard that it no longer holds it
+    is_recorded: bool = False  # the shard has its task's spec
+    is_remote: bool = False  # it will be, or is, made on another node: subscribed at its shard
+    remote_size: int = -1  # bytes, once a copy elsewhere is known
+    remote_holders: Any = None
+    is_fetching: bool = False
+    actor: Any = None  # the Actor whose handles are refs on this object
+
+
+class Task(Struct, gc=False, eq=False):
+    """One task as this node sees it."""
+
+    spec: TaskSpec
+    owner: Any  # the Process that submitted it; None when it came from another node
+    options: TaskOptions
+    entry: Any  # ObjectEntry of the first return
+    job: Any
+    state: int = 0
+    depth: int = 0  # how many tasks, one within the other, stand between it and the driver
+    missing: int = 0  # objects (and a function) that it waits for
+    worker: Any = None
+    attempts: int = 0  # how many runs have been blamed for a worker's death, or raised and may be retried
+    more: Any = None  # ObjectEntries of the further returns
+    origin: str = ""  # address of the local scheduler that spilled it here
+    is_recorded: bool = False
+
+
+class Wait(Struct, gc=False, eq=False):
+    """One WaitObjects."""
+
+    process: Any
+    request: int
+    pending: dict[bytes, None]  # ids not here, in order
+    ready: list[bytes]
+    count: int
+    fetch: bool
+    block: bool
+    is_over: bool = False  # satisfied or cancelled: only the CPU is awaited, if at all
+
+
+class ActorState(enum.IntEnum):
+    """An actor's life (Ray's own names where it has them)."""
+
+    REGISTERING = 0
+    PENDING = 1  # waits for arguments, resources or a worker
+    STARTING = 2  # its constructor runs
+    ALIVE = 3
+    RESTARTING = 4
+    DEAD = 5
+
+
+class Actor:
+    """One actor that lives on this node."""
+
+    __slots__ = (
+        "actor_id",
+        "creation",
+        "death",
+        "entry",
+        "inflight",
+        "is_going",
+        "job",
+        "killed",
+        "options",
+        "queue",
+        "restart_count",
+        "state",
+        "worker",
+    )
+
+    def __init__(self, creation: Task, options: ActorOptions, job: Job, entry: ObjectEntry) -> None:
+        self.actor_id = creation.spec.task_id
+        self.creation = creation
+        self.options = options
+        self.job = job
+        self.entry = entry
+        self.state = ActorState.REGISTERING
+        self.worker: Worker | None = None
+        self.queue: deque[Task] = deque()  # calls not yet sent
+        self.inflight: dict[bytes, Task] = {}  # calls sent, in order
+        self.restart_count = 0
+        self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done
+        self.killed = ""  # why it must not be restarted
+        self.death = b""  # the error value that calls get

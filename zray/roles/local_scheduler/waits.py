@@ -1,0 +1,128 @@
+"""Waits: a process wants to know when objects are there; a blocked worker lends its CPU meanwhile.
+
+A wait is in its process's `wait_by_request` until it is answered, and in the `watchers` of each entry that it
+still waits for.  It counts as a reference on all its objects.  A wait of a blocked worker is answered when it
+is satisfied AND its level of the worker has its CPU again (`Dispatch.resume` grants it): so resources are
+never oversubscribed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...wire.task_spec import StoredValue
+from ...wire.tasks import CancelWait, WaitObjects, WaitReply
+from .tables import ObjectEntry, Process, TaskState, Wait
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Waits:
+    """All waits of a node's processes."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.replies: list[tuple[Process, WaitReply]] = []
+
+    def begin(self, message: WaitObjects) -> None:
+        """WaitObjects."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None or message.request in process.wait_by_request:
+            node.reject("a wait of a process that is gone, or twice the same")
+            return
+        wait = Wait(process, message.request, {}, [], message.count, message.fetch, message.block)
+        for object_id in message.object_ids:
+            if object_id in wait.pending:
+                continue
+            entry = node.objects.retain(object_id)
+            if entry.value is None and (entry.task is None or entry.task.state == TaskState.SPILLED):
+                node.remote.want(entry)
+            if entry.value is not None:
+                wait.ready.append(object_id)
+                self._fetch(wait, entry)
+                continue
+            wait.pending[object_id] = None
+            if entry.watchers is None:
+                entry.watchers = []
+            entry.watchers.append(wait)
+        process.wait_by_request[message.request] = wait
+        if self._is_satisfied(wait):
+            wait.is_over = True
+            self.finish(wait)
+        elif message.block and process.worker is not None:
+            node.dispatch.lending.block(process.worker, wait)
+
+    def _is_satisfied(self, wait: Wait) -> bool:
+        return len(wait.ready) >= wait.count or not wait.pending
+
+    def _fetch(self, wait: Wait, entry: ObjectEntry) -> None:
+        """Send the value along, unless the process was given it unasked."""
+        if wait.fetch and entry.pushed_to is not wait.process:
+            process = wait.process
+            value = entry.value
+            if type(value) is StoredValue:
+                self.node.objects.pin(entry.object_id, process)
+            if not process.results:
+                self.node.talkative.append(process)
+            process.results.append((entry.object_id, value))
+
+    def object_is_here(self, entry: ObjectEntry) -> None:
+        """Tell those that wait for it."""
+        watchers, entry.watchers = entry.watchers, None
+        for wait in watchers:
+            if wait.is_over or entry.object_id not in wait.pending:
+                continue
+            del wait.pending[entry.object_id]
+            wait.ready.append(entry.object_id)
+            holders = entry.holders
+            expects_it = holders is wait.process or (type(holders) is set and wait.process in holders)
+            if not expects_it:
+                self._fetch(wait, entry)
+            if self._is_satisfied(wait):
+                self.end(wait)
+
+    def cancel(self, message: CancelWait) -> None:
+        """CancelWait: answered with what is there; a blocked worker still waits for its CPU."""
+        process = self.node.processes.get(self.node.sender)
+        wait = process.wait_by_request.get(message.request) if process is not None else None
+        if wait is not None and not wait.is_over:
+            self.end(wait)
+
+    def end(self, wait: Wait) -> None:
+        """Nothing more is awaited but, for a blocked worker, its CPU."""
+        wait.is_over = True
+        if wait.block and wait.process.worker is not None:
+            self.node.dispatch.lending.wait_is_over(wait.process.worker, wait)
+        else:
+            self.finish(wait)
+
+    def finish(self, wait: Wait) -> None:
+        """Answer, and let go of the objects."""
+        process = wait.process
+        del process.wait_by_request[wait.request]
+        self.replies.append((process, WaitReply(wait.request, list(wait.ready))))
+        self._let_go(wait)
+
+    def _let_go(self, wait: Wait) -> None:
+        objects = self.node.objects
+        for object_id in wait.pending:
+            watchers = objects.entries[object_id].watchers
+            if watchers is not None and wait in watchers:
+                watchers.remove(wait)
+            objects.drop(object_id)
+        objects.drop_all(wait.ready)
+
+    def forget_process(self, process: Process) -> None:
+        """It is gone: nobody waits."""
+        for wait in list(process.wait_by_request.values()):
+            wait.is_over = True
+            self._let_go(wait)
+        process.wait_by_request.clear()
+
+    def send_replies(self) -> None:
+        """At the end of the turn, behind the values."""
+        for process, reply in self.replies:
+            self.node.send(process.address, reply)
+        self.replies.clear()

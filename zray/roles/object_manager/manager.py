@@ -1,0 +1,294 @@
+"""Object manager: owns the node's arena; brings objects from other nodes.
+
+Dialog (who says it -> what we do):
+
+    driver, worker     AllocateObject    a range whose pages exist, or a clear refusal
+    driver, worker     AbandonObject     the range is free again
+    local scheduler    SealObjects       immutable from now on
+    local scheduler    FreeObjects       the range is free: nobody refers to it, nobody reads it
+    local scheduler    ProcessGone       what it was writing is free
+    local scheduler    ObjectClaimed     a writer needs no room after all
+    local scheduler    FetchObject       pull it from a node that has it, then ObjectFetched
+    object manager     PullObject        answer with chunks
+
+Allocations are served at the end of the turn: what the same turn frees is reused warm.
+Source: Ray paper 4.2.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from msgspec import Struct
+
+from ...wire.message import Local
+from ...wire.objects import (
+    AbandonObject,
+    AllocateObject,
+    AllocateRefused,
+    ClaimObject,
+    FreeObjects,
+    ObjectAllocated,
+    ObjectClaimed,
+    PagesReserved,
+    ProcessGone,
+    SealObjects,
+)
+from ...wire.task_spec import StoredValue
+from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
+from ..role import Role
+from .pulls import CHUNK_BYTES, PULL_HANDLERS, Pulls
+from .ranges import Ranges, aligned
+
+SEGMENT = 0
+# Pages are reserved in steps, so that a writer can begin before a large range is complete.
+RESERVE_BYTES = 64 << 20
+# How long a writer is held back in a full store before it is told so.
+FULL_SECONDS = 5.0
+
+
+class FullTimeout(Local):
+    """A writer has waited long enough."""
+
+    process: str
+    object_id: bytes
+
+
+class Stored(Struct, gc=False, eq=False):
+    """One object in the arena."""
+
+    object_id: bytes
+    place: StoredValue
+    process: str  # who writes it; "" once it is sealed
+    reserved: int  # bytes from the start that have pages
+    told: bool = False  # the writer knows the place
+
+
+class ObjectManager(Role):
+    """One node's arena."""
+
+    def __init__(
+        self,
+        address: str,
+        local_scheduler: str,
+        *,
+        capacity: int,
+        reserve_bytes: int = RESERVE_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        super().__init__(address)
+        self.local_scheduler = local_scheduler
+        self.reserve_bytes = reserve_bytes
+        self.chunk_bytes = chunk_bytes
+        self.ranges = Ranges(capacity)
+        self.objects: dict[bytes, Stored] = {}
+        self.asked: deque[tuple[str, AllocateObject]] = deque()  # not served yet, in order
+        self.growing: Stored | None = None  # the one whose pages are being reserved
+        self.growing_is_unwanted = False  # freed meanwhile: its range goes back when the step is done
+        self.segment_state = ""  # "", "asked", "there", or why it cannot be had
+        self.token = 0  # of the latest ReservePages
+        self.reserving = 0  # bytes it asked for
+        self.token_of_copies = 0  # of the latest ReadRange or WriteRange
+        self.pulls = Pulls(self)
+
+    # --- allocation ---
+
+    def on_allocate_object(self, message: AllocateObject) -> None:
+        stored = self.objects.get(message.object_id)
+        if message.size < 0 or (stored is not None and stored.process == self.sender):
+            self.reject("a range asked for twice, or of negative size")
+            return
+        if stored is not None and not stored.process:
+            # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
+            self.send(self.local_scheduler, ClaimObject(message.object_id, self.sender))
+        self.asked.append((self.sender, message))
+
+    def end_turn(self, now: float) -> list[Any]:
+        self.now = now
+        if self.asked:
+            self._serve()
+        return self.take_effects()
+
+    def _serve(self) -> None:
+        if self.segment_state == "":
+            self.segment_state = "asked"
+            self.perform(CreateSegment(SEGMENT, self.ranges.capacity))
+        if self.segment_state == "asked":
+            return
+        waiting: deque[tuple[str, AllocateObject]] = deque()
+        while self.asked:
+            process, message = self.asked.popleft()
+            if message.object_id in self.objects:
+                waiting.append((process, message))
+            elif self.segment_state != "there":
+                self.tell(process, AllocateRefused(message.object_id, self.segment_state))
+            elif aligned(message.size) > self.ranges.capacity:
+                self.tell(process, AllocateRefused(message.object_id, self.explain(message.size)))
+            elif not self._allocate(process, message):
+                waiting.append((process, message))
+        self.asked = waiting
+
+    def _allocate(self, process: str, message: AllocateObject) -> bool:
+        """True: served, or being served.  False: it waits."""
+        offset = self.ranges.take_warm(message.size)
+        if offset is not None:
+            place = StoredValue(SEGMENT, offset, message.size)
+            stored = Stored(message.object_id, place, process, message.size)
+            self.objects[message.object_id] = stored
+            self._tell_writer(stored)
+            return True
+        if self.growing is not None:
+            return False  # its turn comes when the pages before it are there
+        extended = self.ranges.extend(message.size)
+        if extended is None:
+            self.set_timer(FULL_SECONDS, FullTimeout(process, message.object_id))
+            return False
+        offset, warm = extended
+        place = StoredValue(SEGMENT, offset, message.size)
+        stored = Stored(message.object_id, place, process, min(warm, aligned(message.size)))
+        self.objects[message.object_id] = stored
+        self.growing, self.growing_is_unwanted = stored, False
+        self._reserve_more()
+        return True
+
+    def _reserve_more(self) -> None:
+        stored = self.growing
+        assert stored is not None
+        missing = aligned(stored.place.size) - stored.reserved
+        if missing <= 0:
+            self.growing = None
+            if self.growing_is_unwanted:
+                self.ranges.free(stored.place.offset, stored.place.size)
+            return
+        self.token += 1
+        length = min(missing, self.reserve_bytes)
+        self.perform(ReservePages(SEGMENT, stored.place.offset + stored.reserved, length, self.token))
+        self.reserving = length
+
+    def on_pages_are_there(self, message: PagesAreThere) -> None:
+        stored = self.growing
+        if stored is None or message.token != self.token:
+            return
+        stored.reserved += self.reserving
+        if not self.growing_is_unwanted:
+            self._tell_writer(stored)
+        self._reserve_more()
+
+    def on_pages_refused(self, message: PagesRefused) -> None:
+        stored = self.growing
+        if stored is None or message.token != self.token:
+            return
+        self.growing = None
+        self.ranges.retract(stored.place.offset, stored.place.size, stored.reserved)
+        if not self.growing_is_unwanted:
+            del self.objects[stored.object_id]
+            reason = f"{message.reason}.  {self.explain(stored.place.size)}"
+            self.tell(stored.process, AllocateRefused(stored.object_id, reason))
+
+    def _tell_writer(self, stored: Stored) -> None:
+        reserved = min(stored.reserved, stored.place.size)
+        if stored.told:
+            self.tell(stored.process, PagesReserved(stored.object_id, reserved))
+        else:
+            stored.told = True
+            self.tell(stored.process, ObjectAllocated(stored.object_id, stored.place, reserved))
+
+    def tell(self, process: str, message: Any) -> None:
+        """To a writer; the pulls of this role are writers too."""
+        if process == self.address:
+            self.pulls.allocation_answered(message)
+        else:
+            self.send(process, message)
+
+    def on_object_claimed(self, message: ObjectClaimed) -> None:
+        self.asked = deque(
+            item for item in self.asked if item[0] != message.process or item[1].object_id != message.object_id
+        )
+
+    def on_full_timeout(self, message: FullTimeout) -> None:
+        for process, asked in self.asked:
+            if process == message.process and asked.object_id == message.object_id:
+                self.asked.remove((process, asked))
+                self.tell(process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+                return
+
+    def explain(self, size: int) -> str:
+        """What fills the store, in words."""
+        largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:5]
+        holders = ", ".join(f"{stored.object_id.hex()[:12]} {stored.place.size:,} bytes" for stored in largest)
+        return (
+            f"{size:,} bytes asked; the store holds {self.ranges.capacity:,}, {self.ranges.used_bytes:,} of them in "
+            f"{len(self.objects)} objects ({holders or 'none'}).  Drop refs to large objects, or start with a larger "
+            "object_store_memory."
+        )
+
+    def on_segment_created(self, message: SegmentCreated) -> None:
+        self.segment_state = "there"
+
+    def on_segment_create_failed(self, message: SegmentCreateFailed) -> None:
+        self.segment_state = f"No shared memory: {message.reason}"
+
+    # --- the rest of an object's life ---
+
+    def on_seal_objects(self, message: SealObjects) -> None:
+        for object_id in message.object_ids:
+            stored = self.objects.get(object_id)
+            if stored is not None:
+                stored.process = ""
+
+    def on_free_objects(self, message: FreeObjects) -> None:
+        for object_id in message.object_ids:
+            self.free(object_id)
+
+    def free(self, object_id: bytes) -> None:
+        """Its range may be given to the next."""
+        stored = self.objects.pop(object_id, None)
+        if stored is None:
+            return
+        if stored is self.growing:
+            self.growing_is_unwanted = True
+        else:
+            self.ranges.free(stored.place.offset, stored.place.size)
+
+    def on_abandon_object(self, message: AbandonObject) -> None:
+        stored = self.objects.get(message.object_id)
+        if stored is not None and stored.process == self.sender:
+            self.free(message.object_id)
+        # Not served yet: it may come in the turn of its AllocateObject, or while the store is full.
+        gone = (self.sender, message.object_id)
+        self.asked = deque(item for item in self.asked if (item[0], item[1].object_id) != gone)
+
+    def on_process_gone(self, message: ProcessGone) -> None:
+        for stored in [stored for stored in self.objects.values() if stored.process == message.process]:
+            self.free(stored.object_id)
+        self.asked = deque(item for item in self.asked if item[0] != message.process)
+
+    def check_everything(self) -> None:
+        self.ranges.check_everything()
+        taken = sum(aligned(stored.place.size) for stored in self.objects.values())
+        if self.growing is not None and self.growing_is_unwanted:
+            taken += aligned(self.growing.place.size)
+        assert taken == self.ranges.used_bytes, "ranges and objects disagree"
+
+    def statistics(self) -> dict[str, Any]:
+        return {
+            "store_capacity_bytes": self.ranges.capacity,
+            "store_used_bytes": self.ranges.used_bytes,
+            "store_objects": len(self.objects),
+        }
+
+    HANDLERS = {
+        AllocateObject: on_allocate_object,
+        AbandonObject: on_abandon_object,
+        SealObjects: on_seal_objects,
+        FreeObjects: on_free_objects,
+        ProcessGone: on_process_gone,
+        PagesAreThere: on_pages_are_there,
+        PagesRefused: on_pages_refused,
+        SegmentCreated: on_segment_created,
+        SegmentCreateFailed: on_segment_create_failed,
+        ObjectClaimed: on_object_claimed,
+        FullTimeout: on_full_timeout,
+        **PULL_HANDLERS,
+    }

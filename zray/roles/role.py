@@ -1,0 +1,78 @@
+"""What all roles are: state machines that take a message and give back effects.
+
+    effects = role.handle(sender, message, now)     for each message that arrived
+    effects = role.end_turn(now)                    when all that arrived has been handled
+
+A host's duties, in this order: handle every message of a turn, perform the effects of each; end the turn,
+perform; then let the messages out, one frame per destination.  `now` is in seconds of a clock that never goes
+back.  A role never looks at a clock, a socket, a file or a random source; handlers reject, then change, then
+send.  A message whose type is not in HANDLERS is counted and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from ..wire.message import Local, Message
+from .effects import Effect, Send, SetTimer
+
+
+class Role:
+    """Base of all roles: an address, an outbox, a table of handlers."""
+
+    HANDLERS: ClassVar[Mapping[type, Callable[..., None]]] = {}
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.now = 0.0
+        self.sender = ""  # of the message in hand
+        self.rejected: dict[str, int] = {}  # reason -> count; reasons are constants of the code
+        self._effects: list[Effect] = []
+
+    def handle(self, sender: str, message: Message | Local, now: float) -> list[Effect]:
+        """What follows from `message`."""
+        self.now = now
+        self.sender = sender
+        handler = self.HANDLERS.get(type(message))
+        if handler is None:
+            self.reject(f"no handler for {type(message).__name__}")
+        else:
+            handler(self, message)
+        return self.take_effects()
+
+    def end_turn(self, now: float) -> list[Effect]:
+        """What follows from the turn as a whole.  Roles that batch do it here."""
+        self.now = now
+        return self.take_effects()
+
+    def take_effects(self) -> list[Effect]:
+        """The effects collected since the last call."""
+        effects = self._effects
+        if not effects:
+            return []  # never the outbox itself: it fills again
+        self._effects = []
+        return effects
+
+    def send(self, destination: str, message: Message | Local) -> None:
+        """Collect a Send."""
+        self._effects.append(Send(destination, message))
+
+    def set_timer(self, delay: float, message: Local) -> None:
+        """Collect a SetTimer; delay in seconds."""
+        self._effects.append(SetTimer(delay, message))
+
+    def perform(self, effect: Effect) -> None:
+        """Collect any other effect."""
+        self._effects.append(effect)
+
+    def reject(self, reason: str) -> None:
+        """Count a message that changes nothing."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+
+    def check_everything(self) -> None:
+        """Assert every invariant of this role's state; tests and the simulator call it."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts for status and load reports."""
+        return {}

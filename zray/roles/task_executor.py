@@ -1,0 +1,150 @@
+"""Task executor: inside every worker; what it was told to run, in which order, and what came of it.
+
+Like the client, it is called for every task and collects what is to be said; its host (or the simulator) asks
+for the next task, runs it, and reports.
+
+Dialog (who says it -> what we do):
+
+    local scheduler    StartTasks    queue them; nested ones run at once, inside the wait that blocks us
+    local scheduler    StartActor, StopWorker, JobStarted    the host's to act upon
+
+A task of the queue is ours once the claim window has let us have it.  An empty window means that the rest of
+the queue was taken back: it is thrown out, and said so (TasksReturned, drained).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec import Struct
+
+from ..ids import FIRST_RETURN, return_id
+from ..wire.message import Message
+from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.tasks import Function, StartTasks, TaskResult, TasksFinished, TasksReturned, Timing
+
+EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
+# A mean is reported again when it has moved by this factor: the node only plans with it.
+REPORT_FACTOR = 1.25
+REPORT_US_MIN = 20
+
+
+class Mean(Struct, gc=False):
+    """Mean run time of one function, microseconds."""
+
+    us: float
+    reported_us: float
+
+
+class TaskExecutor:
+    """The queue of one worker."""
+
+    def __init__(self) -> None:
+        self.queue: deque[TaskSpec] = deque()
+        self.nested: deque[TaskSpec] = deque()
+        self.functions: dict[bytes, Function] = {}
+        self.arguments: dict[bytes, bytes | StoredValue] = {}
+        self.uses: dict[bytes, int] = {}  # queued tasks that take an argument
+        self.results: list[TaskResult] = []
+        self.returned: list[bytes] = []
+        self.drained: list[bytes] = []
+        self.means: dict[bytes, Mean] = {}
+        self.timings: dict[bytes, Timing] = {}
+
+    # --- the queue ---
+
+    def on_start_tasks(self, message: StartTasks) -> None:
+        """Queue them."""
+        for function in message.functions:
+            self.functions[function.function_id] = function
+        for argument in message.arguments:
+            self.arguments[argument.object_id] = argument.value
+        uses = self.uses
+        for spec in message.specs:
+            for object_id in spec.deps:
+                uses[object_id] = uses.get(object_id, 0) + 1
+        (self.nested if message.nested else self.queue).extend(message.specs)
+
+    def has_arguments(self, spec: TaskSpec) -> bool:
+        """Whether all that it takes is here; where its maker, ahead in the queue, did not make it, it is not."""
+        return all(object_id in self.arguments for object_id in spec.deps)
+
+    def begin(self, spec: TaskSpec) -> list[bytes | StoredValue]:
+        """The values of its refs, in the order of spec.deps."""
+        return [self.arguments[object_id] for object_id in spec.deps]
+
+    def done_with(self, spec: TaskSpec) -> list[bytes]:
+        """It takes its arguments no longer.  Returns those that no queued task takes any more."""
+        unused = []
+        for object_id in spec.deps:
+            left = self.uses[object_id] - 1
+            if left:
+                self.uses[object_id] = left
+            else:
+                del self.uses[object_id]
+                if self.arguments.pop(object_id, None) is not None:
+                    unused.append(object_id)
+        return unused
+
+    def throw_out(self) -> list[bytes]:
+        """The window is empty: the queue is not ours any more.  Returns arguments that nobody takes now."""
+        unused = []
+        while self.queue:
+            spec = self.queue.popleft()
+            self.drained.append(spec.task_id)
+            unused += self.done_with(spec)
+        return unused
+
+    def give_back(self, spec: TaskSpec) -> None:
+        """It cannot run: an argument did not come about."""
+        self.returned.append(spec.task_id)
+
+    # --- what came of it ---
+
+    def finished(
+        self,
+        spec: TaskSpec,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...] = (),
+        *,
+        wants_retry: bool = False,
+    ) -> None:
+        """It ran.  Values for tasks behind it in the queue stay here too."""
+        self.results.append(TaskResult(spec.task_id, values, contained, wants_retry))
+        if self.uses and not wants_retry:
+            object_id = spec.task_id + FIRST_RETURN
+            if object_id in self.uses and values:
+                self.arguments[object_id] = values[0]
+            for index in range(1, len(values)):
+                object_id = return_id(spec.task_id, index + 1)
+                if object_id in self.uses:
+                    self.arguments[object_id] = values[index]
+
+    def ran_for(self, function_id: bytes, us: float) -> None:
+        """A run took so many microseconds."""
+        mean = self.means.get(function_id)
+        if mean is None:
+            mean = self.means[function_id] = Mean(us, 0.0)
+            moved = True
+        else:
+            mean.us += EWMA_WEIGHT * (us - mean.us)
+            now, before = mean.us, mean.reported_us
+            moved = now > before * REPORT_FACTOR + REPORT_US_MIN or now * REPORT_FACTOR + REPORT_US_MIN < before
+        if moved:
+            mean.reported_us = mean.us
+            self.timings[function_id] = Timing(function_id, int(mean.us))
+
+    def take_messages(self) -> list[Message]:
+        """What is to be said, in order: results first."""
+        messages: list[Message] = []
+        if self.results:
+            timings, self.timings = list(self.timings.values()), {}
+            messages.append(TasksFinished(self.results, timings))
+            self.results = []
+        if self.returned:
+            messages.append(TasksReturned(self.returned))
+            self.returned = []
+        if self.drained:
+            messages.append(TasksReturned(self.drained, True))
+            self.drained = []
+        return messages

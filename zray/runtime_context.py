@@ -1,0 +1,84 @@
+"""get_runtime_context(): where this code runs.  Ids are hexadecimal strings, as Ray's are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .host.runtime import Runtime
+
+
+class RuntimeContext:
+    """A look at the current process and task."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def get_job_id(self) -> str:
+        """The driver's program."""
+        return self._runtime.job_id.hex()
+
+    def get_node_id(self) -> str:
+        """The node."""
+        return self._runtime.node_id.hex()
+
+    def get_worker_id(self) -> str:
+        """The process: its number in the session."""
+        return getattr(self._runtime, "worker_name", "driver")
+
+    def get_task_id(self) -> str | None:
+        """The task; None in a driver."""
+        return self._runtime.submitter().task_id.hex() if self._runtime.is_worker else None
+
+    def get_task_name(self) -> str | None:
+        """The task's name; None in a driver."""
+        return self._runtime.submitter().name if self._runtime.is_worker else None
+
+    def get_actor_id(self) -> str | None:
+        """The actor; None where there is none."""
+        actor = getattr(self._runtime, "actor", None)
+        return actor.actor_id.hex() if actor is not None else None
+
+    def get_actor_name(self) -> str | None:
+        """The name that the actor was given; None where there is none."""
+        actor = getattr(self._runtime, "actor", None)
+        return (actor.options.name or None) if actor is not None else None
+
+    @property
+    def namespace(self) -> str:
+        """Where the job's named actors live."""
+        return self._runtime.namespace
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        """Whether this actor has been restarted."""
+        actor = getattr(self._runtime, "actor", None)
+        return actor is not None and actor.restart_count > 0
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        """What the current task or actor holds."""
+        from .wire.task_spec import RESOURCE_UNIT, parse_options
+
+        actor = getattr(self._runtime, "actor", None)
+        spec = getattr(self._runtime, "current", None)
+        if actor is not None:
+            units: dict[str, int] = actor.options.resources
+        elif spec is not None:
+            units = parse_options(spec.options).resources
+        else:
+            units = {}
+        return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
+
+    @property
+    def current_actor(self) -> Any:
+        """A handle on the actor that this code runs in.
+
+        Raises:
+            RuntimeError: it runs in no actor.
+        """
+        from .actor import handle_of
+
+        actor = getattr(self._runtime, "actor", None)
+        if actor is None:
+            raise RuntimeError("current_actor is there in an actor only.")
+        return handle_of(self._runtime, actor.actor_id, actor.options.handle)

@@ -1,0 +1,65 @@
+"""What a call must look like, so that a wrong one is refused where it is made, not where it runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+# How many positional arguments alone will do, where nothing is known.
+ANY_COUNT = (0, 1 << 30)
+
+
+def signature_of(
+    function: Callable[..., Any], *, skip_self: bool = False
+) -> tuple[inspect.Signature | None, tuple[int, int]]:
+    """Its signature, and how many positional arguments alone will do (from, to).  None: nothing can be checked."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None, (0, 0)
+    if skip_self:
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return signature, counts_of(signature)
+
+
+def counts_of(signature: inspect.Signature) -> tuple[int, int]:
+    """How many positional arguments alone will do (from, to)."""
+    required = maximum = 0
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            maximum += 1
+            required += parameter.default is parameter.empty
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            maximum = 1 << 30
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            return 1, 0  # never by position alone
+    return required, maximum
+
+
+def parameters_of(cls: type, name: str, function: Any) -> tuple[tuple[str, int, bool], ...] | None:
+    """(name, kind, whether it has a default) of each parameter that a caller gives; None: nothing can be checked.
+
+    Plain data, so that a handle can be pickled whatever the defaults are.
+    """
+    is_plain = inspect.isfunction(inspect.getattr_static(cls, name, None))
+    signature, _ = signature_of(function, skip_self=is_plain)
+    if signature is None:
+        return None
+    return tuple((item.name, int(item.kind), item.default is not item.empty) for item in signature.parameters.values())
+
+
+@functools.lru_cache(maxsize=1024)
+def signature_from(
+    parameters: tuple[tuple[str, int, bool], ...] | None,
+) -> tuple[inspect.Signature | None, tuple[int, int]]:
+    """The reverse: the signature, and how many positional arguments alone will do."""
+    if parameters is None:
+        return None, ANY_COUNT
+    kinds = {int(kind): kind for kind in inspect._ParameterKind}
+    empty = inspect.Parameter.empty
+    signature = inspect.Signature(
+        [inspect.Parameter(name, kinds[kind], default=None if has else empty) for name, kind, has in parameters]
+    )
+    return signature, counts_of(signature)

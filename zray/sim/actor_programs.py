@@ -1,0 +1,168 @@
+"""Programs of actors: order, refs that they keep, ends of all kinds, names."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from .language import Call, Create, Drop, ExitActor, Find, Get, Keep, Kill, Put, Sleep, Submit, remote
+from .task_programs import nap, outcome, outcomes
+from .values import Big, Failed, RemoteError, UserError
+
+Script = Generator[Any, Any, Any]
+
+
+@remote
+class Counter:
+    """Logs the order of its calls where only the simulator can see it."""
+
+    world: Any
+    process: Any
+
+    def __init__(self, start: Any) -> None:
+        self.start = start.size if type(start) is Big else start
+        self.held: list[Any] = []
+
+    def _log(self, caller: str, number: int) -> None:
+        key = (self.process.actor_id, self.process.address)
+        self.world.actor_logs.setdefault(key, []).append((caller, number))
+
+    def add(self, caller: str, number: int) -> int:
+        self._log(caller, number)
+        return self.start + number
+
+    def pause(self, caller: str, number: int) -> Script:
+        self._log(caller, number)
+        yield Sleep(0.0005)
+        return number
+
+    def hold(self, caller: str, number: int, box: list[Any]) -> Script:
+        """Keeps the ref, looks at it."""
+        self._log(caller, number)
+        value = yield Get(box[0])
+        yield Keep(box[0])
+        self.held.append(box[0])
+        return value
+
+    def take(self, caller: str, number: int, value: Any) -> Any:
+        self._log(caller, number)
+        return value
+
+    def fail(self, caller: str, number: int) -> None:
+        self._log(caller, number)
+        raise UserError("the actor says no")
+
+    def leave(self, caller: str, number: int) -> Script:
+        self._log(caller, number)
+        yield ExitActor()
+        return number
+
+
+@remote
+class Broken:
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        raise UserError("no constructor")
+
+    def add(self, number: int) -> int:
+        return number
+
+
+@remote
+def call_often(counter: Any, caller: str, count: int) -> Script:
+    """A caller of its own order."""
+    refs = []
+    for number in range(1, count + 1):
+        refs.append((yield Call(counter[0], "add", (caller, number))))
+    return (yield from outcomes(refs))
+
+
+def run_counter(callers: int, count: int, restarts: int, start: int) -> Script:
+    big = yield Put(Big(1, start))
+    counter = yield Create(Counter, (big,), max_restarts=restarts)
+    yield Drop([big])
+    refs = []
+    for number in range(callers):
+        refs.append((yield Submit(call_often, ([counter], f"caller-{number}", count), max_retries=0)))
+    own = []
+    for number in range(1, count + 1):
+        own.append((yield Call(counter, "pause" if number % 5 == 0 else "add", ("driver", number))))
+    found = (yield from outcomes(own)), (yield from outcomes(refs))
+    yield Drop([counter])
+    return list(found)
+
+
+def run_actor_refs(count: int) -> Script:
+    """Refs through an actor, kept beyond the call; results as arguments of later calls."""
+    counter = yield Create(Counter, (0,))
+    refs = []
+    number = 0
+    before = None
+    for value in range(count):
+        ref = yield Put(value)
+        number += 1
+        refs.append((yield Call(counter, "hold", ("driver", number, [ref]))))
+        yield Drop([ref])
+        number += 1
+        before = yield Call(counter, "take", ("driver", number, refs[-1] if before is None else before))
+        refs.append(before)
+        number += 1
+        slow = yield Submit(nap, (0.001, value))
+        refs.append((yield Call(counter, "take", ("driver", number, slow))))
+    return (yield from outcomes(refs))
+
+
+def run_actor_ends(count: int) -> Script:
+    """Actors that fail, leave, are killed, cannot be made."""
+    found = []
+    broken = yield Create(Broken, ())
+    found.append((yield from outcome((yield Call(broken, "add", (1,))))))
+    failing = yield Create(Counter, (0,))
+    found.append((yield from outcome((yield Call(failing, "fail", ("driver", 1))))))
+    found.append((yield from outcome((yield Call(failing, "add", ("driver", 2))))))
+    for _ in range(count):
+        short = yield Create(Counter, (5,))
+        first = yield Call(short, "add", ("driver", 1))
+        yield Drop([short])  # it leaves after the calls that it has
+        found.append((yield from outcome(first)))
+    killed = yield Create(Counter, (0,))
+    yield from outcome((yield Call(killed, "add", ("driver", 1))))
+    yield Kill(killed)
+    found.append((yield from outcome((yield Call(killed, "add", ("driver", 2))))))
+    leaving = yield Create(Counter, (0,))
+    yield from outcome((yield Call(leaving, "leave", ("driver", 1))))
+    return found
+
+
+@remote
+def own_actor(number: int) -> Script:
+    """A task that makes an actor, and is its only user."""
+    counter = yield Create(Counter, (number,), max_restarts=-1)
+    refs = []
+    for call in range(1, 4):
+        refs.append((yield Call(counter, "add", (f"task-{number}", call), max_retries=-1)))
+    return sum((yield Get(refs)))
+
+
+def run_own_actors(count: int) -> Script:
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(own_actor, (number,))))
+    return (yield from outcomes(refs))
+
+
+@remote
+def use_by_name(name: str) -> Script:
+    counter = yield Find(name)
+    if counter is None:
+        raise RemoteError(Failed("ActorDiedError", "nobody has that name", True))
+    return (yield from outcome((yield Call(counter, "add", ("by name", 1)))))
+
+
+def run_named(name: str) -> Script:
+    counter = yield Create(Counter, (10,), name=name)
+    made = yield from outcome((yield Call(counter, "add", ("driver", 1))))
+    found = yield from outcome((yield Submit(use_by_name, (name,), max_retries=0)))
+    nobody = yield Find("nobody has this name")
+    return [made, found, nobody is None]

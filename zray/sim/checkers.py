@@ -1,0 +1,180 @@
+"""What must be true in every run (DESIGN 9): after each turn, and when everything is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..ids import is_put, task_of
+from ..roles.gcs import GcsShard
+from .values import Failed
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .simulator import Simulator
+
+
+class Checkers:
+    """Watches one world."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.had_actors = False
+        self.actor_ids: set[bytes] = set()  # of all that there have been; membership only
+        self.workers_max = 0  # seen at once on one node, beyond the actors'
+
+    # --- after each turn ---
+
+    def after_turn(self, node: Node) -> None:
+        """Invariants of every role; the number of workers."""
+        if node.turns % self.world.options.check_every == 0:
+            for role in node.roles.values():
+                role.check_everything()
+            self.lineage_suffices()
+        pool = node.scheduler.pool
+        limit = 2 * pool.cpus + 4
+        workers = [
+            process
+            for process in node.processes.values()
+            if process.kind == "worker" and process.is_alive and not process.actor_id
+        ]
+        if len(workers) > self.workers_max:
+            self.workers_max = len(workers)
+        # Tasks of other nodes, and actors that wait, may need more (pool.start_beyond_cap).
+        if len(self.world.nodes) == 1 and not node.scheduler.calls.actors and not self.had_actors:
+            dying = len(node.is_dying)
+            assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
+        self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
+
+    def lineage_suffices(self) -> None:
+        """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).
+
+        But for what was put, and for the objects behind actors' handles: neither is made by running a task.
+        """
+        for node in self.world.nodes.values():
+            self.actor_ids.update(node.scheduler.calls.actors)
+        shards = [role for node in self.world.nodes.values() for role in node.roles.values() if type(role) is GcsShard]
+        records = {task_id: record for shard in shards for task_id, record in shard.tasks.records.items()}
+        for record in records.values():
+            if record.spec is None:
+                continue
+            for object_id in (*record.spec.deps, *record.spec.holds):
+                parent = task_of(object_id)
+                if not is_put(object_id) and parent not in self.actor_ids:
+                    known = records.get(parent)
+                    assert known is not None and known.spec is not None, "a recorded task whose argument's task is not"
+
+    def actor_calls(self) -> None:
+        """Calls of one caller run in order, each at most once per incarnation."""
+        for (actor_id, incarnation), log in self.world.actor_logs.items():
+            last: dict[str, int] = {}
+            for caller, number in log:
+                assert number > last.get(caller, 0), (
+                    f"actor {actor_id.hex()} incarnation {incarnation}: call {number} of {caller} came after "
+                    f"{last[caller]}"
+                )
+                last[caller] = number
+
+    # --- at rest ---
+
+    def at_rest(self) -> None:
+        """Every script has ended and let go of its refs: nothing is left of them (DESIGN 9.3, 9.4)."""
+        for node in self.world.nodes.values():
+            self.scheduler_is_empty(node)
+            self.manager_is_empty(node)
+            for process in node.processes.values():
+                if process.is_alive:
+                    self.process_is_empty(process)
+            for role in node.roles.values():
+                role.check_everything()
+                if hasattr(role, "function_waiters") and hasattr(role, "actor_by_name"):
+                    self.shard_is_empty(role)
+
+    def scheduler_is_empty(self, node: Node) -> None:
+        """No task, object, pin, wait, actor; all resources free."""
+        scheduler = node.scheduler
+        nothing(scheduler.tasks, "tasks")
+        nothing(scheduler.objects.entries, "object entries")
+        nothing(scheduler.objects.pins, "pins")
+        nothing(scheduler.objects.dying, "objects that die and do not")
+        nothing(scheduler.function_waiters, "tasks that wait for their code")
+        nothing(scheduler.dispatch.leased, "leased workers")
+        nothing(scheduler.dispatch.lending.resuming, "workers that wait for their CPU")
+        assert not scheduler.dispatch.ready_count, "ready tasks left"
+        nothing(scheduler.calls.actors, "actors")
+        nothing(scheduler.calls.wanting, "actors that want a worker")
+        nothing(scheduler.remote.leaving, "tasks about to leave")
+        nothing(scheduler.remote.arriving, "tasks about to arrive")
+        nothing(scheduler.remote.subscribed, "subscriptions")
+        assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
+        for process in scheduler.processes.values():
+            nothing(process.wait_by_request, f"waits of {process.address}")
+        for worker in scheduler.pool.workers.values():
+            nothing(worker.inflight, f"tasks of {worker.address}")
+            nothing(worker.frames, f"frames of {worker.address}")
+            assert not worker.stale, f"{worker.address} has not thrown out {worker.stale} tasks"
+
+    def manager_is_empty(self, node: Node) -> None:
+        """No byte of the arena is taken."""
+        manager = node.manager
+        nothing(manager.objects, "objects in the arena")
+        nothing(manager.asked, "writers that wait")
+        nothing(manager.pulls.coming, "pulls")
+        nothing(manager.pulls.asked, "pulls not answered")
+        assert manager.growing is None
+        assert not manager.ranges.used_bytes
+
+    def process_is_empty(self, process: Any) -> None:
+        """It refers to nothing and reads nothing."""
+        client = process.client
+        nothing(client.counts, f"refs in {process.address}")
+        nothing(client.values, f"values in {process.address}")
+        nothing(client.told, f"places told to {process.address}")
+        nothing(client.reading, f"arrays in {process.address}")
+        nothing(client.replies, f"answers that {process.address} waits for")
+        nothing(process.executor.arguments, f"arguments in {process.address}")
+        nothing(process.executor.uses, f"uses of arguments in {process.address}")
+        nothing(process.executor.queue, f"queued tasks in {process.address}")
+
+    def shard_is_empty(self, shard: Any) -> None:
+        """No lineage, no directory entry, no name."""
+        nothing(shard.tasks.records, "records of tasks")
+        nothing(shard.function_waiters, "nodes that wait for code")
+        nothing(shard.actor_by_name, "names of actors")
+
+    def jobs_are_gone(self) -> None:
+        """The drivers have left: so have their workers."""
+        for node in self.world.nodes.values():
+            scheduler = node.scheduler
+            if self.world.options.nodes == 1:
+                nothing(scheduler.jobs, "jobs")
+                of_jobs = [worker.address for worker in scheduler.pool.workers.values() if worker.job is not None]
+                nothing(of_jobs, "workers of jobs that are over")
+            drivers = [process.address for process in scheduler.processes.values() if process.kind == "driver"]
+            nothing(drivers, "drivers")
+            known = {address for address in scheduler.processes}
+            alive = {process.address for process in node.processes.values() if process.is_alive}
+            assert known <= alive, f"processes that the scheduler believes in: {sorted(known - alive)}"
+
+    # --- results ---
+
+    def compare(self, expected: Any, got: Any, where: str) -> None:
+        """What a program returned, against the sequential run (DESIGN 9.2)."""
+        if isinstance(expected, (list, tuple)) and isinstance(got, (list, tuple)):
+            assert len(expected) == len(got), f"{where}: {expected!r} expected, {got!r} came"
+            for index, (one, other) in enumerate(zip(expected, got, strict=True)):
+                self.compare(one, other, f"{where}[{index}]")
+            return
+        if type(got) is Failed and type(expected) is Failed and got.kind == expected.kind:
+            return
+        if type(got) is Failed and got.is_system:
+            allowed = self.world.options.loses_work
+            assert allowed, f"{where}: {got.kind} ({got.text}) came where nothing had failed"
+            return
+        assert got == expected, f"{where}: {expected!r} expected, {got!r} came"
+
+
+def nothing(collection: Any, what: str) -> None:
+    """It is empty."""
+    if collection:
+        shown = [item.hex() if isinstance(item, bytes) else repr(item)[:300] for item in list(collection)[:5]]
+        raise AssertionError(f"{len(collection)} {what} left: {', '.join(shown)}")

@@ -1,0 +1,154 @@
+"""The nemesis: which faults happen, and when; all drawn from the seed, none after `fault_seconds`.
+
+kill a worker before or after any delivery to or from it; kill a driver; kill a fork server (all workers
+of a node at once); workers that fail to start, or die before their Hello; slow workers; links that break
+and heal
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .simulator import Simulator
+
+HEAL_SECONDS = (1e-4, 0.3)
+
+
+class Faults:
+    """What goes wrong in one run."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.kills = 0  # workers killed so far
+        self.start_failures = 0
+        self.driver_killed = ""
+        self.cuts: set[tuple[str, str]] = set()  # pairs of nodes, sorted; membership only
+
+    @property
+    def are_over(self) -> bool:
+        """No fault begins any more."""
+        return self.world.now >= self.world.options.fault_seconds
+
+    def start(self) -> None:
+        """Draw what happens at a certain time."""
+        options, random, world = self.world.options, self.world.random, self.world
+        span = options.fault_seconds
+        for _ in range(options.breaks):
+            world.call_at(random.random() ** 3 * span, self._break_something)
+        if options.kills_fork_server:
+            world.call_at(random.random() ** 3 * span, self._kill_fork_server)
+        if options.kills_driver:
+            world.call_at(random.random() ** 3 * span, self._kill_driver)
+
+    # --- processes ---
+
+    def draw_slowness(self) -> float:
+        """By what a new process's times are multiplied."""
+        probability = self.world.options.slow_worker_probability
+        if probability and self.world.random.random() < probability:
+            return self.world.random.choice((3.0, 30.0, 300.0))
+        return 1.0
+
+    def fails_to_start(self) -> bool:
+        """Whether the worker being forked is not."""
+        probability = self.world.options.start_failure_probability
+        if not probability or self.are_over or self.world.random.random() >= probability:
+            return False
+        self.start_failures += 1
+        return True
+
+    def dies_at_birth(self) -> bool:
+        """Whether the worker dies before its Hello."""
+        return self.fails_to_start()
+
+    def before_delivery(self, source: str, target: str) -> None:
+        """A frame is about to be handled."""
+        self._maybe_kill(source)
+        self._maybe_kill(target)
+
+    def after_delivery(self, source: str, target: str) -> None:
+        """A frame has been handled."""
+        self._maybe_kill(target)
+
+    def _maybe_kill(self, address: str) -> None:
+        options = self.world.options
+        if self.kills >= options.kills or not options.kill_probability or self.are_over:
+            return
+        if "/worker-" in address and self.world.random.random() < options.kill_probability:
+            process = self._find(address)
+            if process is not None:
+                self.kill(process)
+
+    def kill(self, process: Process) -> None:
+        """kill -9."""
+        if process.is_alive:
+            self.kills += process.kind == "worker"
+            self.world.end_process(process, "killed by signal 9")
+
+    def _find(self, address: str) -> Process | None:
+        node = self.world.nodes.get(address.partition("/")[0])
+        return node.processes.get(address) if node is not None else None
+
+    def _kill_fork_server(self) -> None:
+        node = self.world.random.choice(list(self.world.nodes.values()))
+        self.world.trace.event(self.world.now, node.name, "the fork server is killed")
+        for process in [process for process in node.processes.values() if process.kind == "worker"]:
+            self.kill(process)
+
+    def _kill_driver(self) -> None:
+        driver = self.world.random.choice(self.world.drivers)
+        if driver.is_alive and not driver.is_done:
+            self.driver_killed = driver.address
+            self.kill(driver)
+
+    # --- links ---
+
+    def is_cut(self, first: str, second: str) -> bool:
+        """Whether two nodes cannot reach each other now."""
+        return (min(first, second), max(first, second)) in self.cuts
+
+    def partition(self, first: str, second: str) -> None:
+        """Two nodes cannot reach each other."""
+        assert first != second
+        self.cuts.add((min(first, second), max(first, second)))
+        for connection in self._between(first, second):
+            connection.break_()
+
+    def repair(self, first: str, second: str) -> None:
+        """They can again."""
+        self.cuts.discard((min(first, second), max(first, second)))
+        for connection in self._between(first, second):
+            connection.repair()
+
+    def _between(self, first: str, second: str) -> list:
+        homes = self.world.homes
+        pair = {first, second}
+        return [
+            connection
+            for roles, connection in self.world.between_nodes.items()
+            if {homes[role].name for role in roles} == pair
+        ]
+
+    def _break_something(self) -> None:
+        random, world = self.world.random, self.world
+        names = list(world.nodes)
+        heal = random.uniform(*HEAL_SECONDS)
+        if len(names) > 1 and random.random() < 0.7:
+            first, second = random.sample(names, 2)
+            world.trace.event(world.now, first, f"is cut off from {second} for {heal:.4f} s")
+            self.partition(first, second)
+            world.call_later(heal, self.repair, first, second)
+            return
+        node = world.nodes[random.choice(names)]
+        addresses = [address for address, process in node.processes.items() if process.is_alive]
+        if addresses:
+            process = node.processes[random.choice(addresses)]
+            world.trace.event(world.now, process.address, f"its connection breaks for {heal:.4f} s")
+            process.connection.break_()
+            world.call_later(heal, self._heal, process)
+
+    def _heal(self, process: Process) -> None:
+        if process.is_alive:
+            process.connection.repair()

@@ -1,0 +1,190 @@
+"""`python -m zray.sim.main --seed N --runs M`: simulated runs from seed N on; what fails can be replayed."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from .options import Options, options_of
+from .sequential import Sequential
+from .simulator import Simulator
+from .workloads import PROGRAMS, several
+
+# After the last fault everything ends within so many virtual seconds (USERS 2.4, 12).
+LIVENESS_SECONDS = 30.0
+# What is batched by timers has then been said.
+REST_SECONDS = 1.0
+STEPS_MAX = 5_000_000
+
+
+class Outcome(Struct):
+    """Of one run.  error: "" when all was well."""
+
+    seed: int
+    error: str
+    steps: int
+    virtual_s: float
+    digest: str
+    kills: int
+    story: str = ""
+
+
+def run_options(options: Options) -> Outcome:
+    """One run."""
+    world = Simulator(options)
+    error = ""
+    try:
+        _run(world)
+    except Exception as caught:
+        error = str(caught) if isinstance(caught, Stuck) else traceback.format_exc().strip()
+    story = "" if not error else world.trace.transcript()
+    return Outcome(options.seed, error, world.trace.steps, world.now, world.trace.digest(), world.faults.kills, story)
+
+
+class Stuck(Exception):
+    """Something waits for ever."""
+
+
+def _run(world: Simulator) -> None:
+    options = world.options
+    home = world.nodes["n1"]
+    expected = []
+    if options.nodes > 1:
+        world.run(0.3)  # the nodes get to know each other
+        options.fault_seconds += 0.3
+    for number in range(1, options.drivers + 1):
+        parts = [(name, PROGRAMS[name][1](world.random)) for name in options.programs]
+        if number > 1:  # the names of actors are one for all
+            parts = [part for part in parts if part[0] != "named"]
+        expected.append(Sequential().run(several, (parts,)))
+        world.start_driver(home, number, several, (parts,))
+    world.faults.start()
+    live = world.drivers
+    until = options.fault_seconds + LIVENESS_SECONDS
+    # A slow worker is no fault that ends: its time is not counted.
+    until *= 100 if options.slow_worker_probability else 1
+    # Nor is distance: a message takes up to 0.4 s, and what was killed is run again, with all its children.
+    until *= 10 if options.delay == "far" else 1
+    is_done = world.run(until, unless=lambda: all(driver.is_done or not driver.is_alive for driver in live))
+    if not is_done:
+        raise Stuck(why_stuck(world))
+    for driver, wanted in zip(live, expected, strict=True):
+        if driver.is_done:
+            world.checkers.compare(wanted, driver.result, driver.address)
+    world.checkers.actor_calls()
+    # Tasks that nobody waits for may still run; then everything is let go.
+    world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
+    world.run(max(world.now, options.fault_seconds) + REST_SECONDS)
+    world.checkers.at_rest()
+    for driver in live:
+        world.end_driver(driver)
+    world.run(world.now + REST_SECONDS)
+    world.checkers.at_rest()
+    world.checkers.jobs_are_gone()
+
+
+def _is_quiet(world: Simulator) -> bool:
+    return not any(node.scheduler.tasks or node.scheduler.calls.actors for node in world.nodes.values())
+
+
+def why_stuck(world: Simulator) -> str:
+    """Who waits for what, in words."""
+    lines = [f"not done after {world.now:.1f} virtual seconds:"]
+    for node in world.nodes.values():
+        scheduler = node.scheduler
+        states: dict[str, int] = {}
+        for task in scheduler.tasks.values():
+            name = str(task.state)
+            states[name] = states.get(name, 0) + 1
+        lines.append(
+            f"{node.name}: tasks by state {states}, ready {scheduler.dispatch.ready_count}, free "
+            f"{scheduler.resources.free}, starting {scheduler.pool.starting_count}, "
+            f"wanting {len(scheduler.calls.wanting)}, resuming {len(scheduler.dispatch.lending.resuming)}"
+        )
+        for worker in scheduler.pool.workers.values():
+            lines.append(
+                f"  {worker.address} {worker.state!r} inflight {len(worker.inflight)} stale {worker.stale} "
+                f"window {node.windows.get(worker.address)} frames "
+                + str([(frame.resources, frame.cpu_lent, frame.wait is not None) for frame in worker.frames])
+            )
+        for process in node.processes.values():
+            for level in process.stack:
+                lines.append(
+                    f"  {process.address} runs {level.task_id.hex()[-8:]} blocked={level.is_over is not None} "
+                    f"busy={process.is_busy}"
+                )
+    return "\n".join(lines)
+
+
+def run_seed(arguments: tuple[int, int]) -> Outcome:
+    """One seed: (seed, nodes)."""
+    seed, nodes = arguments
+    return run_options(options_of(seed, nodes=nodes))
+
+
+def run_seeds(seed: int, runs: int, *, nodes: int = 0, processes: int = 0) -> list[Outcome]:
+    """Seeds seed .. seed + runs - 1, on all cores."""
+    arguments = [(number, nodes) for number in range(seed, seed + runs)]
+    processes = processes or min(len(arguments), os.cpu_count() or 1)
+    if processes == 1:
+        return [run_seed(item) for item in arguments]
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        return list(pool.imap(run_seed, arguments, chunksize=max(1, min(8, runs // processes))))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 1 when a run failed."""
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=0, help="0: the seed says how many")
+    parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
+    given = parser.parse_args(argv)
+    began = time.perf_counter()
+    outcomes = run_seeds(given.seed, given.runs, nodes=given.nodes)
+    seconds = time.perf_counter() - began
+    if given.verbose:
+        for outcome in outcomes:
+            print(
+                f"seed {outcome.seed}: {outcome.steps} messages, {outcome.virtual_s:.3f} virtual s, "
+                f"{outcome.kills} kills, digest {outcome.digest}{', FAILED' if outcome.error else ''}"
+            )
+    failed = [outcome for outcome in outcomes if outcome.error]
+    for outcome in failed[: None if given.verbose else 3]:
+        tell(outcome, nodes=given.nodes, is_long=given.verbose)
+    steps = sum(outcome.steps for outcome in outcomes)
+    print(
+        f"{len(outcomes)} runs, {len(failed)} failed, {steps} messages, {seconds:.1f} s "
+        f"({steps / seconds:,.0f} messages/s, {len(outcomes) / seconds:.1f} runs/s)"
+    )
+    if failed:
+        print("failed:", " ".join(str(outcome.seed) for outcome in failed))
+    return 1 if failed else 0
+
+
+def tell(outcome: Outcome, *, nodes: int, is_long: bool) -> None:
+    """What failed, how it came about, and the line that replays it."""
+    story = outcome.story.splitlines()
+    print("\n".join(story[-200 if is_long else -25 :]))
+    print(outcome.error)
+    print("with", {key: value for key, value in asdict(options_of(outcome.seed, nodes=nodes)).items()})
+    suffix = f" --nodes {nodes}" if nodes else ""
+    print(f"replay: scripts/simulate --seed {outcome.seed} --runs 1{suffix}\n")
+
+
+def run_program(name: str, args: tuple[Any, ...] = (), **options: Any) -> Outcome:
+    """One program, no faults but those in `options`: for tests."""
+    given = Options(seed=options.pop("seed", 1), programs=(name,), **options)
+    return run_options(given)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

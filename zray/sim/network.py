@@ -1,0 +1,109 @@
+"""Connections between simulated processes: real links, real frames, delays, breaks.
+
+A connection has two ends, each with a Link.  Frames arrive in order, each after a delay drawn for it.  The
+verbs are those of the simulators that STYLE 5 describes: hold / release, break_ / repair, partition / repair.
+What is in flight when a connection breaks is lost; both sides send it again when it is repaired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..wire.link import Link
+from ..wire.message import Message
+from ..wire.session import Ack
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+
+class End:
+    """One side of a connection."""
+
+    __slots__ = ("arrives_at", "held", "is_held", "link", "name", "receive")
+
+    def __init__(self, name: str, receive: Callable[[Sequence[Any]], None]) -> None:
+        self.name = name
+        self.receive = receive
+        self.link = Link()
+        self.arrives_at = 0.0  # the last frame sent from here; nothing overtakes it
+        self.is_held = False  # what is sent from here stops on the way
+        self.held: list[bytes] = []
+
+
+class Connection:
+    """Two ends."""
+
+    def __init__(self, world: Simulator, first: End, second: End) -> None:
+        self.world = world
+        self.ends = {first.name: first, second.name: second}
+        self._other = {first.name: second, second.name: first}
+        self.generation = 0  # frames of an older one are lost
+        self.is_up = True
+        self.is_open = True
+
+    def send(self, source: str, messages: Sequence[Message]) -> None:
+        """One frame."""
+        if not self.is_open:
+            return
+        end = self.ends[source]
+        frame = end.link.pack(messages)
+        if self.is_up:
+            self._carry(end, frame)
+
+    def _carry(self, end: End, frame: bytes) -> None:
+        if end.is_held:
+            end.held.append(frame)
+            return
+        world = self.world
+        end.arrives_at = max(end.arrives_at, world.now + world.draw_delay())
+        world.call_at(end.arrives_at, self._arrive, end, frame, self.generation)
+
+    def _arrive(self, source: End, frame: bytes, generation: int) -> None:
+        if generation != self.generation or not self.is_open:
+            return
+        target = self._other[source.name]
+        self.world.trace.frame(self.world.now, source.name, target.name, frame)
+        messages = [message for message in target.link.unpack(frame) if type(message) is not Ack]
+        if target.link.owes_acknowledgement:
+            self.send(target.name, [Ack()])
+        if messages:
+            self.world.faults.before_delivery(source.name, target.name)
+            if self.is_open:
+                target.receive(messages)
+            self.world.faults.after_delivery(source.name, target.name)
+
+    # --- faults ---
+
+    def break_(self) -> None:
+        """What is in flight is lost; what is said meanwhile waits."""
+        self.generation += 1
+        self.is_up = False
+        for end in self.ends.values():
+            end.held.clear()
+
+    def repair(self) -> None:
+        """Both sides say again what was not acknowledged."""
+        if self.is_up:
+            return
+        self.is_up = True
+        for end in self.ends.values():
+            for frame in end.link.resend():
+                self._carry(end, frame)
+
+    def hold(self, source: str) -> None:
+        """What is sent from there stops on the way."""
+        self.ends[source].is_held = True
+
+    def release(self, source: str) -> None:
+        """And goes on."""
+        end = self.ends[source]
+        end.is_held = False
+        held, end.held = end.held, []
+        for frame in held:
+            self._carry(end, frame)
+
+    def close(self) -> None:
+        """For good."""
+        self.is_open = False

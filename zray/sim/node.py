@@ -1,0 +1,244 @@
+"""A simulated node process: hosts roles, takes turns, performs their effects.
+
+A turn: handle every message that has arrived, performing effects as they come; then end the turn of each role
+in the order of ORDER, handling the local messages that this makes, until there are none; then let the messages
+out, one frame per connection.  Local messages are the very objects, as in production: a role that changed a
+message that it has sent would be found out here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ..roles import effects as e
+from ..roles.gcs import GcsShard
+from ..roles.global_scheduler import GlobalScheduler
+from ..roles.local_scheduler import LocalScheduler
+from ..roles.monitor import Monitor
+from ..roles.object_manager import ObjectManager
+from ..roles.role import Role
+from ..wire.objects import AbandonObject, AllocateObject
+from ..wire.session import Goodbye
+from .network import Connection, End
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .simulator import Simulator
+
+ORDER = (LocalScheduler, GcsShard, GlobalScheduler, Monitor, ObjectManager)
+PAGE = 4096
+# A turn that goes on for ever is a loop between roles.
+PASSES_MAX = 1_000
+
+
+class Arena:
+    """Shared memory of one node: bytes by segment, and which pages are there."""
+
+    def __init__(self, *, pages_max: int) -> None:
+        self.segments: dict[int, bytearray] = {}
+        self.pages: set[int] = set()  # membership only
+        self.pages_max = pages_max
+
+    def reserve(self, offset: int, length: int) -> bool:
+        """Have pages for the range; False: the memory is full."""
+        wanted = {page for page in range(offset // PAGE, -(-(offset + length) // PAGE))}
+        if len(self.pages | wanted) > self.pages_max:
+            return False
+        self.pages |= wanted
+        return True
+
+    def write(self, segment: int, offset: int, data: bytes) -> None:
+        """Only where pages have been reserved."""
+        for page in range(offset // PAGE, -(-(offset + len(data)) // PAGE)):
+            assert page in self.pages, "written where no page was reserved"
+        self.segments[segment][offset : offset + len(data)] = data
+
+    def read(self, segment: int, offset: int, size: int) -> bytes:
+        """What lies there now."""
+        return bytes(self.segments[segment][offset : offset + size])
+
+
+class Node:
+    """One node."""
+
+    def __init__(self, world: Simulator, name: str, *, pages_max: int) -> None:
+        self.world = world
+        self.name = name
+        self.roles: dict[str, Role] = {}
+        self.scheduler: LocalScheduler
+        self.manager: ObjectManager
+        self.inbox: list[tuple[str, str, Any]] = []
+        self.local: deque[tuple[str, str, Any]] = deque()  # within this turn
+        self.turn_is_due = False
+        self.connections: dict[str, Connection] = {}  # to processes
+        self.processes: dict[str, Process] = {}
+        self.windows: dict[str, int] = {}  # tasks that a worker may still claim
+        self.outgoing: dict[tuple[str, str], list[Any]] = {}
+        self.arena = Arena(pages_max=pages_max)
+        self.is_dying: set[str] = set()  # workers told to end; membership only
+        self.turns = 0
+
+    def add_role(self, role: Role) -> None:
+        """Before the first turn."""
+        self.roles[role.address] = role
+        self.world.homes[role.address] = self
+        self.roles = dict(sorted(self.roles.items(), key=lambda item: ORDER.index(type(item[1]))))
+
+    # --- what arrives ---
+
+    def arrive(self, sender: str, target: str, message: Any) -> None:
+        """A message for the next turn."""
+        self.inbox.append((sender, target, message))
+        if not self.turn_is_due:
+            self.turn_is_due = True
+            self.world.call_later(self.world.draw_turn_delay(), self.turn)
+
+    def from_process(self, address: str, messages: Any) -> None:
+        """A process's frame: what is for the object manager is told by its type."""
+        local, manager = self.scheduler.address, self.manager.address
+        for message in messages:
+            if type(message) is Goodbye:
+                message = e.ProcessLeft(address, message.reason)
+            is_for_manager = type(message) in (AllocateObject, AbandonObject)
+            self.arrive(address, manager if is_for_manager else local, message)
+
+    # --- the turn ---
+
+    def turn(self) -> None:
+        """See above."""
+        self.turn_is_due = False
+        self.turns += 1
+        inbox, self.inbox = self.inbox, []
+        self.local.extend(inbox)
+        self._drain()
+        for _ in range(PASSES_MAX):
+            is_quiet = True
+            for role in self.roles.values():
+                self._perform_all(role, role.end_turn(self.world.now))
+                if self.local:
+                    is_quiet = False
+                    self._drain()
+            if is_quiet:
+                break
+        else:
+            raise AssertionError("a turn that does not end: roles of one node send each other in circles")
+        outgoing, self.outgoing = self.outgoing, {}
+        for (source, target), messages in outgoing.items():
+            self.world.connection(self, source, target).send(source, messages)
+        self.world.checkers.after_turn(self)
+
+    def _drain(self) -> None:
+        local = self.local
+        while local:
+            sender, target, message = local.popleft()
+            if type(message) is e.WorkerExited:
+                # Read as late as can be: the window was opened further while the news was on its way.
+                message.unclaimed = self.windows.get(message.worker, 0)
+            self.world.trace.message(self.world.now, sender, target, message)
+            role = self.roles[target]
+            self._perform_all(role, role.handle(sender, message, self.world.now))
+
+    def _perform_all(self, role: Role, effects: list[Any]) -> None:
+        for effect in effects:
+            if type(effect) is e.Send:
+                self._send(role, effect.destination, effect.message)
+            else:
+                PERFORM[type(effect)](self, role, effect)
+
+    def _send(self, role: Role, target: str, message: Any) -> None:
+        if target in self.roles:
+            self.local.append((role.address, target, message))
+        elif target in self.connections:
+            self.outgoing.setdefault((self.name, target), []).append(message)
+        elif target in self.world.homes:
+            self.outgoing.setdefault((role.address, target), []).append(message)
+        else:
+            self.world.dropped += 1  # a peer that is gone
+
+    # --- effects ---
+
+    def _set_timer(self, role: Role, effect: e.SetTimer) -> None:
+        self.world.call_later(effect.delay, self.arrive, "timer", role.address, effect.message)
+
+    def _start_worker(self, role: Role, effect: e.StartWorker) -> None:
+        self.world.start_worker(self, role.address, effect)
+
+    def _kill_worker(self, role: Role, effect: e.KillWorker) -> None:
+        self.is_dying.add(effect.worker)
+        process = self.processes.get(effect.worker)
+        if process is not None:
+            self.world.end_process(process, "killed by signal 9")
+        else:
+            self.world.kill_before_birth.add(effect.worker)
+
+    def _open_window(self, role: Role, effect: e.OpenWindow) -> None:
+        if effect.worker in self.windows:
+            self.windows[effect.worker] += effect.count
+
+    def _reclaim_tasks(self, role: Role, effect: e.ReclaimTasks) -> None:
+        count = min(effect.count, self.windows.get(effect.worker, 0))
+        if count:
+            self.windows[effect.worker] -= count
+        # Ahead of everything else: the role's picture of that queue is true again before it looks at it.
+        self.local.appendleft(("host", role.address, e.TasksReclaimed(effect.worker, count)))
+
+    def _forget_process(self, role: Role, effect: e.ForgetProcess) -> None:
+        connection = self.connections.pop(effect.process, None)
+        if connection is not None:
+            connection.close()
+        self.windows.pop(effect.process, None)
+        self.outgoing.pop((self.name, effect.process), None)
+
+    def _create_segment(self, role: Role, effect: e.CreateSegment) -> None:
+        self.arena.segments[effect.segment] = bytearray(effect.size)
+        self._later(role, e.SegmentCreated(effect.segment))
+
+    def _reserve_pages(self, role: Role, effect: e.ReservePages) -> None:
+        if self.arena.reserve(effect.offset, effect.length):
+            self._later(role, e.PagesAreThere(effect.token))
+        else:
+            self._later(role, e.PagesRefused(effect.token, "no space left on device"))
+
+    def _read_range(self, role: Role, effect: e.ReadRange) -> None:
+        data = self.arena.read(effect.segment, effect.offset, effect.size)
+        self._later(role, e.RangeRead(effect.token, data))
+
+    def _write_range(self, role: Role, effect: e.WriteRange) -> None:
+        self.arena.write(effect.segment, effect.offset, effect.data)
+        self._later(role, e.RangeWritten(effect.token))
+
+    def _end_session(self, role: Role, effect: e.EndSession) -> None:
+        raise AssertionError(f"the session ended: {effect.reason}")
+
+    def _later(self, role: Role, message: Any) -> None:
+        """Slow effects are done in a pool; their outcomes come back in any order."""
+        delay = self.world.random.choice((0.0, 20e-6, 1e-3))
+        self.world.call_later(delay, self.arrive, "host", role.address, message)
+
+    # --- processes ---
+
+    def attach(self, process: Process) -> None:
+        """A process has connected."""
+        address = process.address
+        self.processes[address] = process
+        self.connections[address] = process.connection = Connection(
+            self.world,
+            End(self.name, lambda messages: self.from_process(address, messages)),
+            End(address, process.receive),
+        )
+
+
+PERFORM: dict[type, Any] = {
+    e.SetTimer: Node._set_timer,
+    e.StartWorker: Node._start_worker,
+    e.KillWorker: Node._kill_worker,
+    e.OpenWindow: Node._open_window,
+    e.ReclaimTasks: Node._reclaim_tasks,
+    e.ForgetProcess: Node._forget_process,
+    e.CreateSegment: Node._create_segment,
+    e.ReservePages: Node._reserve_pages,
+    e.ReadRange: Node._read_range,
+    e.WriteRange: Node._write_range,
+    e.EndSession: Node._end_session,
+}

@@ -1,0 +1,113 @@
+"""Programs of values: refs inside them, large ones, arrays that outlive their refs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from .language import Close, Drop, Get, Look, Put, Submit, View, remote
+from .task_programs import increment, outcome, outcomes
+from .values import Big, RemoteError
+
+Script = Generator[Any, Any, Any]
+
+
+@remote
+def make_refs(count: int, size: int) -> Script:
+    """Returns refs: on puts, and on tasks that may still run."""
+    refs = []
+    for number in range(count):
+        if number % 2:
+            refs.append((yield Put(Big(number, size) if size else number)))
+        else:
+            refs.append((yield Submit(increment, (number,))))
+    return refs
+
+
+@remote
+def sum_inside(refs: list[Any], extra: int) -> Script:
+    """Takes refs inside a list; looks at half of them here, hands the others on."""
+    values = yield Get(refs[::2])
+    if len(refs) > 2:
+        rest = yield Get((yield Submit(sum_inside, (refs[1::2], extra))))
+    else:
+        rest = 0
+    return extra + rest + sum(value.fill if type(value) is Big else value for value in values)
+
+
+def run_refs_inside(count: int, size: int) -> Script:
+    outer = yield Submit(make_refs, (count, size))
+    again = yield Submit(sum_inside, (outer, 1000))  # a dependency whose value has refs inside
+    try:
+        refs = yield Get(outer)
+        nested = yield Put([refs, count])
+        yield Drop(refs)
+        inside = yield Get(nested)
+        refs = inside[0]
+        later = yield Submit(sum_inside, (refs, 1))
+        yield Drop([outer, nested, *refs])
+    except RemoteError as error:
+        return [error.failed, (yield from outcome(again))]
+    return [(yield from outcome(later)), (yield from outcome(again))]
+
+
+@remote
+def keep_none(box: list[Any]) -> int:
+    """Takes a ref and never looks at it."""
+    return len(box)
+
+
+def run_borrowed(count: int) -> Script:
+    found = []
+    for number in range(count):
+        ref = yield Put(number)
+        task = yield Submit(keep_none, ([ref],))
+        yield Drop([ref])
+        found.append(task)
+    return (yield from outcomes(found))
+
+
+# --- large values ---
+
+
+@remote
+def make_big(fill: int, size: int) -> Big:
+    return Big(fill, size)
+
+
+@remote
+def join_big(one: Big, two: Big) -> Big:
+    return Big(one.fill ^ two.fill, max(one.size, two.size))
+
+
+def run_big(count: int, size: int) -> Script:
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(make_big, (number % 200 + 1, size + number))))
+    put = yield Put(Big(255, size))
+    joined = []
+    for number in range(1, count):
+        joined.append((yield Submit(join_big, (refs[number - 1], refs[number]))))
+    joined.append((yield Submit(join_big, (put, refs[0]))))
+    yield Drop(refs)
+    return (yield from outcomes(joined))
+
+
+def run_views(count: int, size: int) -> Script:
+    """Arrays that outlive their refs: their bytes stay as they are."""
+    views = []
+    expected = []
+    for number in range(count):
+        ref = yield Submit(make_big, (number + 1, size))
+        value = yield from outcome(ref)
+        if type(value) is Big:
+            views.append((yield View(ref)))
+            expected.append(value)
+        yield Drop([ref])
+        yield Get((yield Put(Big(99, size))))
+    same = True
+    for view, value in zip(views, expected, strict=True):
+        seen = yield Look(view)
+        same = same and (seen == value or not hasattr(seen, "fill"))
+        yield Close(view)
+    return same

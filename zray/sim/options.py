@@ -1,0 +1,85 @@
+"""A seed -> a whole configuration (swarm testing: each seed has its own mix of sizes, delays and faults)."""
+
+from __future__ import annotations
+
+from random import Random
+
+from msgspec import Struct
+
+# name -> (smallest, largest delay in seconds, probability of a delay ten times that)
+DELAYS = {
+    "even": (20e-6, 20e-6, 0.0),
+    "local": (10e-6, 200e-6, 0.0),
+    "loaded": (20e-6, 2e-3, 0.02),
+    "far": (1e-3, 40e-3, 0.05),
+}
+
+
+class Options(Struct, kw_only=True):
+    """One run.  Probabilities are per delivery; kills and breaks are at most so many per run."""
+
+    seed: int
+    nodes: int = 1
+    cpus: int = 2
+    drivers: int = 1
+    programs: tuple[str, ...] = ("tree",)
+    delay: str = "local"
+    turn_delay_max: float = 50e-6
+    inline_bytes_max: int = 200
+    capacity: int = 1 << 22
+    pages_max: int = 1 << 20
+    chunk_bytes: int = 16 << 10
+    reserve_bytes: int = 64 << 10
+    flush_every: int = 16  # results that a worker keeps before it says them, at most
+    check_every: int = 1
+    # Faults.
+    kills: int = 0  # of workers
+    kill_probability: float = 0.0
+    kills_driver: bool = False
+    kills_fork_server: bool = False
+    breaks: int = 0
+    start_failure_probability: float = 0.0
+    slow_worker_probability: float = 0.0
+    fault_seconds: float = 2.0  # faults stop then
+
+    @property
+    def loses_work(self) -> bool:
+        """Whether a task may end with a system error, or an actor die, through no fault of the program's."""
+        is_small = self.capacity < 1 << 22 or self.pages_max < 1 << 20
+        return bool(self.kills or self.kills_fork_server or self.start_failure_probability or is_small)
+
+
+def options_of(seed: int, *, nodes: int = 0) -> Options:
+    """The configuration of a seed.  nodes: 0 lets the seed choose."""
+    from .workloads import ONE_NODE_PROGRAMS, PROGRAMS
+
+    random = Random(f"zray options {seed}")
+    nodes = nodes or (3 if random.random() < 0.2 else 1)
+    names = sorted(PROGRAMS if nodes == 1 else {name for name in PROGRAMS if name not in ONE_NODE_PROGRAMS})
+    options = Options(
+        seed=seed,
+        nodes=nodes,
+        cpus=random.choice((1, 1, 2, 2, 3, 4)),
+        drivers=random.choice((1, 1, 1, 2, 3)) if nodes == 1 else 1,
+        programs=tuple(random.sample(names, random.randint(1, 3))),
+        delay=random.choice(("even", "local", "local", "loaded", "far")),
+        turn_delay_max=random.choice((0.0, 50e-6, 50e-6, 1e-3)),
+        inline_bytes_max=random.choice((100, 200, 1000)),
+        flush_every=random.choice((1, 4, 16, 64)),
+    )
+    if nodes == 1 and random.random() < 0.2:
+        # A store that is too small for all of it at once, or memory that is.
+        options.capacity = random.choice((4_096, 65_536, 1 << 22))
+        options.pages_max = random.choice((4, 60, 1 << 20))
+    if nodes > 1:
+        options.breaks = random.choice((0, 0, 3, 8))
+    if random.random() < (0.6 if nodes == 1 else 0.3):
+        options.kills = random.choice((1, 2, 3, 3, 8))
+        options.kill_probability = random.choice((0.001, 0.01, 0.05))
+    if nodes == 1:
+        options.kills_driver = options.drivers > 1 and random.random() < 0.4
+        options.breaks = random.choice((0, 0, 0, 2, 5))
+    options.kills_fork_server = random.random() < 0.1
+    options.start_failure_probability = random.choice((0.0, 0.0, 0.0, 0.1))
+    options.slow_worker_probability = random.choice((0.0, 0.0, 0.3))
+    return options

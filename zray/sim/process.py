@@ -1,0 +1,254 @@
+"""Simulated drivers and workers: the production client and task executor around scripts.
+
+A process has one thread: a stack of activations, the top one runs.  It is busy (`is_busy`: what arrives waits)
+or blocked (what arrives is handled, nested tasks run on top), or it has nothing to do.  Refs are counted by
+hand: each activation owns the ids of its refs, once per ref, and lets go of them when it ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from ..ids import children_prefix, root_task_id
+from ..roles.client import BUFFERED_COUNT_MAX, Client
+from ..roles.task_executor import TaskExecutor
+from ..wire.task_spec import StoredValue, TaskSpec
+from .network import Connection
+from .requests import ANSWER
+from .values import RemoteError, decode, decode_failure, is_error
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .simulator import Simulator
+
+# A buffer is said at the latest so long after the first thing was put into it.
+FLUSH_SECONDS = 1e-3
+
+
+class Activation:
+    """One script that runs: a task, a call, a constructor, or a driver's program."""
+
+    def __init__(self, task_id: bytes) -> None:
+        self.task_id = task_id
+        self.prefix = children_prefix(task_id)
+        self.children = 0
+        self.puts = 0
+        self.call_numbers: dict[bytes, int] = {}
+        self.refs: list[bytes] = []  # one entry per ref that it owns
+        self.views: list[bytes] = []  # one entry per array that it owns
+        self.body: Generator[Any, Any, Any]
+        self.answer: Any = None
+        self.failure: Exception | None = None
+        self.is_over: Any = None  # while blocked: a function that says whether it goes on
+        self.resume: Any = None  # and one that makes the answer
+        self.spec: TaskSpec | None = None
+        self.begun_at = 0.0
+
+    def next_child(self) -> bytes:
+        """The id of the next task that it submits."""
+        self.children += 1
+        return self.prefix + self.children.to_bytes(6, "big")
+
+
+class Process:
+    """What drivers and workers have in common."""
+
+    kind = ""
+    actor_id = b""  # a worker's, once it is an actor
+
+    def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
+        self.world = world
+        self.node = node
+        self.address = address
+        self.pid = pid
+        self.connection: Connection
+        self.client = Client(deque(), deque())
+        self.executor = TaskExecutor()
+        self.published: set[bytes] = set()  # membership only
+        self.stack: list[Activation] = []
+        self.inbox: deque[Any] = deque()
+        self.is_busy = False
+        self.is_alive = True
+        self.flush_is_due = False
+        self.slowness = world.faults.draw_slowness()
+        self.kept: list[bytes] = []  # refs beyond any activation: an actor's
+        self.actor_id = b""
+
+    # --- what arrives ---
+
+    def receive(self, messages: Any) -> None:
+        """A frame."""
+        if self.is_alive:
+            for message in messages:
+                self.world.trace.message(self.world.now, self.node.name, self.address, message)
+            self.inbox.extend(messages)
+            if not self.is_busy:
+                self.run()
+
+    def _read(self) -> None:
+        """Handle what has arrived."""
+        while self.inbox:
+            message = self.inbox.popleft()
+            handler = self.HANDLERS.get(type(message))
+            if handler is not None:
+                handler(self, message)
+            else:
+                self.client.handle(message)
+
+    HANDLERS: dict[type, Any] = {}
+
+    # --- running ---
+
+    def run(self) -> None:
+        """Go on as far as it goes without time passing."""
+        while self.is_alive and not self.is_busy:
+            self._read()
+            top = self.stack[-1] if self.stack else None
+            if top is None:
+                if not self.next_task():
+                    break
+            elif top.is_over is None:
+                self._advance(top)
+            elif top.is_over():
+                resume, top.is_over, top.resume = top.resume, None, None
+                try:
+                    top.answer = resume()
+                except RemoteError as error:
+                    top.failure = error
+            elif not self.next_nested():
+                break
+        if self.is_alive and not self.is_busy:
+            self.flush()
+
+    def next_task(self) -> bool:
+        """Begin something."""
+        return False
+
+    def next_nested(self) -> bool:
+        """Begin something inside a wait."""
+        return False
+
+    def _advance(self, top: Activation) -> None:
+        """One step of the script on top."""
+        answer, top.answer = top.answer, None
+        failure, top.failure = top.failure, None
+        try:
+            request = top.body.throw(failure) if failure is not None else top.body.send(answer)
+        except StopIteration as end:
+            assert self.stack.pop() is top
+            self.ended(top, end.value)
+            return
+        ANSWER[type(request)](self, top, request)
+        client = self.client
+        if client.buffered >= BUFFERED_COUNT_MAX:
+            self.flush()
+        elif client.buffered and not self.flush_is_due:
+            self.flush_is_due = True
+            self.world.call_later(FLUSH_SECONDS, self._flush_is_due)
+
+    def ended(self, top: Activation, result: Any) -> None:
+        """Its script has returned."""
+
+    def busy(self, seconds: float) -> None:
+        """Nothing else happens here for so long."""
+        self.is_busy = True
+        self.world.call_later(seconds * self.slowness, self._busy_no_more)
+
+    def _busy_no_more(self) -> None:
+        if self.is_alive:
+            self.is_busy = False
+            self.run()
+
+    # --- saying ---
+
+    def flush(self) -> None:
+        """Say all there is to say, in one frame."""
+        messages = self.client.take_messages(self.executor.take_messages())
+        if messages:
+            self.connection.send(self.address, messages)
+
+    def _flush_is_due(self) -> None:
+        # A helper does this in production while the user's code computes.
+        self.flush_is_due = False
+        if self.is_alive:
+            self.flush()
+
+    def let_go(self, activation: Activation) -> None:
+        """All refs that the activation still owns die."""
+        self.client.released.extend(activation.refs)
+        activation.refs.clear()
+        self.client.unread.extend(activation.views)
+        activation.views.clear()
+
+    def die(self) -> None:
+        """At once."""
+        self.is_alive = False
+        self.stack.clear()
+
+    # --- values ---
+
+    def read_value(self, activation: Activation, value: bytes | StoredValue) -> Any:
+        """The value; the refs inside are the activation's from now on."""
+        decoded, found = decode(self.bytes_of(value))
+        for object_id in found:
+            self.client.hold(object_id)
+            activation.refs.append(object_id)
+        return decoded
+
+    def bytes_of(self, value: bytes | StoredValue) -> bytes:
+        """As they lie there now."""
+        if type(value) is StoredValue:
+            return self.node.arena.read(value.segment, value.offset, value.size)
+        assert isinstance(value, bytes)
+        return value
+
+    def value_of(self, activation: Activation, object_id: bytes) -> Any:
+        """The value of an object that is here.  Raises RemoteError."""
+        value = self.client.values[object_id]
+        if type(value) is bytes and is_error(value):
+            raise RemoteError(decode_failure(value))
+        return self.read_value(activation, value)
+
+    def block(self, top: Activation, is_over: Any, resume: Any) -> None:
+        """The script on top stops until `is_over()`, and is answered `resume()`."""
+        top.is_over, top.resume = is_over, resume
+
+    def leave_after(self, top: Activation) -> None:
+        """exit_actor()."""
+        raise AssertionError("only an actor can leave")
+
+
+class Driver(Process):
+    """A user's program."""
+
+    kind = "driver"
+
+    def __init__(
+        self, world: Simulator, node: Node, address: str, pid: int, job_id: bytes, program: Any, args: Any
+    ) -> None:
+        super().__init__(world, node, address, pid)
+        self.job_id = job_id
+        self.program = program
+        self.args = args
+        self.is_done = False
+        self.result: Any = None
+        self.slowness = 1.0
+
+    def start(self) -> None:
+        """Begin the program."""
+        if not self.is_alive:
+            return
+        top = Activation(root_task_id(self.job_id))
+        top.body = self._body()
+        self.stack.append(top)
+        self.run()
+
+    def _body(self) -> Generator[Any, Any, Any]:
+        return (yield from self.program(*self.args))
+
+    def ended(self, top: Activation, result: Any) -> None:
+        self.result = result
+        self.is_done = True
+        self.let_go(top)

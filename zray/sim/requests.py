@@ -1,0 +1,282 @@
+"""What a simulated process does when its script asks for something: through the production client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import encode_system_error
+from ..ids import function_id, put_id, return_id
+from ..wire.actors import CreateActor, FindActor, KillActor
+from ..wire.objects import AllocateObject, AllocateRefused
+from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
+from ..wire.tasks import Function, PublishFunction
+from . import language as say
+from .values import Dep, Handle, Ref, RemoteError, decode, decode_failure, encode
+
+if TYPE_CHECKING:
+    from .process import Activation, Process
+
+
+class Write:
+    """Within a process: have room for large bytes, and write them.  Answer: the place, or AllocateRefused."""
+
+    def __init__(self, object_id: bytes, data: bytes) -> None:
+        self.object_id = object_id
+        self.data = data
+
+
+def _spec(process: Process, top: Activation, code: Any, args: tuple[Any, ...], options: TaskOptions) -> TaskSpec:
+    function = _function_of(code)
+    if function.function_id not in process.published:
+        process.published.add(function.function_id)
+        process.client.say(PublishFunction(function))
+    data, deps, holds = encode_arguments(args)
+    return TaskSpec(top.next_child(), function.function_id, data, deps, holds, encode_options(options))
+
+
+def _submit(process: Process, top: Activation, request: say.Submit) -> None:
+    options = TaskOptions(
+        num_returns=request.num_returns,
+        max_retries=request.max_retries,
+        retry_exceptions=request.retry_exceptions,
+        **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
+    )
+    spec = _spec(process, top, request.function, request.args, options)
+    process.client.submit(spec, request.num_returns)
+    refs = [Ref(return_id(spec.task_id, index)) for index in range(1, request.num_returns + 1)]
+    top.refs.extend(ref.id for ref in refs)
+    top.answer = (refs[0] if len(refs) == 1 else refs) if refs else None
+
+
+def _put(process: Process, top: Activation, request: say.Put) -> None:
+    object_id = put_id(top.task_id, top.puts)
+    top.puts += 1
+    data, contained = encode(request.value)
+
+    def done(value: Any) -> Any:
+        if type(value) is AllocateRefused:
+            raise RemoteError(decode_failure(encode_system_error("ObjectStoreFullError", value.reason)))
+        process.client.put(object_id, value, contained)
+        top.refs.append(object_id)
+        return Ref(object_id)
+
+    if len(data) <= process.world.options.inline_bytes_max:
+        top.answer = done(data)
+    else:
+        _write(process, top, Write(object_id, data), done)
+
+
+def _write(process: Process, top: Activation, request: Write, done: Any = lambda place: place) -> None:
+    object_id, data, client = request.object_id, request.data, process.client
+    client.allocations[object_id] = None
+    client.say(AllocateObject(object_id, len(data)))
+
+    def is_over() -> bool:
+        answer = client.allocations.get(object_id)
+        if answer is None:
+            return False
+        if type(answer) is AllocateRefused:
+            return True
+        return bool(answer.reserved >= len(data) or answer.reserved < 0)
+
+    def resume() -> Any:
+        answer = client.allocations.pop(object_id)
+        if type(answer) is AllocateRefused:
+            return done(answer)
+        place: StoredValue = answer.place
+        if answer.reserved >= 0:
+            process.node.arena.write(place.segment, place.offset, data)
+        else:
+            client.place_told(object_id)
+        told = done(place)
+        if answer.reserved < 0:
+            client.place_unused(object_id)
+        return told
+
+    process.block(top, is_over, resume)
+
+
+def _get(process: Process, top: Activation, request: say.Get) -> None:
+    is_list = isinstance(request.refs, list)
+    ids = [ref.id for ref in (request.refs if is_list else [request.refs])]
+    values = process.client.values
+
+    def resume() -> Any:
+        got = [process.value_of(top, object_id) for object_id in ids]
+        return got if is_list else got[0]
+
+    missing = list(dict.fromkeys(object_id for object_id in ids if object_id not in values))
+    if not missing:
+        process.block(top, lambda: True, resume)
+        return
+    if process.kind == "driver" and process.world.options.nodes == 1 and process.world.random.random() < 0.3:
+        # As futures do: the values come by themselves.
+        process.client.ask(ids)
+        process.block(top, lambda: all(object_id in values for object_id in ids), resume)
+        return
+    _wait_at_node(process, top, missing, len(missing), True, None, resume)
+
+
+def _wait_at_node(
+    process: Process, top: Activation, ids: list[bytes], count: int, fetch: bool, timeout: float | None, resume: Any
+) -> None:
+    if process.world.random.random() < 0.5:
+        process.flush()  # results before the wait, or in one frame with it
+    replies = process.client.replies
+    number = process.client.wait(ids, count, fetch=fetch, block=process.kind == "worker")
+
+    def answer() -> Any:
+        replies.pop(number)
+        return resume()
+
+    process.block(top, lambda: replies[number] is not None, answer)
+    if timeout is not None:
+        process.world.call_later(timeout, _wait_too_long, process, number)
+
+
+def _wait_too_long(process: Process, number: int) -> None:
+    if process.is_alive and process.client.replies.get(number, 0) is None:
+        process.client.cancel_wait(number)
+        process.flush()
+
+
+def _wait(process: Process, top: Activation, request: say.Wait) -> None:
+    client = process.client
+    ids = [ref.id for ref in request.refs]
+
+    def resume() -> Any:
+        ready = [ref for ref in request.refs if client.is_ready(ref.id)][: request.count]
+        chosen = {ref.id for ref in ready}
+        return ready, [ref for ref in request.refs if ref.id not in chosen]
+
+    if sum(client.is_ready(object_id) for object_id in ids) >= request.count:
+        process.block(top, lambda: True, resume)
+    else:
+        _wait_at_node(process, top, ids, request.count, request.fetch, request.timeout, resume)
+
+
+def _sleep(process: Process, top: Activation, request: say.Sleep) -> None:
+    process.busy(request.seconds)
+
+
+def _create(process: Process, top: Activation, request: say.Create) -> None:
+    options = ActorOptions(
+        resources=request.resources or {},
+        max_restarts=request.max_restarts,
+        name=request.name,
+        class_name=request.cls.__name__,
+    )
+    spec = _spec(process, top, request.cls, request.args, TaskOptions(max_retries=0))
+    handle = Handle(spec.task_id)
+    process.client.say(CreateActor(spec, options))
+    process.client.expect_actor(handle.id)
+    top.refs.append(handle.id)
+    top.answer = handle
+
+
+def _call(process: Process, top: Activation, request: say.Call) -> None:
+    actor_id = request.actor.actor_id
+    options = TaskOptions(resources={}, max_retries=request.max_retries, actor_id=actor_id, method=request.method)
+    number = top.call_numbers[actor_id] = top.call_numbers.get(actor_id, 0) + 1
+    data, deps, holds = encode_arguments(request.args)
+    spec = TaskSpec(top.next_child(), b"", data, deps, holds, encode_options(options), number)
+    process.client.submit(spec)
+    ref = Ref(return_id(spec.task_id, 1))
+    top.refs.append(ref.id)
+    top.answer = ref
+
+
+def _find(process: Process, top: Activation, request: say.Find) -> None:
+    client = process.client
+    number = client.expect_reply()
+    client.say(FindActor(number, "", request.name))
+
+    def resume() -> Any:
+        reply = client.replies.pop(number)
+        if not reply.actor_id:
+            return None
+        handle = Handle(reply.actor_id)
+        # The node counts us as a holder already: a hold is said once too often, never too seldom.
+        client.hold(handle.id)
+        top.refs.append(handle.id)
+        return handle
+
+    process.block(top, lambda: client.replies[number] is not None, resume)
+
+
+def _kill(process: Process, top: Activation, request: say.Kill) -> None:
+    process.client.say(KillActor(request.actor.actor_id, request.no_restart))
+
+
+def _drop(process: Process, top: Activation, request: say.Drop) -> None:
+    for ref in request.refs:
+        top.refs.remove(ref.id)
+        process.client.released.append(ref.id)
+
+
+def _keep(process: Process, top: Activation, request: say.Keep) -> None:
+    top.refs.remove(request.ref.id)
+    process.kept.append(request.ref.id)
+
+
+def _runs(process: Process, top: Activation, request: say.Runs) -> None:
+    top.answer = process.world.runs[top.task_id] - 1
+
+
+def _view(process: Process, top: Activation, request: say.View) -> None:
+    process.client.read_begins(request.ref.id)
+    top.views.append(request.ref.id)
+    top.answer = (request.ref.id, process.client.values[request.ref.id])
+
+
+def _look(process: Process, top: Activation, request: say.Look) -> None:
+    top.answer = decode(process.bytes_of(request.view[1]))[0]
+
+
+def _close(process: Process, top: Activation, request: say.Close) -> None:
+    top.views.remove(request.view[0])
+    process.client.unread.append(request.view[0])
+
+
+def _exit_actor(process: Process, top: Activation, request: say.ExitActor) -> None:
+    process.leave_after(top)
+
+
+ANSWER: dict[type, Any] = {
+    say.Submit: _submit,
+    say.Put: _put,
+    Write: _write,
+    say.Get: _get,
+    say.Wait: _wait,
+    say.Sleep: _sleep,
+    say.Create: _create,
+    say.Call: _call,
+    say.Find: _find,
+    say.Kill: _kill,
+    say.Drop: _drop,
+    say.Keep: _keep,
+    say.Runs: _runs,
+    say.View: _view,
+    say.Look: _look,
+    say.Close: _close,
+    say.ExitActor: _exit_actor,
+}
+
+
+def _function_of(code: Any) -> Function:
+    name = code.__name__
+    return Function(function_id(name.encode()), name, name.encode())
+
+
+def encode_arguments(args: tuple[Any, ...]) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
+    """(bytes, deps, holds): refs that are arguments themselves, and refs inside arguments."""
+    deps: list[bytes] = []
+    places: list[Any] = []
+    for arg in args:
+        if type(arg) is Ref:
+            places.append(Dep(len(deps)))
+            deps.append(arg.id)
+        else:
+            places.append(arg)
+    data, holds = encode(places)
+    return data, tuple(deps), holds

@@ -1,0 +1,129 @@
+"""The same program, run by one thread in order: what a run's results are compared with (DESIGN 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from types import SimpleNamespace
+from typing import Any
+
+from . import language as say
+from .language import FUNCTIONS
+from .values import Failed, Handle, Ref, RemoteError, UserError, decode, encode
+
+
+class Sequential:
+    """Values by number; actors by number."""
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, Any] = {}
+        self.actors: dict[bytes, Any] = {}
+        self.names: dict[str, Handle] = {}
+        self.count = 0
+
+    def run(self, program: Any, args: tuple[Any, ...]) -> Any:
+        """What a driver's program returns."""
+        return self._script(program(*args), 0)
+
+    def _new_id(self) -> bytes:
+        self.count += 1
+        return self.count.to_bytes(16, "big")
+
+    def _store(self, value: Any) -> Ref:
+        ref = Ref(self._new_id())
+        # Through bytes: what a task gets is a copy, as it is between processes.
+        self.values[ref.id] = value if type(value) is Failed else decode(encode(value)[0])[0]
+        return ref
+
+    def _value(self, ref: Ref) -> Any:
+        value = self.values[ref.id]
+        if type(value) is Failed:
+            raise RemoteError(value)
+        return value
+
+    def _script(self, body: Any, runs: int) -> Any:
+        if not isinstance(body, Generator):
+            return body
+        answer: Any = None
+        failure: Exception | None = None
+        while True:
+            try:
+                request = body.throw(failure) if failure is not None else body.send(answer)
+            except StopIteration as end:
+                return end.value
+            answer, failure = None, None
+            try:
+                answer = self._answer(request, runs)
+            except RemoteError as error:
+                failure = error
+
+    def _task(self, code: Any, args: tuple[Any, ...], runs: int = 0) -> Any:
+        """The task's value, or the Failed that stands in its place."""
+        try:
+            given = [self._value(arg) if type(arg) is Ref else arg for arg in args]
+        except RemoteError as error:
+            return error.failed  # an argument that failed is the task's result
+        try:
+            return self._script(code(*decode(encode(given)[0])[0]), runs)
+        except (UserError, RemoteError) as error:
+            is_system = isinstance(error, RemoteError) and error.failed.is_system
+            return Failed("task", str(error), is_system)
+
+    def _answer(self, request: Any, runs: int) -> Any:
+        kind = type(request)
+        if kind is say.Submit:
+            return self._submit(request)
+        if kind is say.Put:
+            return self._store(request.value)
+        if kind is say.Get:
+            refs = request.refs
+            return [self._value(ref) for ref in refs] if isinstance(refs, list) else self._value(refs)
+        if kind is say.Wait:
+            return request.refs[: request.count], request.refs[request.count :]
+        if kind is say.Create:
+            handle = Handle(self._new_id())
+            self.actors[handle.actor_id] = self._construct(handle, request)
+            if request.name:
+                self.names[request.name] = handle
+            return handle
+        if kind is say.Call:
+            actor = self.actors[request.actor.actor_id]
+            if type(actor) is Failed:
+                return self._store(actor)
+            return self._store(self._task(getattr(actor, request.method), request.args))
+        if kind is say.Kill:
+            self.actors[request.actor.actor_id] = Failed("ActorDiedError", "killed", True)
+            return None
+        if kind is say.Find:
+            return self.names.get(request.name)
+        if kind is say.Runs:
+            return runs
+        if kind is say.View:
+            return request.ref
+        if kind is say.Look:
+            return self._value(request.view)
+        return None  # Sleep, Drop, Keep, Close, ExitActor: no answer
+
+    def _construct(self, handle: Handle, request: say.Create) -> Any:
+        try:
+            actor = request.cls(*[self._value(arg) if type(arg) is Ref else arg for arg in request.args])
+        except UserError as error:
+            return Failed("task", str(error), False)
+        actor.process = SimpleNamespace(address="", actor_id=handle.actor_id)
+        actor.world = SimpleNamespace(actor_logs={})
+        return actor
+
+    def _submit(self, request: say.Submit) -> Any:
+        code = FUNCTIONS[request.function.__name__]
+        if set(request.resources or ()) - {"CPU"}:
+            return self._store(Failed("TaskUnschedulableError", "no node has it", True))
+        value = self._task(code, request.args)
+        runs = 0
+        while type(value) is Failed and request.retry_exceptions and runs != request.max_retries:
+            runs += 1
+            value = self._task(code, request.args, runs)
+        count = request.num_returns
+        if type(value) is Failed or count == 1:
+            refs = [self._store(value) for _ in range(count)]
+        else:
+            refs = [self._store(item) for item in value or ()]
+        return (refs[0] if count == 1 else refs) if refs else None

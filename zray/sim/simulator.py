@@ -1,0 +1,225 @@
+"""The other world: the roles of production, in virtual time, out of one seed.
+
+One seed -> one generator -> every decision.  Verbs: run(until), and those of network and faults.  The same seed
+gives the same run, message for message, whatever PYTHONHASHSEED is (`trace.digest()`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from ..roles import effects as e
+from ..roles.gcs import GcsShard
+from ..roles.global_scheduler import GlobalScheduler
+from ..roles.local_scheduler import LocalScheduler
+from ..roles.local_scheduler.scheduler import Addresses
+from ..roles.monitor import Monitor
+from ..roles.object_manager import ObjectManager
+from ..wire.session import Goodbye
+from ..wire.task_spec import RESOURCE_UNIT
+from .checkers import Checkers
+from .faults import Faults
+from .network import Connection, End
+from .node import Node
+from .options import DELAYS, Options
+from .process import Driver, Process
+from .trace import Trace
+from .worker import Worker
+
+WORKER_START_SECONDS = (0.5e-3, 5e-3)
+# How long the news of a process's end takes.
+EXIT_SECONDS = (10e-6, 3e-3)
+
+
+class Simulator:
+    """One world."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.random = Random(f"zray {options.seed}")
+        self.now = 0.0
+        self.trace = Trace()
+        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._event_count = 0
+        self.nodes: dict[str, Node] = {}
+        self.homes: dict[str, Node] = {}  # role -> its node
+        self.between_nodes: dict[tuple[str, str], Connection] = {}  # by the two roles, sorted
+        self.drivers: list[Driver] = []
+        self.kill_before_birth: set[str] = set()  # workers; membership only
+        self.pid = 0
+        self.dropped = 0
+        self.runs: dict[bytes, int] = {}  # task -> how often it has begun
+        self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
+        self.faults = Faults(self)
+        self.checkers = Checkers(self)
+        for number in range(1, options.nodes + 1):
+            self._add_node(f"n{number}")
+
+    def _add_node(self, name: str) -> None:
+        options = self.options
+        node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
+        addresses = Addresses(f"{name}/objects", ["global"], ["gcs-0"], "monitor")
+        node.scheduler = LocalScheduler(
+            f"{name}/local",
+            addresses,
+            total={"CPU": options.cpus * RESOURCE_UNIT},
+            is_embedded=options.nodes == 1,
+            worker_prefix=f"{name}/worker-",
+        )
+        node.manager = ObjectManager(
+            f"{name}/objects",
+            f"{name}/local",
+            capacity=options.capacity,
+            chunk_bytes=options.chunk_bytes,
+            reserve_bytes=options.reserve_bytes,
+        )
+        node.add_role(node.scheduler)
+        node.add_role(node.manager)
+        if name == "n1":
+            node.add_role(GcsShard("gcs-0"))
+            node.add_role(GlobalScheduler("global", ["gcs-0"]))
+            node.add_role(Monitor("monitor", ["global", "gcs-0"]))
+        if options.nodes > 1:
+            self.call_at(0.0, self._join, node)
+
+    def _join(self, node: Node) -> None:
+        node.scheduler.now = self.now
+        node.scheduler.remote.start()
+        node._perform_all(node.scheduler, node.scheduler.take_effects())
+        node.turn()
+
+    # --- time ---
+
+    def call_at(self, when: float, function: Callable[..., None], *args: Any) -> None:
+        """Events of one moment happen in the order in which they were asked for."""
+        self._event_count += 1
+        heapq.heappush(self._events, (when, self._event_count, function, args))
+
+    def call_later(self, delay: float, function: Callable[..., None], *args: Any) -> None:
+        """In `delay` seconds."""
+        self.call_at(self.now + delay, function, *args)
+
+    def run(self, until: float, *, unless: Callable[[], bool] | None = None) -> bool:
+        """Let time pass, to `until` or until `unless()`.  Returns whether the latter came about."""
+        events = self._events
+        while events and events[0][0] <= until:
+            if unless is not None and unless():
+                return True
+            self.now, _, function, args = heapq.heappop(events)
+            function(*args)
+        if unless is not None and unless():
+            return True
+        self.now = max(self.now, until)
+        return False
+
+    def draw_delay(self) -> float:
+        """Of one frame."""
+        low, high, tail = DELAYS[self.options.delay]
+        delay = self.random.uniform(low, high)
+        return delay * 10 if tail and self.random.random() < tail else delay
+
+    def draw_turn_delay(self) -> float:
+        """What arrives within this belongs to one turn."""
+        longest = self.options.turn_delay_max
+        return self.random.uniform(0.0, longest) if longest else 0.0
+
+    # --- connections ---
+
+    def connection(self, node: Node, source: str, target: str) -> Connection:
+        """From a node to one of its processes, or from a role to another node's role."""
+        own = node.connections.get(target)
+        if own is not None:
+            return own
+        key = (source, target) if source < target else (target, source)
+        connection = self.between_nodes.get(key)
+        if connection is None:
+            connection = self.between_nodes[key] = Connection(self, self._role_end(*key), self._role_end(*key[::-1]))
+            connection.is_up = not self.faults.is_cut(self.homes[source].name, self.homes[target].name)
+        return connection
+
+    def _role_end(self, own: str, other: str) -> End:
+        home = self.homes[own]
+
+        def receive(messages: Any) -> None:
+            for message in messages:
+                home.arrive(other, own, message)
+
+        return End(own, receive)
+
+    # --- processes ---
+
+    def start_worker(self, node: Node, asker: str, effect: e.StartWorker) -> None:
+        """StartWorker."""
+        delay = self.random.uniform(*WORKER_START_SECONDS)
+        if self.faults.fails_to_start():
+            outcome = e.WorkerStartFailed(effect.worker, "fork: resource temporarily unavailable")
+            self.call_later(delay, node.arrive, "host", asker, outcome)
+            return
+        node.windows[effect.worker] = 0
+        self.call_later(delay, self._worker_is_born, node, asker, effect)
+
+    def _worker_is_born(self, node: Node, asker: str, effect: e.StartWorker) -> None:
+        address = effect.worker
+        self.pid += 1
+        node.arrive("host", asker, e.WorkerStarted(address, self.pid))
+        if address in self.kill_before_birth or self.faults.dies_at_birth():
+            self.trace.event(self.now, address, "dies before its Hello")
+            self.call_later(1e-4, node.arrive, "host", asker, e.WorkerExited(address, "killed by signal 9", 0))
+            return
+        process = Worker(self, node, address, self.pid)
+        node.attach(process)
+        joined = e.ProcessJoined(address, "worker", self.pid, b"", effect.worker_id)
+        node.arrive("host", asker, joined)
+        self.trace.event(self.now, address, "is born")
+
+    def start_driver(self, node: Node, number: int, program: Any, args: tuple[Any, ...]) -> Driver:
+        """A driver that runs `program(*args)`."""
+        self.pid += 1
+        address = f"{node.name}/driver-{number}"
+        driver = Driver(self, node, address, self.pid, b"job%05d" % number, program, args)
+        node.attach(driver)
+        self.drivers.append(driver)
+        node.arrive("host", node.scheduler.address, e.ProcessJoined(address, "driver", self.pid, driver.job_id))
+        self.call_later(self.draw_delay(), driver.start)
+        return driver
+
+    def end_process(self, process: Process, cause: str) -> None:
+        """It is dead now; its node hears of it soon.  What it said last may or may not arrive."""
+        if not process.is_alive:
+            return
+        process.die()
+        self.trace.event(self.now, process.address, f"ends: {cause}")
+        node, connection = process.node, process.connection
+        if self.random.random() < 0.5:
+            connection.generation += 1  # what was under way is lost
+        connection.is_up = False
+        news: Any
+        if process.kind == "worker":
+            news = e.WorkerExited(process.address, cause, 0)
+        else:
+            news = e.ProcessLeft(process.address, cause)
+        self.call_later(self.random.uniform(*EXIT_SECONDS), self._process_has_ended, node, process, news)
+
+    def _process_has_ended(self, node: Node, process: Process, news: Any) -> None:
+        node.processes.pop(process.address, None)
+        node.is_dying.discard(process.address)
+        node.arrive("host", node.scheduler.address, news)
+
+    def orderly_exit(self, process: Process, cause: str) -> None:
+        """It has said all, and ends: what it said arrives."""
+        process.die()
+        self.trace.event(self.now, process.address, f"ends: {cause}")
+        end = process.connection.ends[process.address]
+        when = max(end.arrives_at, self.now) + self.random.uniform(*EXIT_SECONDS)
+        news = e.WorkerExited(process.address, cause, 0)
+        self.call_at(when, self._process_has_ended, process.node, process, news)
+
+    def end_driver(self, driver: Driver) -> None:
+        """Goodbye."""
+        if driver.is_alive:
+            driver.client.say(Goodbye())
+            driver.flush()
+            driver.die()

@@ -1,0 +1,221 @@
+"""Programs of tasks: trees, chains, fan-in, recursion, waiting, failing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from .language import Drop, Get, Runs, Sleep, Submit, Wait, remote
+from .values import RemoteError, UserError
+
+Script = Generator[Any, Any, Any]
+
+
+def outcome(ref: Any) -> Script:
+    """The value, or the Failed that stands in its place."""
+    try:
+        return (yield Get(ref))
+    except RemoteError as error:
+        return error.failed
+
+
+def outcomes(refs: list[Any]) -> Script:
+    """Of each."""
+    found = []
+    for ref in refs:
+        found.append((yield from outcome(ref)))
+    return found
+
+
+@remote
+def increment(number: int) -> int:
+    return number + 1
+
+
+@remote
+def nap(seconds: float, value: Any) -> Script:
+    yield Sleep(seconds)
+    return value
+
+
+@remote
+def total(*numbers: int) -> int:
+    return sum(numbers)
+
+
+@remote
+def tree(depth: int, width: int) -> Script:
+    """A task per node of a tree; each gets its children's results."""
+    if depth == 0:
+        return 1
+    refs = []
+    for _ in range(width):
+        refs.append((yield Submit(tree, (depth - 1, width))))
+    return 1 + sum((yield Get(refs)))
+
+
+def run_tree(depth: int, width: int) -> Script:
+    return (yield from outcome((yield Submit(tree, (depth, width)))))
+
+
+@remote
+def deep(depth: int) -> Script:
+    """Recursion: every level waits for the next."""
+    if depth == 0:
+        return 0
+    return 1 + (yield Get((yield Submit(deep, (depth - 1,)))))
+
+
+def run_deep(depth: int) -> Script:
+    return (yield from outcome((yield Submit(deep, (depth,)))))
+
+
+def run_chain(count: int, chains: int, warm: bool) -> Script:
+    if warm:  # so that the mean run time is known, and links are sent along with their makers
+        yield Get((yield Submit(increment, (0,))))
+    ends = []
+    for start in range(chains):
+        ref = yield Submit(increment, (start,))
+        for _ in range(count):
+            before = ref
+            ref = yield Submit(increment, (before,))
+            yield Drop([before])
+        ends.append(ref)
+    return (yield from outcomes(ends))
+
+
+def run_fan_in(count: int, nap_seconds: float) -> Script:
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (nap_seconds * (number % 3), number))))
+    first = yield Submit(total, tuple(refs))
+    second = yield Submit(total, (first, *refs[:3]))
+    return (yield from outcomes([second, *refs]))
+
+
+def run_flood(count: int) -> Script:
+    """Many tiny tasks, most of whose refs are dropped at once."""
+    kept = []
+    for number in range(count):
+        ref = yield Submit(increment, (number,))
+        if number % 10:
+            yield Drop([ref])
+        else:
+            kept.append(ref)
+    return (yield from outcomes(kept))
+
+
+def run_mixed_lengths(count: int) -> Script:
+    """Long tasks among short ones of the same options: none may trap another for good."""
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (0.2 if number % 7 == 3 else 1e-4, number))))
+    return (yield from outcomes(refs))
+
+
+@remote
+def split(number: int) -> list[int]:
+    return [number, number + 1, number + 2]
+
+
+@remote
+def nothing_at_all() -> None:
+    return None
+
+
+def run_returns(count: int) -> Script:
+    results = []
+    for number in range(count):
+        one, two, three = yield Submit(split, (number,), num_returns=3)
+        yield Drop([two])
+        yield Submit(nothing_at_all, (), num_returns=0)
+        results.append((yield Submit(total, (one, three))))
+    return (yield from outcomes(results))
+
+
+# --- waiting ---
+
+
+def run_wait(count: int, at_once: int) -> Script:
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (0.001 * (number * 7 % 5), number))))
+    found = []
+    rest = refs
+    while rest:
+        ready, rest = yield Wait(rest, min(at_once, len(rest)))
+        for ref in ready:
+            found.append((ref.id, (yield from outcome(ref))))
+        yield Drop(ready)
+    values = [value for _, value in found]
+    return (
+        sorted(values)
+        if all(type(value) is int for value in values)
+        else next(value for value in values if type(value) is not int)
+    )
+
+
+@remote
+def wait_inside(count: int) -> Script:
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (0.002, number))))
+    yield Wait(refs, count, timeout=0.001)
+    yield Wait(refs, 1, timeout=0.0005, fetch=False)
+    return sum((yield Get(refs)))
+
+
+def run_timeouts(count: int) -> Script:
+    slow = yield Submit(nap, (0.05, 7))
+    yield Wait([slow], 1, timeout=0.003)
+    inside = []
+    for _ in range(count):
+        inside.append((yield Submit(wait_inside, (3,))))
+    return (yield from outcomes([slow, *inside]))
+
+
+# --- failing ---
+
+
+@remote
+def fail(text: str) -> Script:
+    yield Sleep(1e-5)
+    raise UserError(text)
+
+
+@remote
+def flaky(failures: int) -> Script:
+    runs = yield Runs()
+    if runs < failures:
+        raise UserError(f"run {runs}")
+    return "done"
+
+
+def run_failing(count: int) -> Script:
+    refs = []
+    for number in range(count):
+        bad = yield Submit(fail, (f"no {number}",))
+        refs.append(bad)
+        refs.append((yield Submit(increment, (bad,))))
+        refs.append((yield Submit(flaky, (number % 3,), max_retries=-1, retry_exceptions=True)))
+        refs.append((yield Submit(fail, ("always",), max_retries=2, retry_exceptions=True)))
+        refs.append((yield Submit(increment, (refs[-1],))))
+        # A chain behind a task that is run again.
+        refs.append((yield Submit(total, (number, number), max_retries=-1)))
+        refs.append((yield Submit(increment, (refs[-1],), max_retries=-1)))
+    return (yield from outcomes(refs))
+
+
+def run_infeasible() -> Script:
+    """Asks for what no node has: a clear error, and nothing hangs."""
+    ref = yield Submit(increment, (1,), resources={"GPU": 10_000})
+    return (yield from outcome(ref))
+
+
+def run_resources(count: int) -> Script:
+    """Tasks of many sizes: fractions, none, all."""
+    refs = []
+    for number in range(count):
+        share = (0, 2_500, 5_000, 10_000)[number % 4]
+        refs.append((yield Submit(nap, (0.001, number), resources={"CPU": share})))
+    return (yield from outcomes(refs))

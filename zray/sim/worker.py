@@ -1,0 +1,217 @@
+"""A simulated worker: the production task executor around scripts, in the order of zray/host/worker_main."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import encode_system_error
+from ..ids import return_id
+from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ..wire.objects import AllocateRefused
+from ..wire.task_spec import StoredValue, TaskSpec, parse_options
+from ..wire.tasks import JobStarted, StartTasks, StopWorker
+from . import language as say
+from .language import FUNCTIONS
+from .process import FLUSH_SECONDS, Activation, Process
+from .requests import Write
+from .values import Dep, RemoteError, UserError, encode, encode_failure, is_error
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .simulator import Simulator
+
+TASK_SECONDS = (2e-6, 60e-6)  # what a task costs beyond its own sleeps
+
+
+class Worker(Process):
+    """A worker process."""
+
+    kind = "worker"
+
+    def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
+        super().__init__(world, node, address, pid)
+        self.job_id = b""
+        self.actor: Any = None
+        self.is_told_to_stop = False
+        self.is_leaving = ""
+
+    # --- what arrives ---
+
+    def _on_start_tasks(self, message: StartTasks) -> None:
+        if message.nested:
+            assert self.stack and self.stack[-1].is_over is not None, "a nested task for a worker that is not blocked"
+        self.executor.on_start_tasks(message)
+        for argument in message.arguments:
+            if type(argument.value) is StoredValue:
+                self.client.place_told(argument.object_id)
+
+    def _on_start_actor(self, message: StartActor) -> None:
+        assert not self.stack and not self.actor_id, "two actors in one worker"
+        for function in message.functions:
+            self.executor.functions[function.function_id] = function
+        self.actor_id = message.spec.task_id
+        top = Activation(message.spec.task_id)
+        top.body = self._construct(top, message)
+        self.stack.append(top)
+
+    def _on_stop_worker(self, message: StopWorker) -> None:
+        self.is_told_to_stop = True
+
+    def _on_job_started(self, message: JobStarted) -> None:
+        assert not self.job_id or self.job_id == message.job_id, "a worker of two jobs"
+        self.job_id = message.job_id
+
+    HANDLERS = {
+        StartTasks: _on_start_tasks,
+        StartActor: _on_start_actor,
+        StopWorker: _on_stop_worker,
+        JobStarted: _on_job_started,
+    }
+
+    # --- tasks ---
+
+    def next_task(self) -> bool:
+        """Claim the next one of the queue; an empty window means that the rest is not ours any more."""
+        executor = self.executor
+        if self.is_leaving:
+            self._leave()
+            return False
+        if not executor.queue:
+            if self.is_told_to_stop:
+                self.is_leaving = "exit code 0"
+                self._leave()
+            return False
+        windows = self.node.windows
+        if not windows.get(self.address):
+            for object_id in executor.throw_out():
+                self.client.place_unused(object_id)
+            return True
+        windows[self.address] -= 1
+        spec = executor.queue.popleft()
+        if not executor.has_arguments(spec):
+            executor.give_back(spec)
+            self._done_with(spec)
+            return True
+        self._begin(spec)
+        return True
+
+    def next_nested(self) -> bool:
+        """A task that this worker waits for, or that one waits for: run it on top."""
+        if not self.executor.nested:
+            return False
+        self._begin(self.executor.nested.popleft())
+        return True
+
+    def _begin(self, spec: TaskSpec) -> None:
+        top = Activation(spec.task_id)
+        top.spec = spec
+        top.begun_at = self.world.now
+        top.body = self._run_task(top, spec)
+        self.stack.append(top)
+        self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
+
+    def _done_with(self, spec: TaskSpec) -> None:
+        for object_id in self.executor.done_with(spec):
+            self.client.place_unused(object_id)
+
+    def _run_task(self, top: Activation, spec: TaskSpec) -> Generator[Any, Any, Any]:
+        yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
+        options = parse_options(spec.options)
+        if options.actor_id:
+            code = getattr(self.actor, options.method)
+        else:
+            code = FUNCTIONS[self.executor.functions[spec.function_id].code.decode()]
+        wants_retry = False
+        try:
+            args, error = self._arguments(top, spec.args, self.executor.begin(spec))
+            if error is not None:
+                return [error] * max(1, options.num_returns), (), False
+            result = code(*args)
+            if isinstance(result, Generator):
+                result = yield from result
+        except (UserError, RemoteError) as raised:
+            wants_retry = options.retry_exceptions
+            return [failure_of(raised)] * max(1, options.num_returns), (), wants_retry
+        results = [result] if options.num_returns == 1 else list(result or ())
+        assert len(results) == options.num_returns
+        values: list[bytes | StoredValue] = []
+        contained = []
+        for index, item in enumerate(results, 1):
+            data, inside = encode(item)
+            value: Any = data
+            if len(data) > self.world.options.inline_bytes_max:
+                value = yield Write(return_id(spec.task_id, index), data)
+                if type(value) is AllocateRefused:
+                    value, inside = encode_system_error("ObjectStoreFullError", value.reason), ()
+            values.append(value)
+            contained.append(inside)
+        return values, tuple(contained) if any(contained) else (), False
+
+    def _arguments(
+        self, top: Activation, data: bytes, given: list[bytes | StoredValue]
+    ) -> tuple[list[Any], bytes | None]:
+        """The arguments; or the error that is among them."""
+        for value in given:
+            if type(value) is bytes and is_error(value):
+                return [], value
+        deps = [self.read_value(top, value) for value in given]
+        args = self.read_value(top, data)
+        return [deps[arg.index] if type(arg) is Dep else arg for arg in args], None
+
+    def _construct(self, top: Activation, message: StartActor) -> Generator[Any, Any, Any]:
+        yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
+        spec = message.spec
+        given = {argument.object_id: argument.value for argument in message.arguments}
+        for argument in message.arguments:
+            if type(argument.value) is StoredValue:
+                self.client.place_told(argument.object_id)
+        cls = FUNCTIONS[self.executor.functions[spec.function_id].code.decode()]
+        error: bytes | None
+        try:
+            args, error = self._arguments(top, spec.args, [given[object_id] for object_id in spec.deps])
+            if error is None:
+                self.actor = cls(*args)
+                self.actor.world, self.actor.process = self.world, self
+        except UserError as raised:
+            error = failure_of(raised)
+        for object_id in given:
+            self.client.place_unused(object_id)
+        return error
+
+    def ended(self, top: Activation, result: Any) -> None:
+        executor = self.executor
+        if top.spec is None:
+            if result is None:
+                self.client.say(ActorStarted(self.actor_id))
+            else:
+                self.client.say(ActorStartFailed(self.actor_id, result))
+        else:
+            values, contained, wants_retry = result
+            executor.finished(top.spec, values, contained, wants_retry=wants_retry)
+            if top.spec.function_id:
+                executor.ran_for(top.spec.function_id, (self.world.now - top.begun_at) * 1e6)
+            self._done_with(top.spec)
+        self.let_go(top)
+        if self.is_leaving:
+            self.flush()
+            self.client.say(ActorExited(self.actor_id, "exit_actor() was called."))
+        if self.stack or len(executor.results) >= self.world.options.flush_every or not executor.queue:
+            self.flush()
+        elif not self.flush_is_due:
+            self.flush_is_due = True
+            self.world.call_later(FLUSH_SECONDS, self._flush_is_due)
+
+    def leave_after(self, top: Activation) -> None:
+        self.is_leaving = "exit code 0"
+
+    def _leave(self) -> None:
+        self.flush()
+        self.world.orderly_exit(self, self.is_leaving)
+
+
+def failure_of(error: Exception) -> bytes:
+    """The error value of a task that raised."""
+    if isinstance(error, RemoteError):
+        return encode_failure(str(error), error.failed.is_system)
+    return encode_failure(str(error), False)

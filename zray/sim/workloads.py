@@ -1,0 +1,79 @@
+"""Programs whose results are known: each is run by one thread in order too (sequential.py), and compared.
+
+A program is a script for a driver: it returns a value that does not depend on time or on order.  What may
+fail under faults is taken through `outcome`, so that one lost task does not hide the rest.
+setup = `draw_*` (how large, from the seed), step = the script, check = Checkers.compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from random import Random
+from typing import Any
+
+from .actor_programs import run_actor_ends, run_actor_refs, run_counter, run_named, run_own_actors
+from .object_programs import run_big, run_borrowed, run_refs_inside, run_views
+from .task_programs import (
+    run_chain,
+    run_deep,
+    run_failing,
+    run_fan_in,
+    run_flood,
+    run_infeasible,
+    run_mixed_lengths,
+    run_resources,
+    run_returns,
+    run_timeouts,
+    run_tree,
+    run_wait,
+)
+from .values import RemoteError
+
+Script = Generator[Any, Any, Any]
+Draw = Callable[[Random], tuple[Any, ...]]
+
+# name -> the script, and its arguments from the seed
+PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    "tree": (run_tree, lambda random: random.choice(((1, 2), (2, 3), (3, 2), (4, 2), (2, 8)))),
+    "deep": (run_deep, lambda random: (random.choice((3, 10, 25, 50)),)),
+    "chain": (run_chain, lambda random: (random.randint(1, 60), random.randint(1, 3), random.random() < 0.7)),
+    "fan_in": (run_fan_in, lambda random: (random.randint(3, 40), random.choice((0.0, 1e-4, 1e-2)))),
+    "flood": (run_flood, lambda random: (random.choice((10, 100, 400)),)),
+    "mixed_lengths": (run_mixed_lengths, lambda random: (random.randint(5, 60),)),
+    "returns": (run_returns, lambda random: (random.randint(1, 10),)),
+    "refs_inside": (run_refs_inside, lambda random: (random.randint(1, 12), random.choice((0, 500, 50_000)))),
+    "borrowed": (run_borrowed, lambda random: (random.randint(1, 20),)),
+    "big": (run_big, lambda random: (random.randint(2, 8), random.choice((400, 5_000, 100_000)))),
+    "views": (run_views, lambda random: (random.randint(1, 5), random.choice((50, 1_500, 60_000)))),
+    "wait": (run_wait, lambda random: (random.randint(1, 20), random.randint(1, 4))),
+    "timeouts": (run_timeouts, lambda random: (random.randint(1, 4),)),
+    "failing": (run_failing, lambda random: (random.randint(1, 4),)),
+    "infeasible": (run_infeasible, lambda random: ()),
+    "resources": (run_resources, lambda random: (random.randint(4, 40),)),
+    "counter": (
+        run_counter,
+        lambda random: (
+            random.randint(0, 3),
+            random.choice((5, 30, 200)),
+            random.choice((0, 1, -1)),
+            random.choice((10, 2_000)),
+        ),
+    ),
+    "actor_refs": (run_actor_refs, lambda random: (random.randint(1, 8),)),
+    "actor_ends": (run_actor_ends, lambda random: (random.randint(1, 3),)),
+    "own_actors": (run_own_actors, lambda random: (random.randint(1, 4),)),
+    "named": (run_named, lambda random: ("the one",)),
+}
+# Actors are reached only from their own node, so far.
+ONE_NODE_PROGRAMS = frozenset({"counter", "named"})
+
+
+def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:
+    """A driver's program: one after the other."""
+    results = []
+    for name, args in parts:
+        try:
+            results.append((yield from PROGRAMS[name][0](*args)))
+        except RemoteError as error:  # what it could not go on without
+            results.append(error.failed)
+    return results

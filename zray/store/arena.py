@@ -1,0 +1,74 @@
+"""A process's view of its node's arena: each segment mapped once, on first use, and kept.
+
+A range that is read is pinned until the last array made from it is gone: then `on_release` is called, which
+may happen in any thread and in the middle of anything, so it does no more than append to a deque.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from .segment import Segment, segment_name
+
+OnRelease = Callable[[], object]
+
+
+class _Pin(weakref.ref):  # type: ignore[type-arg]
+    """Dies with nothing said unless its array dies first."""
+
+    __slots__ = ("on_release", "key")
+
+    on_release: OnRelease
+    key: int
+
+
+# Pins must live as long as their arrays: a weak reference that is itself gone calls nobody.
+_pins: dict[int, _Pin] = {}
+
+
+def _released(pin: _Pin) -> None:
+    if _pins.pop(pin.key, None) is not None:
+        pin.on_release()
+
+
+# The pins that a forked child inherits are its parent's to release.
+os.register_at_fork(after_in_child=_pins.clear)
+
+
+class ArenaView:
+    """The mapped segments of one session."""
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self._segments: dict[int, Segment] = {}
+
+    def segment(self, number: int) -> Segment:
+        """The segment, mapped if this is the first use.
+
+        Raises:
+            FileNotFoundError: the session's node is gone.
+        """
+        segment = self._segments.get(number)
+        if segment is None:
+            segment = self._segments.setdefault(number, Segment.open(segment_name(self.session, number)))
+        return segment
+
+    def read(self, segment_number: int, offset: int, size: int, on_release: OnRelease | None = None) -> Any:
+        """A range as a read-only 1-d uint8 array, for `values.deserialize`.
+
+        on_release: called once, when the array and all that was made from it are gone.
+        """
+        array = self.segment(segment_number).view(offset, size)
+        if on_release is not None:
+            pin = _Pin(array, _released)
+            pin.on_release = on_release
+            pin.key = id(pin)
+            _pins[pin.key] = pin
+        return array
+
+    def writable(self, segment_number: int, offset: int, size: int) -> memoryview:
+        """A range to write into, by `values.write_into`; it must be reserved."""
+        return memoryview(self.segment(segment_number).mapping)[offset : offset + size]

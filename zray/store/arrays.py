@@ -1,0 +1,126 @@
+"""numpy arrays: a head of dtype and shape, then the elements.  Imports numpy only when there is an array.
+
+    tag (1) | order (1) | bytes of the head (2) | bytes said (2) | msgpack (dtype.str, shape) | padding | data
+
+The head is padded to 16 bytes, or to 64 where the elements were not copied into it.
+
+A head is worked out once per dtype and shape: programs send the same few again and again.
+"""
+
+from __future__ import annotations
+
+import struct
+from pickle import PickleBuffer
+from typing import Any
+
+from msgspec.msgpack import Decoder, Encoder
+
+from .layout import ALIGNMENT, NDARRAY, SMALL_ALIGNMENT, Serialized
+
+# Smaller arrays are copied at once; larger ones go where they shall lie.
+ARRAY_INBAND_MAX = 64 * 1024
+HEADS_MAX = 1024  # Then the cache begins anew.
+# Kinds whose dtype.str says all: no fields, no objects, no registered types.
+PLAIN_KINDS = frozenset("biufcmMSU")
+C_ORDER, F_ORDER = 0, 1
+
+HEAD = struct.Struct("<BBHH")
+SAID_AT = HEAD.size
+
+_encode = Encoder().encode
+_decode = Decoder(tuple[str, tuple[int, ...]]).decode
+# (dtype, shape) -> head of an in-band array; None: not a plain dtype, or nothing in it.
+_heads: dict[tuple[Any, tuple[int, ...]], bytes | None] = {}
+# head -> dtype, shape (None where a vector needs no reshaping), order
+_read: dict[bytes, tuple[Any, tuple[int, ...] | None, str]] = {}
+# numpy.frombuffer, once a head has been read.
+_frombuffer: Any = None
+
+
+def encode_array(array: Any) -> Serialized | None:
+    """An array of exactly numpy.ndarray; None where only pickle can carry it."""
+    try:
+        head = _heads[array.dtype, array.shape]
+    except KeyError:
+        head = _remember_head(array)
+    if head is None:
+        return None
+    if array.nbytes < ARRAY_INBAND_MAX:
+        data = head + array.tobytes()
+        return Serialized(data, (), (), len(data))
+    order = C_ORDER
+    if not array.flags.c_contiguous:
+        if array.flags.f_contiguous:
+            order, array = F_ORDER, array.T
+    large_head = _head(array.dtype, array.shape[::-1] if order else array.shape, order, ALIGNMENT)
+    elements = _bytes_of(array)
+    return Serialized(large_head, (elements,), (), len(large_head) + elements.nbytes)
+
+
+def decode_array(data: Any, *, writable: bool = False) -> Any:
+    """The array, a read-only view of `data`; or one that can be written into, as `data` must be."""
+    if type(data) is not bytes and not writable:
+        data = memoryview(data).toreadonly()
+    length = data[2] | data[3] << 8
+    head = bytes(data[:length])
+    try:
+        dtype, shape, order = _read[head]
+    except KeyError:
+        dtype, shape, order = _read_head(head)
+    array = _frombuffer(data, dtype, -1, length)
+    return array if shape is None else array.reshape(shape, order=order)
+
+
+def array_parts(array: Any) -> tuple[Any, ...] | None:
+    """How to pickle an array so that its elements go out of band, whatever its strides; None: numpy's way."""
+    if array.dtype.hasobject or not array.nbytes:
+        return None
+    return restore_array, (PickleBuffer(_bytes_of(array)), array.dtype, array.shape)
+
+
+def restore_array(elements: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """The reverse of `array_parts`."""
+    import numpy
+
+    return numpy.frombuffer(elements, dtype).reshape(shape)
+
+
+def _bytes_of(array: Any) -> memoryview:
+    """The elements in C order; no copy where they lie so."""
+    import numpy
+
+    # Through a view of bytes: times and texts cannot be exported as what they are.
+    return memoryview(numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8))
+
+
+def _remember_head(array: Any) -> bytes | None:
+    import numpy
+
+    dtype = array.dtype
+    head = None
+    if dtype.kind in PLAIN_KINDS and array.nbytes and numpy.dtype(dtype.str) == dtype:
+        head = _head(dtype, array.shape, C_ORDER, SMALL_ALIGNMENT)
+    if len(_heads) >= HEADS_MAX:
+        _heads.clear()
+    _heads[dtype, array.shape] = head
+    return head
+
+
+def _head(dtype: Any, shape: tuple[int, ...], order: int, alignment: int) -> bytes:
+    said = _encode((dtype.str, shape))
+    length = -(-(SAID_AT + len(said)) // alignment) * alignment
+    return (HEAD.pack(NDARRAY, order, length, len(said)) + said).ljust(length, b"\0")
+
+
+def _read_head(head: bytes) -> tuple[Any, tuple[int, ...] | None, str]:
+    import numpy
+
+    global _frombuffer
+    _frombuffer = numpy.frombuffer
+    _, order, _, said_length = HEAD.unpack_from(head)
+    dtype_str, shape = _decode(head[SAID_AT : SAID_AT + said_length])
+    found = (numpy.dtype(dtype_str), None if len(shape) == 1 else shape, "F" if order else "C")
+    if len(_read) >= HEADS_MAX:
+        _read.clear()
+    _read[head] = found
+    return found

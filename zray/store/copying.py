@@ -1,0 +1,90 @@
+"""Copies of many bytes: without the interpreter's lock, and on several cores where it pays.
+
+Threads are made on first need, die with the process, and are forgotten by a forked child (which makes its
+own).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+# Below this a plain slice assignment is done before numpy has wrapped the two sides.
+NUMPY_MIN_BYTES = 256 * 1024
+# Below this one core finishes before the others have woken up.
+PARALLEL_MIN_BYTES = 8 << 20
+STRIPE_MIN_BYTES = 2 << 20
+STRIPES_MAX = 4
+
+_work: SimpleQueue[tuple[Any, Any, SimpleQueue[BaseException | None]]] | None = None
+_starting = threading.Lock()
+
+
+def copy_bytes(target: memoryview, source: memoryview) -> None:
+    """Copy source into target: 1-d views of bytes, of one length."""
+    length = source.nbytes
+    if length < NUMPY_MIN_BYTES:
+        target[:] = source
+        return
+    import numpy
+
+    to, of = numpy.frombuffer(target, numpy.uint8), numpy.frombuffer(source, numpy.uint8)
+    stripes = 1
+    if length >= PARALLEL_MIN_BYTES:
+        stripes = min(STRIPES_MAX, len(os.sched_getaffinity(0)), length // STRIPE_MIN_BYTES)
+    if stripes < 2:
+        numpy.copyto(to, of)
+    else:
+        _copy_striped(to, of, stripes)
+
+
+def _copy_striped(to: Any, of: Any, stripes: int) -> None:
+    import numpy
+
+    work = _copiers()
+    done: SimpleQueue[BaseException | None] = SimpleQueue()
+    # Whole pages, so that no two cores fault in the same one.
+    step = (len(of) // stripes + 4095) & ~4095
+    for start in range(step, len(of), step):
+        work.put((to[start : start + step], of[start : start + step], done))
+    numpy.copyto(to[:step], of[:step])
+    troubles = [done.get() for _ in range(step, len(of), step)]
+    for trouble in troubles:
+        if trouble is not None:
+            raise trouble
+
+
+def _copiers() -> SimpleQueue[Any]:
+    """The queue that the copying threads listen to; they are started by whoever comes first."""
+    global _work
+    with _starting:
+        if _work is None:
+            _work = SimpleQueue()
+            for number in range(1, min(STRIPES_MAX, len(os.sched_getaffinity(0)))):
+                name = f"zray-copy-{number}"
+                threading.Thread(target=_copy_forever, args=(_work,), name=name, daemon=True).start()
+        return _work
+
+
+def _copy_forever(work: SimpleQueue[Any]) -> None:
+    import numpy
+
+    while True:
+        to, of, done = work.get()
+        try:
+            numpy.copyto(to, of)
+            done.put(None)
+        except BaseException as error:  # It is raised where the copy was asked for.
+            done.put(error)
+        del to, of, done  # An idle thread must not keep a value alive.
+
+
+def _forget_copiers() -> None:
+    global _work, _starting
+    _work = None
+    _starting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_copiers)

@@ -1,0 +1,161 @@
+"""POSIX shared memory by name: `/zray-<session>-<number>`.  Numpy is imported only when somebody asks for a
+view.
+
+    create, open    the node that owns the arena creates; its workers and drivers open
+    reserve         make sure of the pages before anyone writes: a full machine is an error here, not a SIGBUS
+    later
+    give_back       return pages that hold nothing to the machine
+    unlink          the name goes at once, the memory with its last mapping
+
+A segment is mapped once per process and stays so for the process's life: no view can outlive its mapping.
+Python's own resource tracker is not involved: it would unlink what other processes still use.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+from typing import Any
+
+import posix_ipc
+
+SHARED_MEMORY_FOLDER = "/dev/shm"
+# So that reserving a gigabyte does not stall whoever waits for the kernel to zero it: callers may pause
+# between steps.
+RESERVE_STEP_BYTES = 64 << 20
+PAGE_BYTES = mmap.PAGESIZE
+_SESSION = re.compile(r"[A-Za-z0-9_.]+")
+_MADV_REMOVE = 9  # Linux: free the pages and the file's blocks behind them.
+
+
+class SegmentFullError(OSError):
+    """The machine has no memory left for the pages (definite; what was reserved before stays reserved)."""
+
+
+class Segment:
+    """One mapped segment.  name; size in bytes; mapping: readable and writable, for the process's life."""
+
+    __slots__ = ("name", "size", "mapping", "_descriptor", "_read_only")
+
+    def __init__(self, name: str, size: int, descriptor: int) -> None:
+        self.name = name
+        self.size = size
+        self.mapping = mmap.mmap(descriptor, size)
+        self._descriptor = descriptor
+        # numpy asks the memory below an array before it makes it writable again: this one says no.
+        self._read_only = memoryview(self.mapping).toreadonly()
+
+    @classmethod
+    def create(cls, name: str, size: int) -> Segment:
+        """A new segment that only this user can open.  Its pages are not there yet: see `reserve`.
+
+        Raises:
+            FileExistsError: the name is taken.
+        """
+        try:
+            memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600, size=size)
+        except posix_ipc.ExistentialError as error:
+            raise FileExistsError(errno.EEXIST, "a segment of this name exists", name) from error
+        return cls(name, size, memory.fd)
+
+    @classmethod
+    def open(cls, name: str) -> Segment:
+        """A segment that another process created.
+
+        Raises:
+            FileNotFoundError: there is none of this name (any more).
+        """
+        try:
+            memory = posix_ipc.SharedMemory(name)
+        except posix_ipc.ExistentialError as error:
+            raise FileNotFoundError(errno.ENOENT, "no segment of this name", name) from error
+        segment = cls(name, os.fstat(memory.fd).st_size, memory.fd)
+        segment.close_descriptor()
+        return segment
+
+    def reserve(self, offset: int, length: int) -> None:
+        """Have the kernel find the pages of a range.  They keep what they hold if they are there already.
+
+        Raises:
+            SegmentFullError: the machine has not got them.
+        """
+        end = min(offset + length, self.size)
+        while offset < end:
+            step = min(RESERVE_STEP_BYTES, end - offset)
+            try:
+                os.posix_fallocate(self._descriptor, offset, step)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                    raise
+                message = f"{SHARED_MEMORY_FOLDER} has no room for {end - offset} more bytes of {self.name}"
+                raise SegmentFullError(error.errno, message) from error
+            offset += step
+
+    def give_back(self, offset: int, length: int) -> None:
+        """Free the whole pages inside a range: they read as zeros, and must be reserved before writing."""
+        start = -(-offset // PAGE_BYTES) * PAGE_BYTES
+        stop = (offset + length) // PAGE_BYTES * PAGE_BYTES
+        if stop > start:
+            self.mapping.madvise(_MADV_REMOVE, start, stop - start)
+
+    def view(self, offset: int, size: int, *, writable: bool = False) -> Any:
+        """A range as a 1-d uint8 array, which arrays made from it keep alive (none can become writable)."""
+        import numpy
+
+        # Straight from the mapping, not a slice of a larger array: numpy lets a view hold the first array in
+        # the chain whose own base is no array, and that must be this one.
+        return numpy.frombuffer(self.mapping if writable else self._read_only, numpy.uint8, size, offset)
+
+    def close_descriptor(self) -> None:
+        """The mapping stays; `reserve` is over."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def segment_name(session: str, number: int) -> str:
+    """The name of a session's segment.
+
+    Raises:
+        ValueError: a session's name has other characters than letters, digits, "_" and ".": then the names of
+        one
+            session could be taken for another's.
+    """
+    if not _SESSION.fullmatch(session):
+        raise ValueError(f"not a name for a session: {session!r}")
+    return f"/zray-{session}-{number}"
+
+
+def unlink(name: str) -> bool:
+    """Take a segment's name away.  False if it was gone already."""
+    try:
+        posix_ipc.unlink_shared_memory(name)
+    except posix_ipc.ExistentialError:
+        return False
+    return True
+
+
+def segments_of(session: str) -> list[str]:
+    """The names of a session's segments, sorted."""
+    pattern = re.compile(re.escape(segment_name(session, 0)[1:-1]) + r"\d+")
+    return sorted("/" + entry for entry in os.listdir(SHARED_MEMORY_FOLDER) if pattern.fullmatch(entry))
+
+
+def semaphores_of(session: str) -> list[str]:
+    """The names of a session's semaphores, `/zray-<session>-<anything>`, sorted."""
+    prefix = "sem." + segment_name(session, 0)[1:-1]
+    return sorted("/" + entry[4:] for entry in os.listdir(SHARED_MEMORY_FOLDER) if entry.startswith(prefix))
+
+
+def unlink_session(session: str) -> list[str]:
+    """Take away all names of a session's shared memory and semaphores; the names that went."""
+    gone = [name for name in segments_of(session) if unlink(name)]
+    for name in semaphores_of(session):
+        try:
+            posix_ipc.unlink_semaphore(name)
+            gone.append(name)
+        except posix_ipc.ExistentialError:
+            continue  # Somebody else sweeps too.
+    return gone

@@ -1,0 +1,361 @@
+"""Values to bytes and back.  The formats are in layout.py; errors are in errors.py.
+
+    serialize(value) -> Serialized        taken apart; large buffers not yet copied
+    to_bytes / write_into                 laid out, in bytes or in shared memory
+    deserialize(bytes or ndarray)         the value; arrays are read-only views of what it was made from
+
+Scalars of exact type go as msgpack, arrays with a small head, everything else by pickle: C's own where that
+can, cloudpickle where it cannot or where the value leans on the driver's `__main__`, which no worker has.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from pickle import PickleBuffer
+from typing import Any
+
+from msgspec.msgpack import Decoder, Encoder
+
+from .. import object_ref
+from ..exceptions import SYSTEM_ERROR, TASK_ERROR, DeserializationError, ZrayError
+from ..object_ref import ObjectRef, collect_refs
+from .arrays import array_parts, decode_array, encode_array
+from .copying import copy_bytes
+from .layout import (
+    BYTES,
+    BYTES_HEAD,
+    DICT,
+    NDARRAY,
+    PICKLE,
+    PICKLE_BUFFERS,
+    TUPLE,
+    Serialized,
+    pickle_with_buffers,
+    placed,
+    split_pickle,
+    with_buffers,
+)
+
+# Larger bytes are copied once, straight to where they will lie.
+BYTES_INBAND_MAX = 64 * 1024
+
+# Of another's error message, inside one of ours.
+TEXT_MAX = 10_000
+
+SCALARS = frozenset((bool, int, float, str))
+# Short results such as (loss, accuracy) cost half as much by msgpack as by pickle; in longer ones the look at
+# each part eats the gain. Immutable parts only, so that nothing can be shared between them.
+FLAT_PARTS = frozenset((bool, int, float, str, bytes, type(None)))
+FLAT_PREFIX: dict[type, bytes] = {list: b"", tuple: bytes((TUPLE,)), dict: bytes((DICT,))}
+FLAT_MAX = 16
+_encode = Encoder().encode
+_decode = Decoder().decode
+_decode_tuple_said = Decoder(tuple[Any, ...]).decode
+_dumps = pickle.dumps
+_loads = pickle.loads
+# A pickle of protocol 5 mentions a class or function by this opcode alone.
+STACK_GLOBAL = 0x93
+_refusals_seen = 0
+_NONE = Serialized(b"\xc0", (), (), 1)
+
+# numpy.ndarray, once the program has imported numpy: zray alone never does.
+_ndarray: Any = None
+
+# Class -> (serializer, deserializer), by `register_serializer`.
+_custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+
+
+def serialize(value: Any) -> Serialized:
+    """Take a value apart.  What its buffers point at must not change before they are written.
+
+    Raises:
+        SerializationError: names the part that cannot be pickled.
+    """
+    if value is None:
+        return _NONE
+    kind = type(value)
+    if kind in SCALARS:
+        try:
+            data = _encode(value)
+        except Exception:  # An int of more than 64 bits, a lone surrogate, 4 GiB of text.
+            data = _dumps(value, 5)
+        return Serialized(data, (), (), len(data))
+    if kind is bytes:
+        if len(value) > BYTES_INBAND_MAX:
+            return with_buffers(BYTES_HEAD, (memoryview(value),))
+        data = _encode(value)
+        return Serialized(data, (), (), len(data))
+    if kind is _ndarray:
+        encoded = encode_array(value)
+        if encoded is not None:
+            return encoded
+    elif _ndarray is None and "numpy" in sys.modules:
+        _learn_numpy()
+        return serialize(value)
+    elif kind in FLAT_PREFIX and len(value) <= FLAT_MAX:
+        for part in value.values() if kind is dict else value:
+            if type(part) not in FLAT_PARTS:
+                if type(part) is ObjectRef:
+                    return _serialize_collecting(value)
+                break
+        else:
+            flat = _serialize_flat(value, kind)
+            if flat is not None:
+                return flat
+    return serialize_pickled(value)
+
+
+def serialize_pickled(value: Any) -> Serialized:
+    """As `serialize`, but by pickle whatever the value is."""
+    buffers: list[PickleBuffer] = []
+    try:
+        data = _dumps(value, 5, buffer_callback=buffers.append)
+    except Exception:
+        # A ref inside, mostly: to collect them costs as much as pickling a small tuple, so it is not done
+        # before.
+        return _serialize_collecting(value)
+    # Without a STACK_GLOBAL no class or function is mentioned, and nothing needs a second look.
+    if STACK_GLOBAL in data and _needs_care(data):
+        return _serialize_collecting(value)
+    if buffers:
+        return pickle_with_buffers(data, [buffer.raw() for buffer in buffers], ())
+    return Serialized(data, (), (), len(data))
+
+
+def _serialize_flat(value: Any, kind: type) -> Serialized | None:
+    """A short tuple, list or dict of scalars; None where msgpack cannot say it exactly."""
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                return None
+    try:
+        data = FLAT_PREFIX[kind] + _encode(value)
+    except Exception:
+        return None
+    return Serialized(data, (), (), len(data))
+
+
+def to_bytes(serialized: Serialized) -> bytes:
+    """The value laid out in one bytes object."""
+    if not serialized.buffers:
+        return serialized.inband
+    pieces: list[Any] = [serialized.inband]
+    end = len(serialized.inband)
+    for begin, buffer in placed(serialized):
+        pieces += (bytes(begin - end), buffer)
+        end = begin + buffer.nbytes
+    return b"".join(pieces)
+
+
+def write_into(serialized: Serialized, view: Any) -> None:
+    """Lay the value out at the start of `view`, writable and at least `serialized.size` bytes.
+
+    Padding keeps whatever was there.
+
+    Raises:
+        ValueError: the view is too small.
+    """
+    target = memoryview(view).cast("B")
+    if target.nbytes < serialized.size:
+        raise ValueError(f"a value of {serialized.size} bytes does not fit into {target.nbytes}")
+    copy_bytes(target[: len(serialized.inband)], memoryview(serialized.inband))
+    for begin, buffer in placed(serialized):
+        copy_bytes(target[begin : begin + buffer.nbytes], buffer)
+
+
+def deserialize(data: Any) -> Any:
+    """The value in `data`: bytes, or a read-only 1-d uint8 ndarray, which arrays in the value then keep
+    alive.
+
+    Arrays are read-only. bytes are copied.
+
+    Raises:
+        TaskError, ZrayError: `data` is an error value.
+        DeserializationError: the class is missing here, or its own code failed.
+    """
+    try:
+        return _DECODERS[data[0]](data)
+    except ZrayError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _cannot_be_unpickled(data, error) from error
+
+
+def deserialize_writable(data: Any) -> Any:
+    """As `deserialize`, but arrays in the value are the caller's own, and may be written into."""
+    tag = data[0]
+    if tag != NDARRAY and tag != PICKLE_BUFFERS:
+        return deserialize(data)
+    own = bytearray(data)
+    try:
+        if tag == NDARRAY:
+            return decode_array(own, writable=True)
+        pickled, buffers = split_pickle(memoryview(own))
+        return _loads(pickled, buffers=buffers)
+    except (Exception, SystemExit) as error:
+        raise _cannot_be_unpickled(data, error) from error
+
+
+def is_error(data: Any) -> bool:
+    """Whether a value is an error (a task's or the system's): one look at its first byte."""
+    return (data[0] & 0xFE) == TASK_ERROR  # SYSTEM_ERROR is the odd one of the pair.
+
+
+def _cannot_be_unpickled(data: Any, error: BaseException) -> DeserializationError:
+    try:
+        text = f"{type(error).__name__}: {error}"[:TEXT_MAX]
+    except Exception:  # Its __str__ is the user's code too.
+        text = type(error).__name__
+    return DeserializationError(f"A value of {len(data)} bytes cannot be unpickled here: {text}")
+
+
+def register_serializer(cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:
+    """Pickle instances of exactly `cls` as serializer(instance), which deserializer turns back.
+
+    It holds in this process; what it wrote can be read in every other.
+    """
+    _custom[cls] = (serializer, deserializer)
+
+
+def deregister_serializer(cls: type) -> None:
+    """The reverse of `register_serializer`; nothing happens if there was none."""
+    _custom.pop(cls, None)
+
+
+def _needs_care(data: bytes) -> bool:
+    """Whether a finished pickle should rather be cloudpickle's.
+
+    A refusal: user code has swallowed the error of a ref that it tried to pickle. `__main__`: it mentions
+    what no worker can import. `_reconstruct`: numpy wrote an array's elements in band, so it would come out
+    writable. All may be found by accident, which costs time only.
+    """
+    global _refusals_seen
+    refusals = object_ref.refusals
+    if refusals != _refusals_seen:
+        _refusals_seen = refusals
+        return True
+    if _custom or data.find(b"__main__") >= 0 or data.find(b"_reconstruct") >= 0:
+        return True
+    cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
+    return cloudpickle is not None and bool(cloudpickle._PICKLE_BY_VALUE_MODULES)
+
+
+def _serialize_collecting(value: Any) -> Serialized:
+    global _refusals_seen
+    _refusals_seen = object_ref.refusals
+    buffers: list[PickleBuffer] = []
+    with collect_refs() as ids:
+        try:
+            data = _dumps(value, 5, buffer_callback=buffers.append)
+        except Exception:
+            data = b""
+        if not data or _needs_care(data):
+            ids.clear()
+            buffers.clear()
+            data = cloudpickled(value, buffers)
+    if buffers:
+        return pickle_with_buffers(data, [buffer.raw() for buffer in buffers], tuple(ids))
+    return Serialized(data, (), tuple(ids), len(data))
+
+
+def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None) -> bytes:
+    """The pickle by cloudpickle.  Out-of-band buffers are appended to `buffers`; without it they go in band.
+
+    Raises:
+        SerializationError: names the part that cannot be pickled.
+    """
+    file = io.BytesIO()
+    try:
+        _careful_pickler()(file, 5, None if buffers is None else buffers.append).dump(value)
+    except Exception as error:
+        from .inspect import explain
+
+        raise explain(value, error) from error
+    return file.getvalue()
+
+
+_pickler: type | None = None
+
+
+def _careful_pickler() -> Any:
+    """A cloudpickle Pickler that knows registered classes, and keeps arrays' elements out of band."""
+    global _pickler
+    if _pickler is not None:
+        return _pickler
+    import cloudpickle
+
+    class CarefulPickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            kind = type(value)
+            if kind in _custom:
+                serializer, deserializer = _custom[kind]
+                return _apply, (deserializer, serializer(value))
+            if kind is _ndarray:
+                parts = array_parts(value)
+                if parts is not None:
+                    return parts
+            return super().reducer_override(value)
+
+    _pickler = CarefulPickler
+    return _pickler
+
+
+def _apply(function: Callable[[Any], Any], argument: Any) -> Any:
+    return function(argument)
+
+
+def _learn_numpy() -> None:
+    """From now on arrays are known by their type; where numpy is half imported it is asked again."""
+    global _ndarray
+    _ndarray = getattr(sys.modules["numpy"], "ndarray", None) or _NotYet
+
+
+class _NotYet:
+    """Stands for ndarray while another thread is still importing numpy: no value is of this class."""
+
+
+def _decode_buffers(data: Any) -> Any:
+    pickled, buffers = split_pickle(memoryview(data).toreadonly())
+    return _loads(pickled, buffers=buffers)
+
+
+def _decode_tuple(data: Any) -> tuple[Any, ...]:
+    return _decode_tuple_said(data[1:])
+
+
+def _decode_dict(data: Any) -> Any:
+    return _decode(data[1:])
+
+
+def _decode_bytes(data: Any) -> bytes:
+    return bytes(memoryview(data)[len(BYTES_HEAD) :])
+
+
+def _raise_error(data: Any) -> Any:
+    from .errors import deserialize_error
+
+    raise deserialize_error(data)
+
+
+def _unknown(data: Any) -> Any:
+    raise DeserializationError(f"No value begins with the byte {data[0]:#x}: it was written by another version.")
+
+
+def _decoders() -> Sequence[Callable[[Any], Any]]:
+    table: list[Callable[[Any], Any]] = [_decode] * 256
+    for tag in (*range(0x81, 0x90), 0xC1, *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDD, 0xE0)):
+        table[tag] = _unknown
+    table[PICKLE] = _loads
+    table[PICKLE_BUFFERS] = _decode_buffers
+    table[TASK_ERROR] = table[SYSTEM_ERROR] = _raise_error
+    table[TUPLE] = _decode_tuple
+    table[DICT] = _decode_dict
+    table[NDARRAY] = decode_array
+    table[BYTES] = _decode_bytes
+    return table
+
+
+_DECODERS = _decoders()

@@ -1,0 +1,132 @@
+"""Dialog: control state (Ray paper 4.3).
+
+local scheduler    RecordTasks -> RecordTasksReply     lineage, and this node holds the returns
+local scheduler    AddLocations                        values that are here
+local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these
+local scheduler    ReleaseAtNode                       and no longer does
+local scheduler    SubscribeObject -> ObjectLocated    where is it, now or as soon as it is
+GCS shard          FreeCopies                          nobody holds it: drop your copy
+local scheduler    FetchFunction -> FetchFunctionReply
+node               RegisterNode, Heartbeat             to the monitor
+monitor            NodeJoined, NodeLost
+"""
+
+from __future__ import annotations
+
+from ..ids import FunctionID, ObjectID
+from .message import Message, Natural
+from .task_spec import TaskSpec
+from .tasks import Function
+
+
+class RecordTasks(Message, tag=100):
+    """local scheduler -> GCS shard.  Specs for the task table; `node` holds their return values.
+
+    request 0 asks for no reply.
+    """
+
+    node: str
+    specs: list[TaskSpec]
+    request: int = 0
+
+
+class RecordTasksReply(Message, tag=101):
+    """GCS shard -> local scheduler."""
+
+    request: int
+
+
+class AddLocations(Message, tag=102):
+    """local scheduler -> GCS shard.  (object, size in bytes) that `node` has a copy of; it holds them."""
+
+    node: str
+    objects: list[tuple[ObjectID, int]]
+
+
+class RemoveLocations(Message, tag=103):
+    """local scheduler -> GCS shard.  Copies that `node` no longer has."""
+
+    node: str
+    object_ids: list[ObjectID]
+
+
+class HoldAtNode(Message, tag=104):
+    """local scheduler -> GCS shard.  `node` joins the holders of these."""
+
+    node: str
+    object_ids: list[ObjectID]
+    request: int
+
+
+class HoldAtNodeReply(Message, tag=105):
+    """GCS shard -> local scheduler."""
+
+    request: int
+
+
+class ReleaseAtNode(Message, tag=106):
+    """local scheduler -> GCS shard.  `node` leaves the holders of these."""
+
+    node: str
+    object_ids: list[ObjectID]
+
+
+class SubscribeObject(Message, tag=107):
+    """local scheduler -> GCS shard.  Answer once, when a copy exists."""
+
+    node: str
+    object_id: ObjectID
+
+
+class ObjectLocated(Message, tag=108):
+    """GCS shard -> local scheduler.  size in bytes; the local schedulers of the nodes that have a copy."""
+
+    object_id: ObjectID
+    size: Natural
+    holders: list[str]
+
+
+class FreeCopies(Message, tag=109):
+    """GCS shard -> local scheduler.  No node holds these any more."""
+
+    object_ids: list[ObjectID]
+
+
+class FetchFunction(Message, tag=110):
+    """local scheduler -> GCS shard.  Answered when the function is there."""
+
+    node: str
+    function_id: FunctionID
+
+
+class FetchFunctionReply(Message, tag=111):
+    """GCS shard -> local scheduler."""
+
+    function: Function
+
+
+class RegisterNode(Message, tag=120):
+    """local scheduler -> monitor.  A node joins."""
+
+    node: str
+    total: dict[str, int]
+
+
+class Heartbeat(Message, tag=121):
+    """local scheduler -> monitor, regularly."""
+
+    node: str
+
+
+class NodeJoined(Message, tag=122):
+    """monitor -> local and global schedulers, about every other node."""
+
+    node: str
+    total: dict[str, int]
+
+
+class NodeLost(Message, tag=123):
+    """monitor -> all schedulers and shards.  Final: the node's later messages change nothing."""
+
+    node: str
+    reason: str

@@ -1,0 +1,99 @@
+"""A link: order and exactly-once between two processes, over connections that may break.
+
+Each frame has a sequence number; a frame is kept until the other side acknowledges it, which every frame that
+comes back does.  When a connection breaks and comes back, both sides send again what is not acknowledged, and
+drop what they have seen: the roles above never notice.  A process that starts anew has a new epoch; frames of
+another epoch are not of this link.
+
+What is in flight is bounded in bytes (`is_full`): flow is controlled here, never by a socket's high-water mark.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ..exceptions import ProtocolError
+from .codec import Envelope, decode, encode
+from .message import Message
+
+# A sender stops here: many times what an acknowledgement is due for, so that the socket is never idle; little
+# enough to hold for a slow reader (a million queued tasks are some 100 MB of frames).
+IN_FLIGHT_BYTES_MAX = 8 << 20
+# An acknowledgement of its own is due after so many frames or bytes without one going back by itself.
+ACKNOWLEDGE_FRAMES = 64
+ACKNOWLEDGE_BYTES = 1 << 20
+
+
+class Link:
+    """One side of a link."""
+
+    __slots__ = (
+        "epoch",
+        "sent",
+        "received",
+        "peer_acknowledged",
+        "told",
+        "unacknowledged",
+        "in_flight_bytes",
+        "received_bytes",
+    )
+
+    def __init__(self, epoch: int = 1) -> None:
+        self.epoch = epoch
+        self.sent = 0  # sequence of the last frame sent
+        self.received = 0  # sequence of the last frame received in order
+        self.peer_acknowledged = 0
+        self.told = 0  # the last `received` that the peer has been told
+        self.received_bytes = 0  # since the last time the peer was told
+        self.unacknowledged: deque[tuple[int, bytes]] = deque()
+        self.in_flight_bytes = 0
+
+    def pack(self, messages: Sequence[Message]) -> bytes:
+        """The next frame."""
+        self.sent += 1
+        self.told = self.received
+        self.received_bytes = 0
+        frame = encode(Envelope(self.epoch, self.sent, self.received, messages))  # type: ignore[arg-type]
+        self.unacknowledged.append((self.sent, frame))
+        self.in_flight_bytes += len(frame)
+        return frame
+
+    def unpack(self, frame: bytes) -> Sequence[Message]:
+        """The messages of a frame; none when it was seen before or is out of order.
+
+        Raises:
+            ProtocolError: not a frame, or of another epoch.
+        """
+        envelope = decode(frame)
+        if envelope.epoch != self.epoch:
+            raise ProtocolError(f"a frame of epoch {envelope.epoch} on a link of epoch {self.epoch}")
+        self._acknowledge(envelope.acknowledged)
+        if envelope.sequence != self.received + 1:
+            return ()  # a repeat, or a gap that the peer's resend will fill in order
+        self.received += 1
+        self.received_bytes += len(frame)
+        return envelope.messages
+
+    def _acknowledge(self, sequence: int) -> None:
+        if sequence > self.sent:
+            raise ProtocolError(f"frame {sequence} acknowledged, but {self.sent} is the last one sent")
+        if sequence > self.peer_acknowledged:
+            self.peer_acknowledged = sequence
+            unacknowledged = self.unacknowledged
+            while unacknowledged and unacknowledged[0][0] <= sequence:
+                self.in_flight_bytes -= len(unacknowledged.popleft()[1])
+
+    def resend(self) -> list[bytes]:
+        """After a break: every frame that may not have arrived, in order."""
+        return [frame for _, frame in self.unacknowledged]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to hold further frames back until an acknowledgement comes."""
+        return self.in_flight_bytes > IN_FLIGHT_BYTES_MAX
+
+    @property
+    def owes_acknowledgement(self) -> bool:
+        """Whether an otherwise silent receiver should now send an Ack."""
+        return self.received - self.told >= ACKNOWLEDGE_FRAMES or self.received_bytes >= ACKNOWLEDGE_BYTES

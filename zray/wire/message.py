@@ -1,0 +1,34 @@
+"""The base of all messages, and the one table of their tags.
+
+A message is a msgspec Struct encoded as a msgpack array whose first element is its tag: the schema, the
+documentation and the validator at once.  A frame is one `Envelope` with a list of messages (see link.py).
+
+Kinds, told by the name: verb + noun is a request or an order (`SubmitTasks`), `...Reply` / `...Refused` its
+answer, noun + participle a fact (`TasksFinished`), noun + noun a regular report (`LoadReport`), noun +
+`Timeout` a timer that a role set for itself.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+# Spoken in the handshake; a mismatch is refused in words that name both versions.
+PROTOCOL_VERSION = 1
+
+
+# A count, a size, a place: checked where bytes become objects.
+Natural = Annotated[int, Meta(ge=0)]
+
+
+class Message(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Base of everything that one role says to another.  gc=False: a message never holds a cycle."""
+
+
+class Local(Struct, gc=False):
+    """Base of what never crosses a process border: timers and outcomes of effects, addressed to oneself."""
+
+
+# Tags are forever: a removed message leaves its number here, never to be used again.
+RETIRED_TAGS: tuple[int, ...] = ()

@@ -1,0 +1,188 @@
+"""Dialog: values put by processes, references to them, and the bytes in the arena.
+
+driver, worker    AllocateObject    room for a large value, please
+object manager    ObjectAllocated / AllocateRefused
+driver, worker    PutObjects        here they are (small inline, large by location): sealed
+driver, worker    AbandonObject     the writer gave up between the two
+driver, worker    HoldObjects / ReleaseObjects    my first ref on them came / my last one went
+driver, worker    UnpinObjects      I no longer read these places
+local scheduler   SealObjects, FreeObjects, FetchObject    to its object manager
+object manager    ClaimObject -> ObjectClaimed    the value is here already
+object manager    ObjectFetched / FetchFailed
+object manager    PullObject -> ObjectChunk ... / PullRefused    from one node's to another's
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..ids import ObjectID
+from .message import Message, Natural
+from .task_spec import StoredValue
+
+
+class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One value that a process stores; the sender holds a ref on it."""
+
+    object_id: ObjectID
+    value: bytes | StoredValue
+    contained: tuple[ObjectID, ...] = ()  # refs inside the value: they live as long as it does
+
+
+class PutObjects(Message, tag=30):
+    """driver, worker -> local scheduler."""
+
+    objects: list[PutObject]
+
+
+class HoldObjects(Message, tag=31):
+    """driver, worker -> local scheduler.  This process now has refs on these (it was handed them)."""
+
+    object_ids: list[ObjectID]
+
+
+class ReleaseObjects(Message, tag=32):
+    """driver, worker -> local scheduler.  The process's last refs on these are gone."""
+
+    object_ids: list[ObjectID]
+
+
+class UnpinObjects(Message, tag=33):
+    """driver, worker -> local scheduler.  As often as each place was told, it is no longer read."""
+
+    pins: list[tuple[ObjectID, int]]
+
+
+class AllocateObject(Message, tag=34):
+    """driver, worker -> object manager.  size in bytes."""
+
+    object_id: ObjectID
+    size: Natural
+
+
+class ObjectAllocated(Message, tag=35):
+    """object manager -> driver, worker.  The range is the sender's to write, until PutObjects names it.
+
+    reserved: bytes from the start whose pages exist; more come in PagesReserved.  -1: the object is there
+    already, complete (a task that runs again puts what its first run has put): write nothing, use the place,
+    which counts as told once.
+    """
+
+    object_id: ObjectID
+    place: StoredValue
+    reserved: Natural
+
+
+class PagesReserved(Message, tag=36):
+    """object manager -> driver, worker.  Now so many bytes from the start may be written."""
+
+    object_id: ObjectID
+    reserved: Natural
+
+
+class AllocateRefused(Message, tag=37):
+    """object manager -> driver, worker.  There is no room; says what fills it (definite)."""
+
+    object_id: ObjectID
+    reason: str
+
+
+class AbandonObject(Message, tag=38):
+    """driver, worker -> object manager.  An allocated range that will not be sealed."""
+
+    object_id: ObjectID
+
+
+class ClaimObject(Message, tag=51):
+    """object manager -> local scheduler.  A process asks for room for an object that is here, sealed."""
+
+    object_id: ObjectID
+    process: str
+
+
+class ObjectClaimed(Message, tag=52):
+    """local scheduler -> object manager.  The process was told where it is, and needs no room."""
+
+    object_id: ObjectID
+    process: str
+
+
+class SealObjects(Message, tag=40):
+    """local scheduler -> object manager.  Written, immutable from now on."""
+
+    object_ids: list[ObjectID]
+
+
+class FreeObjects(Message, tag=41):
+    """local scheduler -> object manager.  Nobody refers to them or reads them."""
+
+    object_ids: list[ObjectID]
+
+
+class ProcessGone(Message, tag=42):
+    """local scheduler -> object manager.  Ranges it had allocated and not sealed are free again."""
+
+    process: str
+
+
+class FetchObject(Message, tag=43):
+    """local scheduler -> object manager.  Bring it here from one of these nodes' object managers."""
+
+    object_id: ObjectID
+    size: Natural
+    holders: list[str]
+
+
+class ObjectFetched(Message, tag=44):
+    """object manager -> local scheduler.  It is here: inline when small."""
+
+    object_id: ObjectID
+    value: bytes | StoredValue
+    contained: tuple[ObjectID, ...] = ()
+
+
+class FetchFailed(Message, tag=45):
+    """object manager -> local scheduler.  None of the holders gave it (indefinite)."""
+
+    object_id: ObjectID
+    reason: str
+
+
+class PullObject(Message, tag=46):
+    """object manager -> object manager.  Send me the bytes from `offset` on."""
+
+    object_id: ObjectID
+    offset: Natural = 0
+
+
+class ObjectChunk(Message, tag=47):
+    """object manager -> object manager.  Bytes [offset, offset + len(data)) of `size`."""
+
+    object_id: ObjectID
+    size: Natural
+    offset: Natural
+    data: bytes
+    is_inline: bool = False  # it was no arena object there, and need not be one here
+    contained: tuple[ObjectID, ...] = ()
+
+
+class PullRefused(Message, tag=48):
+    """object manager -> object manager.  Not here (any more)."""
+
+    object_id: ObjectID
+
+
+class ReadInline(Message, tag=49):
+    """object manager -> its local scheduler.  A pull has come: what is inside, and is it a small value?"""
+
+    object_id: ObjectID
+    puller: str
+
+
+class InlineRead(Message, tag=50):
+    """local scheduler -> its object manager.  The small value (None: not here, or in the arena); the refs inside."""
+
+    object_id: ObjectID
+    puller: str
+    value: bytes | None
+    contained: tuple[ObjectID, ...] = ()

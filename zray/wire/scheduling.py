@@ -1,0 +1,72 @@
+"""Dialog: tasks between nodes (Ray paper 4.2.2, bottom-up scheduling).
+
+local scheduler     LoadReport     to the global schedulers, regularly
+local scheduler     SpillTask      a task that this node cannot run, or not soon
+global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: where its arguments are
+global scheduler    PlaceTask      to the chosen node's local scheduler
+local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
+global scheduler    SpillRefused   no node that is known could ever run it
+"""
+
+from __future__ import annotations
+
+from ..ids import ObjectID, TaskID
+from .message import Message
+from .task_spec import TaskSpec
+
+
+class LoadReport(Message, tag=80):
+    """local scheduler -> global scheduler.  A hint: may be late or lost.
+
+    Resources in RESOURCE_UNITs, task_s_mean in seconds (0.0 before the first task).
+    """
+
+    node: str
+    total: dict[str, int]
+    free: dict[str, int]
+    queue_count: int
+    task_s_mean: float
+    bandwidth_bytes_per_s: float
+
+
+class SpillTask(Message, tag=81):
+    """local scheduler -> global scheduler.  Place this task; origin is the sender's address."""
+
+    spec: TaskSpec
+    origin: str
+    job_id: bytes
+
+
+class SpillRefused(Message, tag=82):
+    """global scheduler -> local scheduler.  Definite as long as the nodes are what they are."""
+
+    task_id: TaskID
+    reason: str
+
+
+class PlaceTask(Message, tag=83):
+    """global scheduler -> local scheduler.  Run it here; a placed task is never spilled again."""
+
+    spec: TaskSpec
+    origin: str
+    job_id: bytes
+
+
+class TaskAccepted(Message, tag=84):
+    """local scheduler -> local scheduler of the origin.  The refs that the task takes are held here too."""
+
+    task_id: TaskID
+
+
+class LocateObjects(Message, tag=85):
+    """global scheduler -> GCS shard."""
+
+    request: int
+    object_ids: list[ObjectID]
+
+
+class LocateObjectsReply(Message, tag=86):
+    """GCS shard -> global scheduler.  For each: size in bytes and the local schedulers of the nodes that have it."""
+
+    request: int
+    objects: list[tuple[ObjectID, int, list[str]]]

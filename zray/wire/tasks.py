@@ -1,0 +1,141 @@
+"""Dialog: tasks on one node.
+
+driver, worker     PublishFunction   before the first task of a function
+driver, worker     SubmitTasks       queue these
+local scheduler    StartTasks        run these, in this order, as long as the claim window lets you
+worker             TasksFinished     values (or error values) of tasks
+worker             TasksReturned     ordered but not run: taken back, or an argument did not come about
+local scheduler    ObjectsReady      values, to whoever submitted or asked
+driver, worker     WaitObjects       tell me when so many of these are there; I stop until then
+local scheduler    WaitReply
+driver, worker     CancelWait        I no longer wait
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..ids import FunctionID, ObjectID, TaskID
+from .message import Message, Natural
+from .task_spec import StoredValue, TaskSpec, Value
+
+
+class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A pickled function or class, named by the hash of its bytes; opaque to control processes."""
+
+    function_id: FunctionID
+    name: str
+    code: bytes
+
+
+class PublishFunction(Message, tag=10):
+    """driver, worker -> local scheduler -> GCS shard.  Into the function table (Ray paper 4.3)."""
+
+    function: Function
+
+
+class SubmitTasks(Message, tag=11):
+    """driver, worker -> local scheduler.  Tasks and actor calls in the order of submission.
+
+    The sender holds a ref on every return value of every spec from now on.
+    """
+
+    specs: list[TaskSpec]
+
+
+class Argument(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """The value of a ref that a task takes."""
+
+    object_id: ObjectID
+    value: Value
+
+
+class StartTasks(Message, tag=12):
+    """local scheduler -> worker.  Run in this order.
+
+    A dep that is not among the arguments is made by a task ahead in the same worker's queue.
+    """
+
+    specs: list[TaskSpec]
+    functions: list[Function] = []  # those that this worker has not been sent before
+    arguments: list[Argument] = []
+    # Run it now, inside the wait that this worker is blocked in, without a claim.
+    nested: bool = False
+
+
+class TaskResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What became of one task.  One value per return; an error value stands in each of them."""
+
+    task_id: TaskID
+    values: list[bytes | StoredValue]
+    # The refs inside each value, where there are any: one tuple per value.
+    contained: tuple[tuple[ObjectID, ...], ...] = ()
+    # The user's function raised, and its options allow another attempt.
+    wants_retry: bool = False
+
+
+class Timing(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Mean run time of a function, as its worker sees it, in microseconds."""
+
+    function_id: FunctionID
+    mean_us: int
+
+
+class TasksFinished(Message, tag=13):
+    """worker -> local scheduler.  In the order in which they ran."""
+
+    results: list[TaskResult]
+    timings: list[Timing] = []  # of functions whose mean has moved
+
+
+class TasksReturned(Message, tag=14):
+    """worker -> local scheduler.  Not run, in queue order; `drained`: the claim window was found empty."""
+
+    task_ids: list[TaskID]
+    drained: bool = False
+
+
+class ObjectsReady(Message, tag=15):
+    """local scheduler -> driver, worker.  Values; a StoredValue is pinned for the receiver until unpinned."""
+
+    objects: list[tuple[ObjectID, bytes | StoredValue]]
+
+
+class WaitObjects(Message, tag=16):
+    """driver, worker -> local scheduler.  Answer when `count` of the objects are there.
+
+    fetch: send the values too, of those that are there.  block: this worker's only thread stops: it gives its
+    CPU back, and the reply grants it anew.
+    """
+
+    request: int
+    object_ids: list[ObjectID]
+    count: Natural
+    fetch: bool = True
+    block: bool = False
+
+
+class WaitReply(Message, tag=17):
+    """local scheduler -> driver, worker.  Which of them are there.  Values went ahead in ObjectsReady."""
+
+    request: int
+    ready: list[ObjectID]
+
+
+class CancelWait(Message, tag=18):
+    """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with what is there."""
+
+    request: int
+
+
+class JobStarted(Message, tag=19):
+    """local scheduler -> worker.  Before its first task: whose worker it is, and the driver's import path."""
+
+    job_id: bytes
+    namespace: str
+    sys_path: tuple[str, ...]
+    working_dir: str
+
+
+class StopWorker(Message, tag=20):
+    """local scheduler -> worker.  Leave after what is queued."""
