@@ -2,7 +2,8 @@
 
     tag (1) | order (1) | bytes of the head (2) | bytes said (2) | msgpack (dtype.str, shape) | padding | data
 
-The head is padded to 16 bytes, or to 64 where the elements were not copied into it.
+The head is padded to 16 bytes, or to where a buffer of its own begins (layout.py) where the elements were not
+copied into it.
 
 A head is worked out once per dtype and shape: programs send the same few again and again.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 from msgspec.msgpack import Decoder, Encoder
 
-from .layout import ALIGNMENT, NDARRAY, SMALL_ALIGNMENT, Serialized
+from .layout import NDARRAY, Serialized, begin_after
 
 # Smaller arrays are copied at once; larger ones go where they shall lie.
 ARRAY_INBAND_MAX = 64 * 1024
@@ -52,7 +53,7 @@ def encode_array(array: Any) -> Serialized | None:
     if not array.flags.c_contiguous:
         if array.flags.f_contiguous:
             order, array = F_ORDER, array.T
-    large_head = _head(array.dtype, array.shape[::-1] if order else array.shape, order, ALIGNMENT)
+    large_head = _head(array.dtype, array.shape[::-1] if order else array.shape, order, array.nbytes)
     elements = _bytes_of(array)
     return Serialized(large_head, (elements,), (), len(large_head) + elements.nbytes)
 
@@ -99,16 +100,17 @@ def _remember_head(array: Any) -> bytes | None:
     dtype = array.dtype
     head = None
     if dtype.kind in PLAIN_KINDS and array.nbytes and numpy.dtype(dtype.str) == dtype:
-        head = _head(dtype, array.shape, C_ORDER, SMALL_ALIGNMENT)
+        head = _head(dtype, array.shape, C_ORDER, 0)
     if len(_heads) >= HEADS_MAX:
         _heads.clear()
     _heads[dtype, array.shape] = head
     return head
 
 
-def _head(dtype: Any, shape: tuple[int, ...], order: int, alignment: int) -> bytes:
+def _head(dtype: Any, shape: tuple[int, ...], order: int, size: int) -> bytes:
+    """The head, padded to where `size` bytes behind it begin; 0: elements that are copied into it."""
     said = _encode((dtype.str, shape))
-    length = -(-(SAID_AT + len(said)) // alignment) * alignment
+    length = begin_after(SAID_AT + len(said), size)
     return (HEAD.pack(NDARRAY, order, length, len(said)) + said).ljust(length, b"\0")
 
 

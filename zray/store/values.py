@@ -33,6 +33,7 @@ from .layout import (
     PICKLE_BUFFERS,
     TUPLE,
     Serialized,
+    bytes_begin,
     pickle_with_buffers,
     placed,
     split_pickle,
@@ -331,7 +332,7 @@ def _decode_dict(data: Any) -> Any:
 
 
 def _decode_bytes(data: Any) -> bytes:
-    return bytes(memoryview(data)[len(BYTES_HEAD) :])
+    return bytes(memoryview(data)[bytes_begin(len(data)) :])
 
 
 def _raise_error(data: Any) -> Any:
