@@ -1,0 +1,87 @@
+"""What a GCS shard asks of whatever keeps its records over a death: a small interface with a log as its default.
+
+    open            recovery: what a death has torn off is cut, what is damaged is refused with its place
+    snapshot        the state that was saved last, in parts
+    records         what has been appended since, in order
+    append          group commit: many records, one fsync; when it returns they are there for good
+    save_snapshot   the state after the last record; the records up to it may go
+
+Records and parts are opaque bytes here.  A store belongs to one process at a time.  `log.Log` is the default;
+`sqlite_store.SqliteStore` shows that the interface can be put in front of a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Entry(NamedTuple):
+    """One record.  place: where it lies, in words, for whoever finds that it makes no sense."""
+
+    sequence: int  # from 1, without gaps
+    payload: bytes
+    place: str
+
+
+class Store(Protocol):
+    """See above."""
+
+    last: int  # the sequence of the last record that is there for good; 0: none
+    cut_bytes: int  # what recovery has cut off: an append that a death had torn
+
+    def snapshot(self) -> Iterator[Entry]:
+        """The parts of the last snapshot; none: there is none."""
+        ...
+
+    def records(self) -> Iterator[Entry]:
+        """All records after the last snapshot."""
+        ...
+
+    def append(self, records: Sequence[bytes]) -> int:
+        """Have them all for good.  Returns the sequence of the last.
+
+        Raises:
+            StoreFull: none of them is there; later attempts may succeed; reading goes on.
+            StoreBroken: they may or may not be there; the store takes no more, and its shard has to end.
+        """
+        ...
+
+    def save_snapshot(self, parts: Iterable[bytes]) -> None:
+        """The state that all records so far lead to.
+
+        Raises:
+            StoreFull: it was not saved; the records are all there.
+            StoreBroken: as above.
+        """
+        ...
+
+    def close(self) -> None:
+        """Another process may have it."""
+        ...
+
+
+class StoreError(Exception):
+    """Base of what a store raises; the text names the file."""
+
+
+class StoreFull(StoreError):
+    """No space is left: nothing of what was asked for is there (definite, until there is space again)."""
+
+
+class StoreBroken(StoreError):
+    """The disk failed, or an fsync did: nobody knows what is there (indefinite; the store is not used again)."""
+
+
+class StoreLocked(StoreError):
+    """Another process has it; the text says which."""
+
+
+class StoreDamaged(StoreError):
+    """What lies there is not what was written.  file and offset (bytes) say where."""
+
+    def __init__(self, file: str, offset: int, reason: str) -> None:
+        super().__init__(f"{file} at byte {offset}: {reason}")
+        self.file = file
+        self.offset = offset
+        self.reason = reason

@@ -1,0 +1,311 @@
+"""An append-only log in a folder, with snapshots: what a GCS shard knows, over any death.
+
+    <folder>/lock                 whose it is; locked as long as that process lives
+    <folder>/log-<n>              records n+1, n+2, ...
+    <folder>/snapshot-<n>         the state after record n
+    <folder>/*.new                being written: worth nothing
+
+Whole files are written aside, made durable, and renamed.  After a snapshot a new log file is begun, and only then
+do the older files go.  So at every moment the newest snapshot and the log files reach from the beginning to the
+last record.
+
+A failed fsync is final: the kernel has dropped what it could not write and calls the pages clean, so asking again
+would be told a lie.  A full disk is not: what was written of the append is cut off again, and the log goes on as it
+was.  Framing, and what is torn and what damaged: records.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from .durable import Entry, StoreBroken, StoreDamaged, StoreFull, StoreLocked
+from .records import ENDS_SNAPSHOT, LOG, SNAPSHOT, Scan, pack_file_header, pack_records
+from .sweeper import check_private
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NAME = re.compile(r"(log|snapshot)-(\d{20})")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+# The file layer, by name: tests put failing ones here.
+_write = os.write
+_sync = os.fdatasync
+
+
+class Log:
+    """A `durable.Store`.  folder: made if it is not there, for this user only."""
+
+    def __init__(self, folder: str) -> None:
+        """Recover.
+
+        Raises:
+            StoreLocked: another process has it.
+            StoreDamaged: with file and offset.
+            PermissionError: others may enter the folder.
+        """
+        self.folder = folder
+        self.last = 0
+        self.cut_bytes = 0
+        self.log_bytes = 0  # of all log files: what a start has to read
+        self.broken = ""  # why it takes no more
+        self._snapshot = -1  # its number; -1: there is none
+        self._logs: list[int] = []
+        self._file = -1
+        self._end = 0  # of the last file, in bytes
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700)
+            _sync_folder(os.path.dirname(os.path.abspath(folder)))
+        check_private(folder)
+        self._lock = _lock(folder)
+        try:
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def _path(self, kind: str, number: int) -> str:
+        return os.path.join(self.folder, f"{kind}-{number:020}")
+
+    # --- recovery ---
+
+    def _recover(self) -> None:
+        self._find()
+        if self._snapshot >= 0:
+            self._check_snapshot()
+        self.last = max(self._snapshot, 0)
+        scan: Scan | None = None
+        for number in self._logs:
+            scan = self._check_log(number)
+        if scan is None or scan.is_headless or self._logs[-1] + scan.count != self.last:
+            self._begin_file()
+        else:
+            self._file = os.open(scan.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self._end = scan.end
+            if scan.size > scan.end:
+                os.ftruncate(self._file, scan.end)
+            os.lseek(self._file, scan.end, os.SEEK_SET)
+            _sync(self._file)  # also: whoever died before its fsync came back is told the truth from now on
+        self._remove_older()
+
+    def _find(self) -> None:
+        numbers: dict[str, list[int]] = {"log": [], "snapshot": []}
+        for name in sorted(os.listdir(self.folder)):
+            found = _NAME.fullmatch(name)
+            if found:
+                numbers[found[1]].append(int(found[2]))
+            elif name.endswith(".new"):
+                os.unlink(os.path.join(self.folder, name))
+        self._snapshot = max(numbers["snapshot"], default=-1)
+        self._logs = self._needed(numbers["log"])
+
+    def _needed(self, logs: list[int]) -> list[int]:
+        """Without those whose records all come before the snapshot."""
+        first = max((number for number in logs if number <= self._snapshot), default=0)
+        return [number for number in logs if number >= first]
+
+    def _check_snapshot(self) -> None:
+        scan = Scan(self._path("snapshot", self._snapshot), SNAPSHOT, may_be_torn=False)
+        for _ in scan:
+            pass
+        if scan.before != self._snapshot or not scan.is_ended:
+            raise StoreDamaged(scan.path, scan.end, "the snapshot is not whole")
+
+    def _check_log(self, number: int) -> Scan:
+        path = self._path("log", number)
+        if number > self.last:
+            raise StoreDamaged(path, 0, f"the records {self.last + 1} to {number} are missing")
+        scan = Scan(path, LOG, may_be_torn=number == self._logs[-1])
+        for _ in scan:
+            pass
+        if not scan.is_headless and scan.before != number:
+            raise StoreDamaged(path, 0, f"it begins after record {scan.before}")
+        self.last = max(self.last, number + scan.count)
+        self.log_bytes += scan.end
+        self.cut_bytes += scan.size - scan.end
+        return scan
+
+    # --- reading ---
+
+    def snapshot(self) -> Iterator[Entry]:
+        """The parts of the last snapshot; none: there is none."""
+        if self._snapshot >= 0:
+            yield from self._read("snapshot", self._snapshot, SNAPSHOT)
+
+    def records(self) -> Iterator[Entry]:
+        """All records after the last snapshot."""
+        for number in list(self._logs):
+            for entry in self._read("log", number, LOG):
+                if entry.sequence > self.last:
+                    return
+                if entry.sequence > self._snapshot:
+                    yield entry
+
+    def _read(self, kind: str, number: int, file_kind: int) -> Iterator[Entry]:
+        path = self._path(kind, number)
+        for record in Scan(path, file_kind, may_be_torn=file_kind == LOG):
+            if record.flags & ENDS_SNAPSHOT:
+                return
+            yield Entry(record.sequence, record.payload, f"{path} at byte {record.offset}")
+
+    # --- writing ---
+
+    def append(self, records: Sequence[bytes]) -> int:
+        """See durable.Store."""
+        self._check_usable()
+        if not records:
+            return self.last
+        data = pack_records(records, self.last + 1)
+        try:
+            _write_all(self._file, data)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise self._break("a write", error) from error
+            self._take_back()
+            raise StoreFull(f"{self._path('log', self._logs[-1])}: {error.strerror}") from error
+        try:
+            _sync(self._file)
+        except OSError as error:
+            raise self._break("fsync", error) from error
+        self._end += len(data)
+        self.log_bytes += len(data)
+        self.last += len(records)
+        return self.last
+
+    def _take_back(self) -> None:
+        """The file as it was before an append that had no room."""
+        try:
+            os.ftruncate(self._file, self._end)
+            os.lseek(self._file, self._end, os.SEEK_SET)
+        except OSError as error:
+            raise self._break("taking a write back", error) from error
+
+    def save_snapshot(self, parts: Iterable[bytes]) -> None:
+        """See durable.Store."""
+        self._check_usable()
+        if self.last == self._snapshot:
+            return  # of this very state
+        path = self._path("snapshot", self.last)
+        self._write_aside(path, chain((pack_file_header(SNAPSHOT, self.last),), _as_records(parts, self.last)))
+        self._snapshot = self.last
+        try:
+            self._begin_file()
+        except StoreFull:
+            return  # the old file goes on; nothing is lost but space
+        self._remove_older()
+
+    def _begin_file(self) -> None:
+        """A new log file, for what comes after the last record.
+
+        Raises:
+            StoreFull: the one before goes on.
+            StoreBroken
+        """
+        path = self._path("log", self.last)
+        if self._logs and self._logs[-1] == self.last and self._file >= 0:
+            return  # it holds nothing yet
+        header = pack_file_header(LOG, self.last)
+        self._write_aside(path, (header,))
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        os.lseek(self._file, 0, os.SEEK_END)
+        self._end = len(header)
+        if self.last not in self._logs:
+            self._logs.append(self.last)
+
+    def _write_aside(self, path: str, chunks: Iterable[bytes]) -> None:
+        aside = path + ".new"
+        descriptor = -1
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(aside, flags, 0o600)
+            for chunk in chunks:
+                _write_all(descriptor, chunk)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise self._break("a write", error) from error
+            if descriptor >= 0:
+                os.unlink(aside)
+            raise StoreFull(f"{aside}: {error.strerror}") from error
+        else:
+            try:
+                _sync(descriptor)
+                os.rename(aside, path)
+                _sync_folder(self.folder)
+            except OSError as error:
+                raise self._break("fsync", error) from error
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _remove_older(self) -> None:
+        """What the snapshot has made superfluous."""
+        self._logs = self._needed(self._logs)
+        keep = {os.path.basename(self._path("log", number)) for number in self._logs}
+        keep.add(os.path.basename(self._path("snapshot", max(self._snapshot, 0))))
+        for name in sorted(os.listdir(self.folder)):
+            if _NAME.fullmatch(name) and name not in keep:
+                os.unlink(os.path.join(self.folder, name))
+        self.log_bytes = sum(os.stat(self._path("log", number)).st_size for number in self._logs)
+
+    # --- the end ---
+
+    def _check_usable(self) -> None:
+        if self.broken:
+            raise StoreBroken(self.broken)
+
+    def _break(self, what: str, error: OSError) -> StoreBroken:
+        self.broken = f"{self.folder}: {what} failed ({error}): nobody knows what is on the disk, the shard has to end"
+        return StoreBroken(self.broken)
+
+    def close(self) -> None:
+        """Another process may have it."""
+        for descriptor in (self._file, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._lock = -1
+
+
+def _as_records(parts: Iterable[bytes], before: int) -> Iterator[bytes]:
+    """The parts of a snapshot, framed; the last one, an empty one, says that it is the last."""
+    sequence = before
+    for part in parts:
+        sequence += 1
+        yield pack_records((part,), sequence)
+    yield pack_records((b"",), sequence + 1, last_flags=ENDS_SNAPSHOT)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = _write(descriptor, data)
+    while written < len(data):
+        written += _write(descriptor, memoryview(data)[written:])
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(folder: str) -> int:
+    """Raises:
+    StoreLocked
+    """
+    descriptor = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+        os.close(descriptor)
+        raise StoreLocked(f"{folder} is in use by {owner or 'another process'}") from error
+    with open(_BOOT_ID) as file:
+        boot_id = file.read().strip()
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"process {os.getpid()} of boot {boot_id}\n".encode(), 0)
+    return descriptor

@@ -1,0 +1,77 @@
+"""A `durable.Store` in an SQLite file: the proof that the interface can be put in front of a database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+
+from .durable import Entry, StoreBroken, StoreFull, StoreLocked
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS records (sequence INTEGER PRIMARY KEY, payload BLOB)",
+    "CREATE TABLE IF NOT EXISTS snapshot (part INTEGER PRIMARY KEY, payload BLOB, last INTEGER)",
+)
+
+
+class SqliteStore:
+    """path: of the file.  Locked for as long as it is open."""
+
+    def __init__(self, path: str) -> None:
+        """Raises:
+        StoreLocked, StoreBroken
+        """
+        self.path = path
+        self.cut_bytes = 0
+        self._database = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        try:
+            for words in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA synchronous = FULL", "BEGIN EXCLUSIVE", *_TABLES):
+                self._database.execute(words)
+            self.last = 0
+            for words in ("SELECT max(sequence) FROM records", "SELECT max(last) FROM snapshot"):
+                self.last = max(self.last, self._database.execute(words).fetchone()[0] or 0)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._database.close()
+            kind = StoreLocked if "locked" in str(error) else StoreBroken
+            raise kind(f"{path}: {error}") from error
+
+    def _read(self, words: str) -> Iterator[Entry]:
+        for sequence, payload in self._database.execute(words):
+            yield Entry(sequence, payload, f"{self.path} row {sequence}")
+
+    def snapshot(self) -> Iterator[Entry]:
+        return self._read("SELECT part, payload FROM snapshot ORDER BY part")
+
+    def records(self) -> Iterator[Entry]:
+        return self._read("SELECT sequence, payload FROM records ORDER BY sequence")
+
+    def append(self, records: Sequence[bytes]) -> int:
+        self._change([("INSERT INTO records VALUES (?, ?)", enumerate(records, start=self.last + 1))])
+        self.last += len(records)
+        return self.last
+
+    def save_snapshot(self, parts: Iterable[bytes]) -> None:
+        rows = ((number, part, self.last) for number, part in enumerate(parts, start=1))
+        nothing: list[tuple[object, ...]] = [()]
+        self._change(
+            [
+                ("DELETE FROM records", nothing),
+                ("DELETE FROM snapshot", nothing),
+                ("INSERT INTO snapshot VALUES (?, ?, ?)", rows),
+            ]
+        )
+
+    def _change(self, orders: list[tuple[str, Iterable[tuple[object, ...]]]]) -> None:
+        try:
+            self._database.execute("BEGIN")
+            for words, rows in orders:
+                self._database.executemany(words, rows)
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            kind = StoreFull if "full" in str(error) else StoreBroken
+            raise kind(f"{self.path}: {error}") from error
+
+    def close(self) -> None:
+        self._database.close()
