@@ -64,7 +64,8 @@ def init(
 
     Args:
         address: None starts one (or joins ZRAY_ADDRESS); "local" always starts one; "auto" joins one that
-            `zray start --head` left on this machine.
+            `zray start --head` left on this machine; "HOST:PORT" joins a cluster: through its node on this machine
+            if there is one, else with the token in the environment variable ZRAY_TOKEN, which is then removed.
         num_cpus, num_gpus, resources: what the node declares to have; CPUs default to those this process may use.
         object_store_memory: bytes of shared memory at most; default 30 % of what there is.
         ignore_reinit_error: a second call returns instead of raising.
@@ -329,21 +330,36 @@ def available_resources() -> dict[str, float]:
 
 
 def _status_resources(which: str) -> dict[str, float]:
-    from .wire.session import GetStatus
     from .wire.task_spec import RESOURCE_UNIT
 
-    status = require_runtime().ask(GetStatus)
-    return {name: amount / RESOURCE_UNIT for name, amount in getattr(status, which).items() if amount}
+    sums: dict[str, int] = {}
+    for node in _ask_for_nodes():
+        for name, amount in getattr(node, which).items():
+            sums[name] = sums.get(name, 0) + amount
+    return {name: amount / RESOURCE_UNIT for name, amount in sums.items() if amount}
 
 
 def nodes() -> list[dict[str, Any]]:
-    """The nodes of the session, with Ray's keys."""
-    from .wire.session import GetStatus
+    """The nodes of the session, with Ray's keys; programs that have joined from outside are none."""
     from .wire.task_spec import RESOURCE_UNIT
 
-    status = require_runtime().ask(GetStatus)
-    total = {name: amount / RESOURCE_UNIT for name, amount in status.total.items()}
-    return [{"NodeID": status.node_id.hex(), "Alive": True, "alive": True, "Resources": total}]
+    return [
+        {
+            "NodeID": node.node.partition("/")[0],
+            "Alive": True,
+            "alive": True,
+            "Resources": {name: amount / RESOURCE_UNIT for name, amount in node.total.items()},
+        }
+        for node in _ask_for_nodes()
+        if node.kind != "driver"
+    ]
+
+
+def _ask_for_nodes() -> list[Any]:
+    from .wire.hosts import GetNodes
+
+    found: list[Any] = require_runtime().ask(GetNodes).nodes
+    return found
 
 
 def get_gpu_ids() -> list[str]:

@@ -9,15 +9,9 @@ from zray.ids import return_id
 from zray.roles.effects import ProcessJoined
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.local_scheduler.scheduler import Addresses
-from zray.wire import actors, objects, tasks
+from zray.wire.allowed import ALLOWED
 
-FROM_PROCESSES = [
-    *(tasks.PublishFunction, tasks.SubmitTasks, tasks.TasksFinished, tasks.TasksReturned),
-    *(tasks.WaitObjects, tasks.CancelWait),
-    *(objects.PutObjects, objects.HoldObjects, objects.ReleaseObjects, objects.UnpinObjects),
-    *(actors.CreateActor, actors.KillActor, actors.FindActor),
-    *(actors.ActorStarted, actors.ActorStartFailed, actors.ActorExited),
-]
+FROM_PROCESSES = sorted(ALLOWED["worker", "local"] | ALLOWED["driver", "local"], key=lambda kind: kind.__name__)
 # Few, so that messages speak of the same things.
 TASKS = [bytes([number]) * 16 for number in range(3)]
 OBJECTS = [return_id(task, index) for task in TASKS for index in (1, 2, 1 << 31)]

@@ -9,6 +9,9 @@ from tests.scripts import ROOT
 from tests.wire.strategies import of_type
 from zray.roles.client import Client
 from zray.roles.gcs import GcsShard
+from zray.roles.gcs.chain import ChainMember
+from zray.roles.gcs.client import ChainClient
+from zray.roles.gcs.master import ChainMaster
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.monitor import Monitor
@@ -98,9 +101,41 @@ TAGS = {
     121: "Heartbeat",
     122: "NodeJoined",
     123: "NodeLost",
+    130: "HostHello",
+    131: "HostWelcome",
+    132: "HostRefused",
+    133: "JoinCluster",
+    134: "JoinClusterReply",
+    135: "JoinRefused",
+    136: "MessageRefused",
+    137: "GetNodes",
+    138: "NodesReply",
+    150: "ChainOffer",
+    151: "ChainFollow",
+    152: "ChainChanged",
+    153: "ChainJoined",
+    154: "ChainMemberLost",
+    155: "ChainWrite",
+    156: "ChainResults",
+    157: "ChainRead",
+    158: "ChainReadReply",
+    159: "ChainHave",
+    160: "ChainState",
+    161: "ChainUpdates",
+    162: "ChainAck",
 }
 
-ROLES = (Client, GcsShard, GlobalScheduler, LocalScheduler, Monitor, ObjectManager)
+ROLES = (
+    ChainClient,
+    ChainMaster,
+    ChainMember,
+    Client,
+    GcsShard,
+    GlobalScheduler,
+    LocalScheduler,
+    Monitor,
+    ObjectManager,
+)
 ROUTE = re.compile(r"^[a-zA-Z ,]+( -> [a-zA-Z ,]+)+[.,]")
 
 
@@ -144,7 +179,14 @@ HOST_MESSAGES = {
     "GoodbyeReply",
     "Hello",
     "HelloRefused",
+    "HostHello",
+    "HostRefused",
+    "HostWelcome",
     "JobStarted",
+    "JoinCluster",
+    "JoinClusterReply",
+    "JoinRefused",
+    "MessageRefused",
     "ProcessDropped",
     "StartActor",
     "StartTasks",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,12 @@ import msgspec
 
 from ..exceptions import ProtocolError
 from ..ids import JOB_ID_BYTES
-from ..roles.effects import ProcessJoined, ProcessLeft
+from ..roles.effects import ProcessJoined, ProcessLeft, Send
+from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
+from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
-from ..wire.message import PROTOCOL_VERSION
+from ..wire.hosts import GetNodes, MessageRefused, NodeFact, NodesReply
+from ..wire.message import PROTOCOL_VERSION, Local
 from ..wire.session import (
     GetStatus,
     Goodbye,
@@ -29,29 +33,34 @@ from ..wire.session import (
     StopSession,
     Welcome,
 )
+from .offences import Offences
 from .peers import Peer
 
 if TYPE_CHECKING:
     from .node import Node
 
-HOST = "host"
-INLINE_BYTES_MAX = 100 * 1024
+
+class HeadTimeout(Local):
+    """Look whether the head can be reached."""
 
 
 class Doorman:
     """To the reactor it looks like a role: it handles what is addressed to the node as a host."""
 
-    address = HOST
-
     def __init__(self, node: Node, driver_pid: int) -> None:
         self.node = node
+        self.address = f"{node.host}/host"
+        self.offences = Offences()
+        self.asked: dict[int, tuple[str, int]] = {}  # GetNodes passed on: (who asked, its request)
+        self.request = 0
+        self.roles_of_kind: dict[str, dict[type, Any]] = {}
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
         self.owner = ""  # the driver whose end is the session's end
         self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
         self.count = 0
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
-        """Goodbye, StopSession and GetStatus; an Ack needs nothing more."""
+        """Goodbye, StopSession, GetStatus and GetNodes; an Ack needs nothing more."""
         if type(message) is Goodbye:
             self.process_left(sender, message.reason or "said goodbye")
             self._say(sender, GoodbyeReply())
@@ -59,7 +68,26 @@ class Doorman:
             self.node.end("told to stop")
         elif type(message) is GetStatus:
             self._say(sender, self._status(message.request))
+        elif type(message) is GetNodes:
+            return self._ask_for_nodes(sender, message)
+        elif type(message) is NodesReply and message.request in self.asked:
+            process, request = self.asked.pop(message.request)
+            self._say(process, NodesReply(request, message.nodes))
+        elif type(message) is HeadTimeout:
+            self.node.look_for_head()
         return []
+
+    def _ask_for_nodes(self, sender: str, message: GetNodes) -> list[Any]:
+        """Of a cluster a global scheduler knows; without one, there is this node."""
+        local = self.node.local
+        if self.node.membership is None:
+            resources = local.resources
+            fact = NodeFact(local.address, "head", resources.total, resources.free, local.dispatch.ready_count)
+            self._say(sender, NodesReply(message.request, [fact]))
+            return []
+        self.request += 1
+        self.asked[self.request] = (sender, message.request)
+        return [Send(local.addresses.global_schedulers[0], GetNodes(self.request))]
 
     def end_turn(self, now: float) -> list[Any]:
         """Nothing."""
@@ -109,7 +137,18 @@ class Doorman:
             self._watch(address, hello.pid)
             if hello.kind == "driver" and hello.pid == self.driver_pid and not self.owner:
                 self.owner = address
-        self._let_in(Peer(address, identity), hello, frame)
+        self._let_in(Peer(address, identity, self._roles_for(hello.kind)), hello, frame)
+
+    def _roles_for(self, kind: str) -> dict[type, Any]:
+        """Which role each message of such a process is for."""
+        found = self.roles_of_kind.get(kind)
+        if found is None:
+            local = self.node.local
+            targets = {"local": local.address, "objects": local.addresses.object_manager, "host": self.address}
+            by_address = self.node.reactor.role_by_address
+            table = targets_of_process(kind, targets)
+            found = self.roles_of_kind[kind] = {message: by_address[address] for message, address in table.items()}
+        return found
 
     def _let_in(self, peer: Peer, hello: Hello, frame: bytes) -> None:
         node, address = self.node, peer.address
@@ -196,6 +235,15 @@ class Doorman:
             self.process_left(peer.address, "was dropped: it sent what cannot be handled")
         else:
             self.node.workers.kill(peer.address)
+
+    def offend(self, peer: Peer, message: Any) -> None:
+        """It has said what is not its to say: that is counted, and it is told; after too many it is dropped."""
+        reason = f"PermissionDenied: {peer.address} may not say {type(message).__name__}"
+        if self.offences.note(peer.address, time.monotonic()):
+            self.drop(peer, ProtocolError(f"{reason}, and said the like too often"))
+            return
+        self.node.peers.bad_frame(peer.identity, reason)
+        self._say(peer.address, MessageRefused(reason))
 
     def farewell(self, reason: str) -> None:
         """The node ends in trouble: those who are still here are told why."""

@@ -35,6 +35,8 @@ class Futures:
             if ref.id not in client.values:
                 self.waiting.setdefault(ref.id, []).append(future)
                 client.on_ready = self._object_is_ready
+                if not any(wait is self.waiting for wait in client.waits):
+                    client.waits.append(self.waiting)
                 client.ask([ref.id])
                 runtime.send_buffered()
                 if self.thread is None:
@@ -79,7 +81,8 @@ class Futures:
 
     def _fail_all(self, error: BaseException) -> None:
         with self.runtime.lock:
-            lost, self.waiting = self.waiting, {}
+            lost = dict(self.waiting)
+            self.waiting.clear()
             self.thread = None
         for futures in lost.values():
             for future in futures:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import ClusterLostError
 from ..wire.session import Goodbye
 from . import context, interrupts
-from .nodes import declared_resources, end_node, find_session, start_node
+from .nodes import declared_resources, end_node, find_node_of, find_session, start_node
 
 if TYPE_CHECKING:
     from .driver import Driver
     from .runtime import Runtime
+    from .session import Session
 
 GOODBYE_SECONDS = 1.0
 # Arguments of Ray's init() that change nothing here.
@@ -75,6 +76,12 @@ def _start(
     log_to_driver: bool,
 ) -> Driver:
     address = address or os.environ.get("ZRAY_ADDRESS") or "local"
+    given = {
+        "num_cpus": num_cpus,
+        "num_gpus": num_gpus,
+        "resources": resources,
+        "object_store_memory": object_store_memory,
+    }
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources)
         session, node_pid = start_node(
@@ -82,22 +89,12 @@ def _start(
         )
         is_owner = True
     elif address == "auto":
-        given = {
-            "num_cpus": num_cpus,
-            "num_gpus": num_gpus,
-            "resources": resources,
-            "object_store_memory": object_store_memory,
-        }
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(f"{name} belongs to the session that is joined: give it to `zray start`.")
+        _refuse_node_arguments(given)
         session, node_pid = find_session()
         is_owner = False
     else:
-        raise NotImplementedError(
-            f"init(address={address!r}): joining a session over the network is not built yet; "
-            'use None, "local" or "auto".'
-        )
+        _refuse_node_arguments(given)
+        session, node_pid, is_owner = _join_cluster(address)
     from .driver import Driver
 
     try:
@@ -106,6 +103,39 @@ def _start(
         if is_owner:
             end_node(session, node_pid, seconds=0.0)
         raise
+
+
+def _refuse_node_arguments(given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} belongs to the session that is joined: give it to `zray start`.")
+
+
+def _join_cluster(address: str) -> tuple[Session, int, bool]:
+    """(session, its node's pid, whether it is ours).  Through the cluster's node on this machine, or with a node of
+    our own that has no CPUs and lives as long as we do.
+    """
+    from .tokens import cluster_address, token_from_environment
+
+    address = cluster_address(address)
+    found = find_node_of(address)
+    if found is not None:
+        return *found, False
+    token = token_from_environment()
+    if not token:
+        raise ConnectionError(
+            f"No node of the cluster at {address} runs on this machine, and ZRAY_TOKEN is not set: "
+            "set it to the token that `zray start --head` printed there."
+        )
+    session, pid = start_node(
+        {"CPU": 0},
+        None,
+        driver_pid=os.getpid(),
+        cluster={"kind": "driver", "address": address},
+        token=token,
+        meanwhile=lambda: import_module(".driver", __package__),
+    )
+    return session, pid, True
 
 
 def stop(driver: Driver) -> None:

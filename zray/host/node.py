@@ -1,6 +1,7 @@
 """The node process: which roles make it, and what performs their effects.
 
-On a laptop one such process hosts them all.  It ends when its driver does (embedded), when it is told to
+On a laptop, and on the head of a cluster, one such process hosts them all; the other nodes of a cluster have a local
+scheduler and an object manager.  It ends when its driver does (embedded), when it is told to
 (StopSession), or when its fork server is beyond repair; it removes all it made.  It imports neither numpy nor
 pickle: payloads are opaque bytes here.
 """
@@ -16,15 +17,19 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
+from ..exceptions import ZrayError
 from ..roles.effects import (
     CreateSegment,
     EndSession,
+    ForgetHost,
     ForgetProcess,
     KillWorker,
+    MeetHost,
     OpenWindow,
     PagesAreThere,
     PagesRefused,
@@ -46,81 +51,127 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
-from ..wire.objects import AbandonObject, AllocateObject
-from ..wire.session import Ack, GetStatus, Goodbye, StopSession
-from .doorman import HOST, Doorman
-from .node_main import DRIVER_DESCRIPTOR, READY_DESCRIPTOR
+from .doorman import Doorman, HeadTimeout
+from .node_main import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
 from .session import Session, SessionInfo
 from .workers import Workers
 
-LOCAL, OBJECTS, GLOBAL, SHARD, MONITOR = "local", "objects", "global", "gcs-0", "monitor"
+if TYPE_CHECKING:
+    from .membership import Membership
+
 # How long the last messages may take to leave: they only have to reach a local socket.
 LAST_WORDS_MS = 200
 LOG_BYTES_MAX = 8 << 20
+
+
+# A node that has not reached its head for so long ends: longer than a restart of a switch or a pause of the head's
+# machine takes (USERS F03), short enough that nobody waits for what will not come.
+HEAD_LOST_SECONDS = 10.0
+HEAD_LOOK_SECONDS = 1.0
 
 
 class Node:
     """One node process."""
 
     def __init__(
-        self,
-        session: Session,
-        fork_server: tuple[int, socket.socket],
-        lock: int,
-        total: dict[str, int],
-        capacity: int,
-        driver_pid: int,
+        self, session: Session, fork_server: tuple[int, socket.socket], lock: int, options: dict[str, Any]
     ) -> None:
         self.session = session
-        self.is_embedded = driver_pid != 0
-        self.doorman = Doorman(self, driver_pid)
+        self.driver_pid: int = options["driver_pid"]
+        self.is_embedded = self.driver_pid != 0
         self.log_bytes = 0
         self.lock = lock
         self.node_id = os.urandom(8)
+        self.host = self.node_id.hex()
+        self.tell_ready: Callable[[], None] = lambda: None  # once: whoever started us waits for it
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
         self.workers = Workers(session, fork_server, self.tell_local, self.log)
+        self.membership = self._join(options.get("cluster"))
         self.context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self.peers = Peers(self.context, session.address, self.log)
-        addresses = Addresses(OBJECTS, [GLOBAL], [SHARD], MONITOR)
-        self.local = LocalScheduler(
-            LOCAL,
-            addresses,
-            total=total,
-            node_id=self.node_id,
-            session=session.name,
-            is_embedded=True,
-        )
-        objects = ObjectManager(OBJECTS, LOCAL, capacity=capacity)
-        roles = [
-            self.local,
-            GcsShard(SHARD),
-            GlobalScheduler(GLOBAL, [SHARD]),
-            Monitor(MONITOR, [GLOBAL, SHARD]),
-            objects,
-            self.doorman,
-        ]
-        routes: dict[type, str] = {AllocateObject: OBJECTS, AbandonObject: OBJECTS}
-        routes.update({Goodbye: HOST, StopSession: HOST, GetStatus: HOST, Ack: HOST})
+        self.doorman = Doorman(self, self.driver_pid)
         self.reactor = Reactor(
-            roles,  # type: ignore[arg-type]
+            self._roles(options["total"], options["capacity"]),
             self.peers,
-            routes,
-            LOCAL,
             self._effects(),
             self.doorman.hello,
             self.doorman.drop,
+            self.doorman.offend,
+            self.membership.neighbours if self.membership is not None else None,
         )
         self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
-        if driver_pid:
+        if self.driver_pid:
             # Handed over open: it tells the driver's end even if that came before we looked.
             self.reactor.watch(DRIVER_DESCRIPTOR, lambda: self.end("its driver has ended"))
         self.local.pool.prestart()
-        self.reactor._perform(LOCAL, self.local.take_effects())
-        session.write_info(SessionInfo(session.name, os.getpid(), self.workers.pid, self.is_embedded, driver_pid))
+        if self.membership is not None:
+            self._take_part(self.membership)
+        self.reactor._perform(self.local.address, self.local.take_effects())
+        session.write_info(self._info())
+
+    def _join(self, cluster: dict[str, Any] | None) -> Membership | None:
+        """Found or join a cluster, if this node is to be part of one."""
+        if cluster is None:
+            return None
+        from . import membership
+
+        if cluster["kind"] == "head":
+            return membership.found_cluster(self.session, self.host, cluster, self.log)
+        secret = membership.read_descriptor(SECRET_DESCRIPTOR)
+        return membership.join_cluster(self.host, cluster, secret, self.log)
+
+    def _roles(self, total: dict[str, int], capacity: int) -> list[Any]:
+        member, host = self.membership, self.host
+        own = Addresses(f"{host}/objects", [f"{host}/global"], [f"{host}/gcs-0"], f"{host}/monitor")
+        self.local = LocalScheduler(
+            f"{host}/local",
+            own if member is None else member.addresses,
+            total=total,
+            node_id=self.node_id,
+            session=self.session.name,
+            is_embedded=member is None,
+        )
+        roles: list[Any] = [self.local]
+        if member is None or member.kind == "head":
+            roles += [
+                GcsShard(own.shards[0]),
+                GlobalScheduler(own.global_schedulers[0], own.shards),
+                Monitor(own.monitor, [*own.global_schedulers, *own.shards]),
+            ]
+        roles += [ObjectManager(own.object_manager, self.local.address, capacity=capacity), self.doorman]
+        if member is not None:
+            roles.append(member.neighbours)
+        return roles
+
+    def _take_part(self, member: Membership) -> None:
+        """Be reachable, reach the head, and have the others told of us."""
+        member.neighbours.attach(self.reactor, self.reactor.role_by_address)
+        if member.head_key is not None:
+            member.neighbours.meet(member.head, member.head_key, member.cluster)
+        self.local.members.start(member.kind, member.endpoint, member.neighbours.keys.public)
+        self.reactor.set_timer(HEAD_LOOK_SECONDS, self.doorman.address, HeadTimeout())
+
+    def look_for_head(self) -> None:
+        """HeadTimeout."""
+        assert self.membership is not None
+        if self.membership.seconds_without_head() > HEAD_LOST_SECONDS:
+            reason = f"the head of the cluster at {self.membership.cluster} cannot be reached"
+            self.doorman.farewell(reason)
+            self.end(reason)
+        self.reactor.set_timer(HEAD_LOOK_SECONDS, self.doorman.address, HeadTimeout())
+
+    def _info(self) -> SessionInfo:
+        info = SessionInfo(
+            self.session.name, os.getpid(), self.workers.pid, self.is_embedded, self.driver_pid, node_id=self.host
+        )
+        if self.membership is not None:
+            info.cluster, info.kind = self.membership.cluster, self.membership.kind
+            info.endpoint = self.membership.endpoint
+        return info
 
     def log(self, line: str) -> None:
         """One line into node.log, up to a size."""
@@ -134,7 +185,7 @@ class Node:
 
     def tell_local(self, message: Any) -> None:
         """A message of the host's own to the local scheduler."""
-        self.reactor.deliver(LOCAL, message)
+        self.reactor.deliver(self.local.address, message)
 
     def _hear_workers(self) -> None:
         before = self.workers.connection
@@ -160,7 +211,19 @@ class Node:
             ReadRange: self._slowly,
             WriteRange: self._slowly,
             EndSession: lambda role, effect: self.end(effect.reason),
+            MeetHost: self._meet_host,
+            ForgetHost: self._forget_host,
         }
+
+    def _meet_host(self, role: str, effect: MeetHost) -> None:
+        assert self.membership is not None
+        self.membership.meet(effect)
+        if effect.is_earlier:
+            self.tell_ready()  # we are registered: the monitor has told us who else is
+
+    def _forget_host(self, role: str, effect: ForgetHost) -> None:
+        if self.membership is not None:
+            self.membership.neighbours.forget(effect.node.partition("/")[0])
 
     def _reclaim(self, role: str, effect: ReclaimTasks) -> None:
         taken = self.workers.reclaim(effect.worker, effect.count)
@@ -226,19 +289,36 @@ class Node:
 
 
 def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket], lock: int) -> None:
-    """Make the node, tell the driver that it listens, and run it until the session ends.
+    """Make the node, tell whoever started it that it listens (and is a member), and run it until the session ends.
 
-    options: total, capacity, driver_pid (node_main.py).  lock: the descriptor that keeps the session's lock.
+    options: total, capacity, driver_pid, cluster (node_main.py).  lock: the descriptor that keeps the session's lock.
     """
-    node = Node(session, fork_server, lock, options["total"], options["capacity"], options["driver_pid"])
-    signal.signal(signal.SIGTERM, lambda number, frame: node.reactor.end_soon("told to by a signal"))
     try:
-        os.write(READY_DESCRIPTOR, b"1")
-    except BrokenPipeError:
-        pass  # the driver has ended: we are about to notice
-    os.close(READY_DESCRIPTOR)
+        node = Node(session, fork_server, lock, options)
+    except (ZrayError, OSError) as error:
+        tell_starter(f"{error}")
+        raise
+    signal.signal(signal.SIGTERM, lambda number, frame: node.reactor.end_soon("told to by a signal"))
+    if node.membership is None or node.membership.kind == "head":
+        tell_starter("")
+    else:
+
+        def tell_ready() -> None:
+            node.tell_ready = lambda: None
+            tell_starter("")
+
+        node.tell_ready = tell_ready
     gc.collect()
     gc.freeze()
     # Records are structs without collector headers; what is left grows slowly, and is looked at rarely.
     gc.set_threshold(100_000, 50, 100)
     node.run()
+
+
+def tell_starter(refusal: str) -> None:
+    """That we are ready, or why we never will be."""
+    try:
+        os.write(READY_DESCRIPTOR, b"1" if not refusal else b"0" + refusal.encode()[:2_000])
+    except BrokenPipeError:
+        pass  # it has ended: we are about to notice
+    os.close(READY_DESCRIPTOR)

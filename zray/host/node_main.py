@@ -20,6 +20,7 @@ from .session import Session
 # As the driver hands them over (driver.py).
 READY_DESCRIPTOR = 3
 DRIVER_DESCRIPTOR = 4
+SECRET_DESCRIPTOR = 5  # the join token; only where there is one
 UNPICKLED_EXIT_CODE = 70
 
 
@@ -38,10 +39,14 @@ def forbid_unpickling() -> None:
 
 
 def main() -> None:
-    """argv: one msgpack map in hexadecimal: session, root, total, capacity, driver_pid."""
+    """argv: one msgpack map in hexadecimal: session, root, total, capacity, driver_pid, and for a node of a cluster
+    `cluster` (membership.py)."""
     options = msgpack.decode(bytes.fromhex(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for descriptor in (READY_DESCRIPTOR, DRIVER_DESCRIPTOR):
+    descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
+    if (options.get("cluster") or {}).get("kind") in ("node", "driver"):
+        descriptors.append(SECRET_DESCRIPTOR)
+    for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     forbid_unpickling()
     adopt_orphans()

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import msgpack
 
@@ -23,6 +24,7 @@ NODE_END_SECONDS = 5.0
 # As the node expects them (node_main.py).
 READY_DESCRIPTOR = 3
 DRIVER_DESCRIPTOR = 4
+SECRET_DESCRIPTOR = 5
 STORE_BYTES_MIN = 1 << 20
 
 
@@ -44,14 +46,21 @@ def declared_resources(
 
 
 def start_node(
-    total: dict[str, int], store: int | None, *, driver_pid: int, meanwhile: Callable[[], object] | None = None
+    total: dict[str, int],
+    store: int | None,
+    *,
+    driver_pid: int,
+    cluster: dict[str, Any] | None = None,
+    token: str = "",
+    meanwhile: Callable[[], object] | None = None,
 ) -> tuple[Session, int]:
-    """Start a node process with a session of its own; returns when it listens.
+    """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
 
-    meanwhile: called while it starts.
+    cluster: how it takes part in one (membership.py); token: what it joins with.  meanwhile: called while it starts.
 
     Raises:
         ClusterLostError: it did not start; says what it wrote.
+        ConnectionError: it could not join; says why.
     """
     if store is not None and (isinstance(store, bool) or not isinstance(store, int)):
         raise TypeError(f"object_store_memory must be an int (bytes), not {type(store).__name__}.")
@@ -64,31 +73,51 @@ def start_node(
         "total": total,
         "capacity": (store if store is not None else store_bytes()) >> 12 << 12,
         "driver_pid": driver_pid,
+        "cluster": cluster,
     }
     # Nameless: if we are killed now, nothing of it stays.  The node turns to its log once it has a folder.
     early_log = os.memfd_create("zray-node-start")
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     ourselves = os.pidfd_open(os.getpid())
+    descriptors = {its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR}
+    ours = [ready, ourselves, early_log]
+    if token:
+        # Not as an argument, nor in the environment: others can read those.
+        secret, writer = os.pipe2(os.O_CLOEXEC)
+        os.write(writer, token.encode())
+        os.close(writer)
+        descriptors[secret] = SECRET_DESCRIPTOR
+        ours.append(secret)
     try:
-        pid = spawn(
-            "zray.host.node_main",
-            [msgpack.encode(options).hex()],
-            output=early_log,
-            descriptors={its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR},
-        )
+        pid = spawn("zray.host.node_main", [msgpack.encode(options).hex()], output=early_log, descriptors=descriptors)
         os.close(its_end)
         if meanwhile is not None:
             meanwhile()
         poll = select.poll()
         poll.register(ready, select.POLLIN)
-        if not poll.poll(NODE_START_SECONDS * 1000) or not os.read(ready, 1):
+        said = os.read(ready, 4096) if poll.poll(NODE_START_SECONDS * 1000) else b""
+        if not said.startswith(b"1"):
             log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
-            end_node(session, pid, seconds=0.0)
+            end_node(session, pid, seconds=NODE_END_SECONDS if said else 0.0)
+            if said:
+                raise ConnectionError(said[1:].decode(errors="replace"))
             raise ClusterLostError(f"The node process did not start.  It wrote:\n{log}")
     finally:
-        for descriptor in (ready, ourselves, early_log):
+        for descriptor in ours:
             os.close(descriptor)
     return session, pid
+
+
+def find_node_of(cluster: str) -> tuple[Session, int] | None:
+    """A lasting node of that cluster on this machine: its head if it is here, else the newest."""
+    found = None
+    for session in lasting_sessions():
+        info = session.read_info()
+        if info is not None and info.cluster == cluster:
+            found = (session, info.node_pid)
+            if info.kind == "head":
+                break
+    return found
 
 
 def find_session() -> tuple[Session, int]:

@@ -6,7 +6,8 @@ that, or that is no frame, is counted and dropped; it costs the sender, nobody e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import zmq
 
@@ -25,10 +26,11 @@ TURN_FRAMES_MAX = 256
 class Peer:
     """One process at the other end."""
 
-    __slots__ = ("address", "backlog", "identity", "link")
+    __slots__ = ("address", "backlog", "identity", "link", "roles")
 
-    def __init__(self, address: str, identity: bytes) -> None:
+    def __init__(self, address: str, identity: bytes, roles: Mapping[type, Any] | None = None) -> None:
         self.address = address
+        self.roles = roles or {}  # message type -> the role that it is for; what is not in it is not its to say
         self.identity = identity
         self.link = Link()
         self.backlog: list[Message] = []  # what the link is too full for

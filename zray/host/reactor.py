@@ -16,12 +16,15 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..roles.effects import Effect, Send, SetTimer
 from ..roles.role import Role
 from ..wire.message import Message
 from .peers import Peer, Peers
+
+if TYPE_CHECKING:
+    from .neighbours import Neighbours
 
 BUSY_TURNS_MAX = 16  # before anything but frames is looked at
 ROUND_COUNT_MAX = 1_000  # of local exchanges in one turn: more is a loop between roles, a bug
@@ -34,20 +37,21 @@ class Reactor:
         self,
         roles: Sequence[Role],
         peers: Peers,
-        role_of_message: dict[type, str],
-        default_role: str,
         perform: dict[type, Callable[[str, Any], None]],
         on_hello: Callable[[bytes, bytes], None],
         on_trouble: Callable[[Peer, Exception], None],
+        on_offence: Callable[[Peer, Any], None],
+        neighbours: Neighbours | None = None,
     ) -> None:
         self.roles = list(roles)
         self.role_by_address = {role.address: role for role in roles}
         self.peers = peers
-        self.role_of_message = role_of_message
-        self.default_role = self.role_by_address[default_role]
+        self.neighbours = neighbours  # the other hosts; None where there is no cluster
+        self.letters: dict[tuple[str, str], list[Message]] = {}  # for them: by (our role, theirs)
         self.perform = perform
         self.on_hello = on_hello
         self.on_trouble = on_trouble  # a process that sent what cannot be handled
+        self.on_offence = on_offence  # one that sent what is not its to send
         self.local: deque[tuple[str, str, Any]] = deque()  # (role, sender, message)
         self.outbox: dict[str, list[Message]] = {}
         self.timers: list[tuple[float, int, str, Any]] = []
@@ -89,6 +93,8 @@ class Reactor:
         busy = 0
         while not self.ended:
             frames = self.peers.receive()
+            if self.neighbours is not None and self.neighbours.restless:
+                self.take_mail(self.neighbours)
             if frames:
                 self.turn(frames)
                 busy += 1
@@ -103,11 +109,11 @@ class Reactor:
                 self._take_from_threads()
             if self.timers and self.timers[0][0] <= time.monotonic():
                 self._fire_timers()
-            if self.local or self.outbox:
+            if self.local or self.outbox or self.letters:
                 self.turn(())
 
     def _timeout(self) -> float:
-        if self.local or self.from_threads:
+        if self.local or self.from_threads or (self.neighbours is not None and self.neighbours.restless):
             return 0.0
         return max(0.0, self.timers[0][0] - time.monotonic()) if self.timers else -1.0
 
@@ -133,6 +139,22 @@ class Reactor:
             _, _, role, message = heapq.heappop(self.timers)
             self.local.append((role, role, message))
 
+    def take_mail(self, neighbours: Neighbours) -> None:
+        """What other hosts have sent: handled now, and part of the turn that comes."""
+        now = time.monotonic()
+        is_new = False
+        for neighbour, letter in neighbours.take_in():
+            is_new = True
+            role = self.role_by_address[letter.target]
+            try:
+                for message in letter.messages:
+                    self._perform(letter.target, role.handle(letter.source, message, now))
+            except Exception as error:
+                neighbours.trouble(neighbour, error)
+        if is_new:
+            neighbours.acknowledge()
+            self.turn(())
+
     def turn(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
         """One turn."""
         now = time.monotonic()
@@ -144,11 +166,13 @@ class Reactor:
                 self.on_hello(identity, frame)
                 continue
             heard[peer] = None
-            role_of_message, default = self.role_of_message, self.default_role
+            roles = peer.roles
             try:
                 for message in self.peers.unpack(peer, frame):
-                    address = role_of_message.get(type(message))
-                    role = default if address is None else self.role_by_address[address]
+                    role = roles.get(type(message))
+                    if role is None:
+                        self.on_offence(peer, message)
+                        continue
                     effects = role.handle(peer.address, message, now)
                     if effects:
                         self._perform(role.address, effects)
@@ -160,6 +184,10 @@ class Reactor:
             outbox, self.outbox = self.outbox, {}
             for address, messages in outbox.items():
                 self.peers.send(address, messages)
+        if self.letters:
+            letters, self.letters = self.letters, {}
+            if self.neighbours is not None:
+                self.neighbours.post(letters)
         self.peers.acknowledge(heard)
         while self.leaving:
             self.peers.remove(self.leaving.pop())
@@ -193,18 +221,31 @@ class Reactor:
                 destination = effect.destination  # type: ignore[union-attr]
                 if destination in self.role_by_address:
                     self.local.append((destination, address, effect.message))  # type: ignore[union-attr]
-                else:
-                    self.outbox.setdefault(destination, []).append(effect.message)  # type: ignore[union-attr,arg-type]
+                    continue
+                messages = self.outbox.get(destination)
+                if messages is None:
+                    messages = self.box(address, destination)
+                messages.append(effect.message)  # type: ignore[union-attr,arg-type]
             elif kind is SetTimer:
-                self.timer_count += 1
-                due = time.monotonic() + effect.delay  # type: ignore[union-attr]
-                entry = (due, self.timer_count, address, effect.message)  # type: ignore[union-attr]
-                heapq.heappush(self.timers, entry)
+                self.set_timer(effect.delay, address, effect.message)  # type: ignore[union-attr]
             else:
                 self.perform[kind](address, effect)
 
+    def box(self, source: str, destination: str) -> list[Message]:
+        """Where this turn's messages for a process, or for a role of another host, are collected."""
+        if "/" in destination:
+            return self.letters.setdefault((source, destination), [])
+        return self.outbox.setdefault(destination, [])
+
+    def set_timer(self, delay: float, address: str, message: Any) -> None:
+        """As SetTimer."""
+        self.timer_count += 1
+        heapq.heappush(self.timers, (time.monotonic() + delay, self.timer_count, address, message))
+
     def close(self) -> None:
         """Sockets and descriptors."""
+        if self.neighbours is not None:
+            self.neighbours.close()
         self.epoll.close()
         os.close(self.wake_fd)
         self.peers.close()

@@ -217,6 +217,9 @@ class Runtime:
                 handler(client, message)
             elif self.on_other is not None:
                 self.on_other(message)
+        if client.is_urgent:
+            client.is_urgent = False
+            self.send_buffered()
 
     # --- get ---
 

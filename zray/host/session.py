@@ -3,6 +3,7 @@
     <temporary folder>/zray-<uid>/<session>/     0700
         lock          held by the node (and its fork server) while they live: store/sweeper.py
         node.sock     the node's ROUTER
+        token         a head's: what lets other nodes join; 0600
         node.json     what a driver or the command line needs to join by `address="auto"`
         logs/         node.log, fork-server.log, worker-N-PID.log; one folder per job with links to its workers'
 
@@ -61,6 +62,10 @@ class SessionInfo(msgspec.Struct):
     fork_server_pid: int = 0
     is_embedded: bool = True
     driver_pid: int = 0
+    cluster: str = ""  # HOST:PORT of the head of the cluster that it is part of; "": of none
+    kind: str = ""  # in that cluster: "head", "node", "driver"
+    endpoint: str = ""  # where other nodes reach it
+    node_id: str = ""
 
 
 class Session:
@@ -113,6 +118,10 @@ class Session:
     @property
     def lock_path(self) -> str:
         return os.path.join(self.folder, "lock")
+
+    @property
+    def token_path(self) -> str:
+        return os.path.join(self.folder, "token")
 
     def window_name(self, worker_id: int) -> str:
         """The semaphore that is a worker's claim window."""

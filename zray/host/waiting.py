@@ -60,6 +60,7 @@ class Waiting:
     def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
         runtime, client = self.runtime, self.client
         values, counts = client.values, client.counts
+        client.waits.append(missing)
         if client.borrowed:
             with runtime.lock:
                 client.ask(missing)
@@ -83,7 +84,11 @@ class Waiting:
                     self._raise_arrived(arrived, missing)
             return False
 
-        runtime.receive_until(is_done, deadline)
+        try:
+            runtime.receive_until(is_done, deadline)
+        finally:
+            # By identity: two threads may wait for the same.
+            client.waits = [wait for wait in client.waits if wait is not missing]
         if arrived:
             self._raise_arrived(arrived, missing)
 

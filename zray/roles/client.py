@@ -9,7 +9,7 @@ Dialog (who says it -> what we do):
     local scheduler    ObjectsReady     keep the values that somebody here still refers to
     local scheduler    WaitReply        somebody's wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
-    local scheduler    FindActorReply, StatusReply
+    node               FindActorReply, StatusReply, NodesReply
 
 A value is kept while a ref on its object lives in this process.  A place in the arena that the node told us is
 pinned there; it is let go when no ref and no array on it is left (`UnpinObjects`).
@@ -18,11 +18,12 @@ pinned there; it is let go when no ref and no array on it is left (`UnpinObjects
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from ..ids import FIRST_RETURN
 from ..wire.actors import FindActorReply
+from ..wire.hosts import NodesReply
 from ..wire.message import Message
 from ..wire.objects import (
     AllocateRefused,
@@ -64,6 +65,8 @@ class Client:
         self.request = 0
         self.replies: dict[int, Any] = {}  # answers by request, until taken
         self.allocations: dict[bytes, Any] = {}  # the newest answer per object being allocated
+        self.waits: list[Container[bytes]] = []  # what threads of this process wait for the values of
+        self.is_urgent = False  # something in the outbox is awaited: send it with this turn
         self.arrived_lists: list[list[Any]] = []  # each gets what comes in ObjectsReady from now on (gets of lists)
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
@@ -235,6 +238,15 @@ class Client:
         if handler is not None:
             handler(self, message)
 
+    def _lie_elsewhere(self, object_ids: list[bytes]) -> None:
+        """Large results of our own tasks are on other nodes: they come when they are asked for."""
+        mine = [object_id for object_id in object_ids if object_id in self.counts]
+        self.borrowed.update(mine)
+        wanted = [object_id for object_id in mine if any(object_id in wait for wait in self.waits)]
+        if wanted:
+            self.ask(wanted)
+            self.is_urgent = True
+
     def on_objects_ready(self, message: ObjectsReady) -> None:
         counts, values = self.counts, self.values
         self.arrivals += 1
@@ -254,13 +266,15 @@ class Client:
 
     def on_wait_reply(self, message: WaitReply) -> None:
         self.arrivals += 1
+        if not message.request:
+            self._lie_elsewhere(message.ready)
         for object_id in message.ready:
             if object_id not in self.values and object_id in self.counts:
                 self.located.add(object_id)
         if message.request in self.replies:
             self.replies[message.request] = message
 
-    def on_reply(self, message: FindActorReply | StatusReply) -> None:
+    def on_reply(self, message: FindActorReply | StatusReply | NodesReply) -> None:
         if message.request in self.replies:
             self.replies[message.request] = message
         if type(message) is FindActorReply and message.actor_id:
@@ -281,6 +295,7 @@ class Client:
         WaitReply: on_wait_reply,
         FindActorReply: on_reply,
         StatusReply: on_reply,
+        NodesReply: on_reply,
         ObjectAllocated: on_allocation,
         PagesReserved: on_allocation,
         AllocateRefused: on_allocation,

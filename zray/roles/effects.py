@@ -100,6 +100,22 @@ class EndSession(Struct, gc=False):
     reason: str
 
 
+class MeetHost(Struct, gc=False):
+    """Let the host of another node in; connect to it where it was there before us."""
+
+    node: str
+    kind: str
+    endpoint: str
+    public_key: bytes
+    is_earlier: bool
+
+
+class ForgetHost(Struct, gc=False):
+    """The host of that node is gone for good: its key is refused, its mail dropped."""
+
+    node: str
+
+
 Effect = (
     Send
     | SetTimer
@@ -113,6 +129,8 @@ Effect = (
     | ReadRange
     | WriteRange
     | EndSession
+    | MeetHost
+    | ForgetHost
 )
 
 

@@ -211,6 +211,12 @@ class Node:
     def _end_session(self, role: Role, effect: e.EndSession) -> None:
         raise AssertionError(f"the session ended: {effect.reason}")
 
+    def _meet_host(self, role: Role, effect: e.MeetHost) -> None:
+        """All hosts of a simulated world can reach each other."""
+
+    def _forget_host(self, role: Role, effect: e.ForgetHost) -> None:
+        """As above."""
+
     def _later(self, role: Role, message: Any) -> None:
         """Slow effects are done in a pool; their outcomes come back in any order."""
         delay = self.world.random.choice((0.0, 20e-6, 1e-3))
@@ -241,4 +247,6 @@ PERFORM: dict[type, Any] = {
     e.ReadRange: Node._read_range,
     e.WriteRange: Node._write_range,
     e.EndSession: Node._end_session,
+    e.MeetHost: Node._meet_host,
+    e.ForgetHost: Node._forget_host,
 }

@@ -68,6 +68,7 @@ class Simulator:
             total={"CPU": options.cpus * RESOURCE_UNIT},
             is_embedded=options.nodes == 1,
             worker_prefix=f"{name}/worker-",
+            inline_bytes_max=options.inline_bytes_max,
         )
         node.manager = ObjectManager(
             f"{name}/objects",
@@ -87,7 +88,7 @@ class Simulator:
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now
-        node.scheduler.remote.start()
+        node.scheduler.members.start()
         node._perform_all(node.scheduler, node.scheduler.take_effects())
         node.turn()
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Union
 import msgspec
 
 from ..exceptions import ProtocolError
-from . import actors, gcs, objects, scheduling, session, tasks
+from . import actors, gcs, hosts, objects, scheduling, session, tasks
 from .message import RETIRED_TAGS, Message
 
 
 def _message_types() -> dict[int, type[Message]]:
     table: dict[int, type[Message]] = {}
-    for module in (session, tasks, objects, actors, scheduling, gcs):
+    for module in (session, tasks, objects, actors, scheduling, gcs, hosts):
         for item in vars(module).values():
             if isinstance(item, type) and issubclass(item, Message) and item is not Message:
                 tag = item.__struct_config__.tag
@@ -43,8 +43,26 @@ class Envelope(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     messages: list[AnyMessage]
 
 
+class Letter(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What one role says to a role of another host."""
+
+    source: str
+    target: str
+    messages: list[AnyMessage]
+
+
+class Mail(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One frame between hosts.  As Envelope; sequence 0 stands outside the numbering (hosts.py)."""
+
+    epoch: int
+    sequence: int
+    acknowledged: int
+    letters: list[Letter]
+
+
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
+_decode_mail = msgspec.msgpack.Decoder(Mail).decode
 
 
 def decode(frame: bytes) -> Envelope:
@@ -57,3 +75,15 @@ def decode(frame: bytes) -> Envelope:
         return _decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a frame of protocol messages: {error}") from error
+
+
+def decode_mail(frame: bytes | memoryview) -> Mail:
+    """A frame between hosts.
+
+    Raises:
+        ProtocolError: as decode.
+    """
+    try:
+        return _decode_mail(frame)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"not a frame of mail: {error}") from error

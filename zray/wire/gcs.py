@@ -106,10 +106,13 @@ class FetchFunctionReply(Message, tag=111):
 
 
 class RegisterNode(Message, tag=120):
-    """local scheduler -> monitor.  A node joins."""
+    """local scheduler -> monitor.  A node joins.  endpoint (HOST:PORT) and key: where others reach its host."""
 
     node: str
     total: dict[str, int]
+    kind: str = "node"  # "driver": of a program outside of the cluster; no task is placed there
+    endpoint: str = ""
+    public_key: bytes = b""
 
 
 class Heartbeat(Message, tag=121):
@@ -119,10 +122,14 @@ class Heartbeat(Message, tag=121):
 
 
 class NodeJoined(Message, tag=122):
-    """monitor -> local and global schedulers, about every other node."""
+    """monitor -> local and global schedulers, about every other node.  As in RegisterNode."""
 
     node: str
     total: dict[str, int]
+    kind: str = "node"
+    endpoint: str = ""
+    public_key: bytes = b""
+    is_earlier: bool = False  # it was there before the receiver, which therefore connects to it
 
 
 class NodeLost(Message, tag=123):

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ..exceptions import ProtocolError
-from .codec import Envelope, decode, encode
+from .codec import Envelope, Letter, Mail, decode, encode
 from .message import Message
 
 # A sender stops here: many times what an acknowledgement is due for, so that the socket is never idle; little
@@ -66,14 +66,18 @@ class Link:
             ProtocolError: not a frame, or of another epoch.
         """
         envelope = decode(frame)
+        return envelope.messages if self._is_next(envelope, len(frame)) else ()
+
+    def _is_next(self, envelope: Envelope | Mail, size: int) -> bool:
+        """Take in the head of a frame.  False: a repeat, or a gap that the peer's resend will fill in order."""
         if envelope.epoch != self.epoch:
             raise ProtocolError(f"a frame of epoch {envelope.epoch} on a link of epoch {self.epoch}")
         self._acknowledge(envelope.acknowledged)
         if envelope.sequence != self.received + 1:
-            return ()  # a repeat, or a gap that the peer's resend will fill in order
+            return False
         self.received += 1
-        self.received_bytes += len(frame)
-        return envelope.messages
+        self.received_bytes += size
+        return True
 
     def _acknowledge(self, sequence: int) -> None:
         if sequence > self.sent:
@@ -97,3 +101,61 @@ class Link:
     def owes_acknowledgement(self) -> bool:
         """Whether an otherwise silent receiver should now send an Ack."""
         return self.received - self.told >= ACKNOWLEDGE_FRAMES or self.received_bytes >= ACKNOWLEDGE_BYTES
+
+
+# A frame of mail that is longer is cut in two where it can be: the receiver begins sooner, and no turn's worth of
+# messages grows beyond what the socket lets through.
+MAIL_BYTES_MAX = 8 << 20
+
+
+class MailLink(Link):
+    """One side of a link between hosts: frames are Mail."""
+
+    __slots__ = ()
+
+    def pack_mail(self, letters: list[Letter]) -> list[bytes]:
+        """The next frame, or several where it would be too long."""
+        frame = encode(Mail(self.epoch, self.sent + 1, self.received, letters))
+        if len(frame) > MAIL_BYTES_MAX:
+            halves = in_halves(letters)
+            if halves is not None:
+                return self.pack_mail(halves[0]) + self.pack_mail(halves[1])
+        self.sent += 1
+        self.told = self.received
+        self.received_bytes = 0
+        self.unacknowledged.append((self.sent, frame))
+        self.in_flight_bytes += len(frame)
+        return [frame]
+
+    def unpack_mail(self, mail: Mail, size: int) -> Sequence[Letter]:
+        """The letters of a frame of `size` bytes; none when it was seen before or is out of order.
+
+        Raises:
+            ProtocolError: of another epoch, or it acknowledges what was never sent.
+        """
+        return mail.letters if self._is_next(mail, size) else ()
+
+
+def in_halves(letters: list[Letter]) -> tuple[list[Letter], list[Letter]] | None:
+    """The same letters in two parts, in order; None when it is one message."""
+    if len(letters) > 1:
+        middle = len(letters) // 2
+        return letters[:middle], letters[middle:]
+    messages = letters[0].messages if letters else []
+    if len(messages) < 2:
+        return None
+    middle = len(messages) // 2
+    source, target = letters[0].source, letters[0].target
+    return [Letter(source, target, messages[:middle])], [Letter(source, target, messages[middle:])]
+
+
+def unnumbered(message: Message) -> bytes:
+    """A frame outside the numbering: what hosts say before they are known to each other."""
+    return encode(Mail(0, 0, 0, [Letter("", "", [message])]))
+
+
+def open_unnumbered(mail: Mail) -> Message | None:
+    """The message of such a frame; None when it is another one."""
+    if mail.sequence or len(mail.letters) != 1 or len(mail.letters[0].messages) != 1:
+        return None
+    return mail.letters[0].messages[0]

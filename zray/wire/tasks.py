@@ -116,7 +116,10 @@ class WaitObjects(Message, tag=16):
 
 
 class WaitReply(Message, tag=17):
-    """local scheduler -> driver, worker.  Which of them are there.  Values went ahead in ObjectsReady."""
+    """local scheduler -> driver, worker.  Which of them are there.  Values went ahead in ObjectsReady.
+
+    request 0 answers nothing: these large results of the receiver's tasks lie on other nodes, and come when asked for.
+    """
 
     request: int
     ready: list[ObjectID]

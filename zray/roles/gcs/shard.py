@@ -16,6 +16,7 @@ Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority pe
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...wire.actors import (
@@ -44,6 +45,7 @@ from ...wire.gcs import (
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..role import Role
+from . import state
 from .tables import ObjectRecord, TaskTable
 
 
@@ -167,6 +169,16 @@ class GcsShard(Role):
                 item.sizes.pop(node, None)
                 item.subscribers.pop(node, None)
                 self._release(item.object_id, node)
+
+    # --- snapshots ---
+
+    def dump(self) -> Iterator[bytes]:
+        """Its whole state, in parts."""
+        return state.dump(self)
+
+    def load(self, parts: Iterable[bytes]) -> None:
+        """Into a new shard.  Raises: ValueError."""
+        state.load(self, parts)
 
     def check_everything(self) -> None:
         self.tasks.check_everything()

@@ -24,6 +24,7 @@ class NodeLoad(Struct, gc=False):
     task_s_mean: float
     bandwidth_bytes_per_s: float
     placed_count: int = 0  # since the report
+    kind: str = "node"  # on a "driver" outside of the cluster nothing is placed
 
     def could_ever_fit(self, request: Mapping[str, int]) -> bool:
         """Whether the empty node would do."""
@@ -51,7 +52,7 @@ def best_node(
     best: NodeLoad | None = None
     best_cost = (float("inf"), "")
     for load in loads:
-        if not load.could_ever_fit(request):
+        if load.kind == "driver" or not load.could_ever_fit(request):
             continue
         missing = sum(size for _, size, holders in known if load.node not in holders)
         cost = (load.estimated_wait_s(request, missing), load.node)

@@ -6,6 +6,7 @@ Dialog (who says it -> what we do):
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
+    any host           GetNodes              what is believed of them
 
 Source: Ray paper 4.2.2.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...wire.gcs import NodeJoined, NodeLost
+from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import LoadReport, LocateObjects, LocateObjectsReply, PlaceTask, SpillRefused, SpillTask
 from ...wire.task_spec import RESOURCE_UNIT, parse_options
 from ..role import Role
@@ -35,15 +37,18 @@ class GlobalScheduler(Role):
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
 
     def on_node_joined(self, message: NodeJoined) -> None:
-        if message.node not in self.loads:
-            self.loads[message.node] = NodeLoad(
+        load = self.loads.get(message.node)
+        if load is None:
+            load = self.loads[message.node] = NodeLoad(
                 message.node, message.total, dict(message.total), 0, 0.0, BANDWIDTH_FIRST_GUESS
             )
+        load.kind = message.kind
 
     def on_node_lost(self, message: NodeLost) -> None:
         self.loads.pop(message.node, None)
 
     def on_load_report(self, message: LoadReport) -> None:
+        known = self.loads.get(message.node)
         self.loads[message.node] = NodeLoad(
             message.node,
             message.total,
@@ -51,6 +56,7 @@ class GlobalScheduler(Role):
             message.queue_count,
             message.task_s_mean,
             message.bandwidth_bytes_per_s,
+            kind=known.kind if known is not None else "node",
         )
 
     def _shard_of(self, object_id: bytes) -> str:
@@ -94,6 +100,12 @@ class GlobalScheduler(Role):
         load.placed_count += 1
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id))
 
+    def on_get_nodes(self, message: GetNodes) -> None:
+        facts = [
+            NodeFact(load.node, load.kind, load.total, load.free, load.queue_count) for load in self.loads.values()
+        ]
+        self.send(self.sender, NodesReply(message.request, facts))
+
     def statistics(self) -> dict[str, Any]:
         return {"nodes": len(self.loads), "locating": len(self.locating)}
 
@@ -103,4 +115,5 @@ class GlobalScheduler(Role):
         LoadReport: on_load_report,
         SpillTask: on_spill_task,
         LocateObjectsReply: on_locate_objects_reply,
+        GetNodes: on_get_nodes,
     }

@@ -51,6 +51,13 @@ class ObjectTable:
             else:
                 entry.holders = {holders, process}
 
+    def processes_that_hold(self, entry: ObjectEntry) -> list[Process]:
+        """Those with refs on it, in order of their addresses."""
+        holders = entry.holders
+        if type(holders) is set:
+            return sorted(holders, key=lambda process: process.address)
+        return [] if holders is None else [holders]
+
     def is_held_by(self, entry: ObjectEntry, process: Process) -> bool:
         """Whether the process has refs on it."""
         holders = entry.holders

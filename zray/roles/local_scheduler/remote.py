@@ -20,21 +20,16 @@ from ...wire.gcs import (
     AddLocations,
     FetchFunction,
     FreeCopies,
-    Heartbeat,
     HoldAtNode,
     HoldAtNodeReply,
-    NodeJoined,
-    NodeLost,
     ObjectLocated,
     RecordTasks,
     RecordTasksReply,
-    RegisterNode,
     ReleaseAtNode,
     SubscribeObject,
 )
-from ...wire.message import Local
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
-from ...wire.scheduling import LoadReport, PlaceTask, SpillRefused, SpillTask, TaskAccepted
+from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
 from ...wire.task_spec import RESOURCE_UNIT, StoredValue, parse_options
 from .resources import CPU
 from .tables import Job, ObjectEntry, Task, TaskState
@@ -42,17 +37,10 @@ from .tables import Job, ObjectEntry, Task, TaskState
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-LOAD_SECONDS = 0.1
 # A task that would wait longer than this here is worth a trip through the global scheduler.
 SPILL_WAIT_SECONDS = 0.02
 # What an unknown function is taken to need, for that estimate.
 UNKNOWN_TASK_SECONDS = 0.1
-BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
-EWMA_WEIGHT = 0.2  # of the newest sample (PAPER 4.5: not stated there)
-
-
-class LoadTimeout(Local):
-    """Report the load again."""
 
 
 class Remote:
@@ -60,54 +48,17 @@ class Remote:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
         self.request = 0
         # Spilled tasks whose arguments and spec the shards have not all acknowledged: task, replies missing.
         self.leaving: dict[int, list[object]] = {}
         self.arriving: dict[int, list[object]] = {}  # placed tasks whose holds are not acknowledged
         self.subscribed: set[bytes] = set()  # membership only
-        self.bandwidth = BANDWIDTH_FIRST_GUESS
-
-    def start(self) -> None:
-        """Join the cluster: once, before anything else."""
-        node = self.node
-        node.send(node.addresses.monitor, RegisterNode(node.address, node.resources.total))
-        self.on_load_timeout()
-
-    # --- load ---
-
-    def on_load_timeout(self) -> None:
-        """LoadTimeout: report, regularly."""
-        node = self.node
-        means = node.dispatch.mean_us
-        mean = sum(means.values()) / len(means) / 1e6 if means else 0.0
-        report = LoadReport(
-            node.address,
-            node.resources.total,
-            dict(node.resources.free),
-            node.dispatch.ready_count,
-            mean,
-            self.bandwidth,
-        )
-        for scheduler in node.addresses.global_schedulers:
-            node.send(scheduler, report)
-        node.send(node.addresses.monitor, Heartbeat(node.address))
-        node.set_timer(LOAD_SECONDS, LoadTimeout())
-
-    def on_node_joined(self, message: NodeJoined) -> None:
-        """NodeJoined: there is somewhere to spill to."""
-        if message.node != self.node.address:
-            self.peers[message.node] = message.total
-
-    def on_node_lost(self, message: NodeLost) -> None:
-        """NodeLost."""
-        self.peers.pop(message.node, None)
 
     # --- tasks that go up ---
 
     def consider_spilling(self) -> None:
         """Ready tasks are left over: those that would wait too long here go up (Ray paper 4.2.2)."""
-        if not self.peers:
+        if not self.node.members.peers:
             return
         node = self.node
         slots = max(1, node.resources.total.get(CPU, 0) // RESOURCE_UNIT)
@@ -130,7 +81,12 @@ class Remote:
         global scheduler weigh where to run it (Ray paper, figure 7).
         """
         waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
-        if waits_for_all and self.peers and not task.origin and not self.node.resources.fits(task.options.resources):
+        if (
+            waits_for_all
+            and self.node.members.peers
+            and not task.origin
+            and not self.node.resources.fits(task.options.resources)
+        ):
             self.spill(task)
             return
         for entry in elsewhere:
@@ -139,7 +95,7 @@ class Remote:
     def cannot_run_here(self, task: Task) -> None:
         """This node could never hold it."""
         node = self.node
-        if self.peers:
+        if self.node.members.peers:
             self.spill(task)
             return
         lack = node.resources.explain(task.options.resources)
@@ -351,9 +307,12 @@ class Remote:
                 task.state = TaskState.DONE
                 node.tasks.pop(task.spec.task_id, None)
                 self._drop_arguments(task)  # where TaskAccepted comes later than this
-        if entry.waiting or entry.watchers:
+        is_small = message.size <= node.inline_bytes_max
+        if entry.waiting or entry.watchers or (entry.holders is not None and is_small):
             self._fetch(entry)
-        elif entry.holders is None and not entry.count:
+        elif entry.holders is not None:
+            node.waits.lies_elsewhere(entry)
+        elif not entry.count:
             node.objects.free_if_unreferenced(entry)
 
     def _fetch(self, entry: ObjectEntry) -> None:

@@ -14,7 +14,7 @@ Dialog (who says it -> what we do):
     GCS shard         ...Reply, ObjectLocated, FreeCopies
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
-(actors), lineage (what the shard is told), remote (other nodes).  All decisions that a turn calls for are
+(actors), lineage (what the shard is told), members and remote (other nodes).  All decisions that a turn calls for are
 taken once, at its end.  A message about something that is no longer there is normal: it changes nothing.
 Source: Ray paper 4.2.2.
 """
@@ -85,12 +85,16 @@ from .calls import Calls
 from .dispatch import Dispatch, ProgressTimeout
 from .lifecycle import Lifecycle
 from .lineage import Lineage, LineageTimeout
+from .members import LoadTimeout, Members
 from .objects import ObjectTable
 from .pool import WorkerPool
-from .remote import LoadTimeout, Remote
+from .remote import Remote
 from .resources import Resources
 from .tables import Job, ObjectEntry, Process, Task
 from .waits import Waits
+
+# Values up to this size travel in messages.
+INLINE_BYTES_MAX = 100 * 1024
 
 
 class Addresses:
@@ -124,12 +128,14 @@ class LocalScheduler(Role):
         session: str = "",
         is_embedded: bool = True,
         worker_prefix: str = "worker-",
+        inline_bytes_max: int = INLINE_BYTES_MAX,
     ) -> None:
         super().__init__(address)
         self.addresses = addresses
         self.node_id = node_id
         self.session = session
         self.is_embedded = is_embedded  # no other node can ever join
+        self.inline_bytes_max = inline_bytes_max  # of results: small ones come from other nodes unasked
         self.resources = Resources(total)
         self.processes: dict[str, Process] = {}
         self.jobs: dict[bytes, Job] = {}
@@ -144,6 +150,7 @@ class LocalScheduler(Role):
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
         self.remote = Remote(self)
+        self.members = Members(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -404,7 +411,7 @@ class LocalScheduler(Role):
         ActorExited: lambda self, message: self.calls.exited(message),
         ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
         LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
-        LoadTimeout: lambda self, message: self.remote.on_load_timeout(),
+        LoadTimeout: lambda self, message: self.members.on_load_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
         SpillRefused: lambda self, message: self.remote.on_spill_refused(message),
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
@@ -413,6 +420,6 @@ class LocalScheduler(Role):
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
-        NodeJoined: lambda self, message: self.remote.on_node_joined(message),
-        NodeLost: lambda self, message: self.remote.on_node_lost(message),
+        NodeJoined: lambda self, message: self.members.on_node_joined(message),
+        NodeLost: lambda self, message: self.members.on_node_lost(message),
     }

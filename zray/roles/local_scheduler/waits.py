@@ -121,6 +121,11 @@ class Waits:
             self._let_go(wait)
         process.wait_by_request.clear()
 
+    def lies_elsewhere(self, entry: ObjectEntry) -> None:
+        """A large result is on other nodes, and stays there until somebody here wants it: tell who has refs on it."""
+        for process in self.node.objects.processes_that_hold(entry):
+            self.node.send(process.address, WaitReply(0, [entry.object_id]))
+
     def send_replies(self) -> None:
         """At the end of the turn, behind the values."""
         for process, reply in self.replies:

@@ -1,0 +1,215 @@
+"""A replicated shard on a desk: master, members, clients; a queue per pair, and one seed for all that happens."""
+
+from collections import deque
+from random import Random
+
+from zray.ids import return_id
+from zray.roles.effects import Send
+from zray.roles.gcs.chain import ChainMember
+from zray.roles.gcs.client import ChainClient
+from zray.roles.gcs.master import ChainMaster
+from zray.roles.role import Role
+from zray.wire.chain import ChainMemberLost
+from zray.wire.codec import Envelope, decode, encode
+from zray.wire.gcs import (
+    AddLocations,
+    FreeCopies,
+    HoldAtNode,
+    HoldAtNodeReply,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+    SubscribeObject,
+)
+from zray.wire.scheduling import LocateObjects, LocateObjectsReply
+from zray.wire.task_spec import TaskSpec
+
+
+class Asker(Role):
+    """A local scheduler, as far as the shard sees one: it records tasks, and counts what it is answered."""
+
+    def __init__(self, host):
+        super().__init__(f"{host}/local")
+        self.shard = f"{host}/shard-0"
+        self.host = host
+        self.request = 0
+        self.answers = []  # requests, in the order of their answers
+        self.located = []
+        self.done = set()  # tasks whose record was acknowledged
+        self.task_of_request = {}
+
+    def ask(self):
+        """One more task, with its location and a subscription to it."""
+        self.request += 1
+        task_id = f"{self.host}:{self.request}".encode().ljust(16, b".")
+        self.task_of_request[self.request] = task_id
+        self.send(self.shard, RecordTasks(self.address, [TaskSpec(task_id, b"f" * 16)], self.request))
+        self.send(self.shard, SubscribeObject(self.address, return_id(task_id, 1)))
+        self.send(self.shard, HoldAtNode(self.address, [return_id(task_id, 2)], self.request))
+        self.send(self.shard, AddLocations(self.address, [(return_id(task_id, 1), 9)]))
+        return self.take_effects()
+
+    def look(self):
+        """Where is what we know to be recorded?"""
+        if not self.done:
+            return []
+        self.send(self.shard, LocateObjects(1, [return_id(task_id, 1) for task_id in sorted(self.done)]))
+        return self.take_effects()
+
+    def on_recorded(self, message):
+        self.answers.append(("recorded", message.request))
+
+    def on_held(self, message):
+        self.answers.append(("held", message.request))
+
+    def on_located(self, message):
+        """The last thing that is said of a task: all before it is done."""
+        self.answers.append(("located", len(self.located) + 1))
+        self.located.append(message.object_id)
+        assert message.holders == [self.address]
+        self.done.add(message.object_id[:16])
+
+    def on_found(self, message):
+        assert len(message.objects) <= len(self.done)
+        self.answers.append(("found", len(message.objects)))
+
+    HANDLERS = {
+        RecordTasksReply: on_recorded,
+        HoldAtNodeReply: on_held,
+        ObjectLocated: on_located,
+        LocateObjectsReply: on_found,
+        FreeCopies: lambda self, message: self.reject("freed what is held"),
+    }
+
+
+class ChainDesk:
+    """One shard.  Every message is encoded, and arrives when the seed says so, in order within its pair."""
+
+    def __init__(self, *, replicas, offers, hosts=2, seed=1):
+        self.random = Random(seed)
+        self.now = 0.0
+        self.master = ChainMaster("master", replicas=replicas)
+        self.roles = {"master": self.master}
+        self.queues = {}
+        self.told = {}  # (source, target) -> messages delivered, by type
+        self.stopped = set()
+        self.member_count = 0
+        self.askers = [Asker(f"n{number}") for number in range(1, hosts + 1)]
+        self.clients = []
+        for asker in self.askers:
+            self.roles[asker.address] = asker
+            client = self.roles[asker.shard] = ChainClient(asker.shard, "gcs-0", "master")
+            self.clients.append(client)
+            client.start()
+            self._perform(client, client.take_effects())
+        for _ in range(offers):
+            self.offer()
+
+    # --- members ---
+
+    def offer(self):
+        """One more member.  Returns it."""
+        self.member_count += 1
+        member = ChainMember(f"s{self.member_count}/gcs-0", "gcs-0", "master")
+        self.roles[member.address] = member
+        member.start()
+        self._perform(member, member.take_effects())
+        return member
+
+    @property
+    def chain(self):
+        """As the master sees it."""
+        return self.master._chain("gcs-0")
+
+    def members(self):
+        """Head to tail."""
+        return [self.roles[name] for name in self.chain.members]
+
+    def kill(self, address, *, is_false=False):
+        """kill -9, and the verdict; is_false: only the verdict."""
+        if not is_false:
+            del self.roles[address]
+            for pair in [pair for pair in self.queues if address in pair]:
+                # Of what it said last, the first part may have arrived.
+                queue = self.queues[pair]
+                if pair[1] == address:
+                    queue.clear()
+                else:
+                    for _ in range(self.random.randint(0, len(queue))):
+                        queue.pop()
+        self.queues.setdefault(("host", "master"), deque()).append(ChainMemberLost(address, "killed by signal 9"))
+
+    def killable(self):
+        """Whoever may die without the loss of what only it has."""
+        full = self.chain.full()
+        names = [*self.chain.members, *self.chain.spares, self.chain.joining]
+        names = [name for name in names if name in self.roles]
+        # A verdict under way counts as given.
+        alive = [name for name in full if name in self.roles and name not in self.accused()]
+        return [name for name in names if alive != [name] and name not in self.accused()]
+
+    def accused(self):
+        """Whoever the master is about to expel."""
+        return {message.member for message in self.queues.get(("host", "master"), ())}
+
+    # --- messages ---
+
+    def ask(self, index=0):
+        asker = self.askers[index]
+        self._perform(asker, asker.ask())
+
+    def look(self, index=0):
+        asker = self.askers[index]
+        self._perform(asker, asker.look())
+
+    def _perform(self, role, effects):
+        for effect in effects:
+            assert type(effect) is Send
+            self.queues.setdefault((role.address, effect.destination), deque()).append(effect.message)
+
+    def step(self):
+        """Deliver a few messages of one pair, as one turn.  False: there is nothing under way."""
+        pairs = [pair for pair, queue in self.queues.items() if queue and pair not in self.stopped]
+        if not pairs:
+            return False
+        self.now += 1e-3
+        source, target = pair = self.random.choice(pairs)
+        queue = self.queues[pair]
+        count = self.random.randint(1, len(queue))
+        messages = [queue.popleft() for _ in range(count)]
+        role = self.roles.get(target)
+        if role is None:
+            return True
+        for message in decode(encode(Envelope(1, 1, 0, messages))).messages:
+            self.told.setdefault(pair, []).append(message)
+            self._perform(role, role.handle(source, message, self.now))
+        self._perform(role, role.end_turn(self.now))
+        role.check_everything()
+        return True
+
+    def settle(self, steps_max=20_000):
+        """Until nothing is under way."""
+        for _ in range(steps_max):
+            if not self.step():
+                return
+        raise AssertionError("it never settles")
+
+    # --- what must be true ---
+
+    def check_all_is_well(self):
+        """At rest: every request was answered once and in order, and every member has the same state."""
+        self.settle()
+        for asker, client in zip(self.askers, self.clients, strict=True):
+            for kind in ("recorded", "held", "located"):
+                numbers = [number for what, number in asker.answers if what == kind]
+                assert numbers == list(range(1, asker.request + 1)), (kind, numbers)
+            assert not client.pending and not client.reads
+            assert not asker.rejected and not client.rejected
+        members = self.members()
+        states = [list(member.replica.dump()) for member in members]
+        assert all(state == states[0] for state in states)
+        assert all(member.has_caught_up and not member.early and not member.waiting for member in members)
+        assert all(not member.history for member in members)
+        assert not self.chain.tentative and not self.chain.is_lost
+        records = members[-1].replica.shard.tasks.records
+        assert set(records) == {task_id for asker in self.askers for task_id in asker.done}

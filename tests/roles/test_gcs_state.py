@@ -1,0 +1,76 @@
+"""A shard's state as bytes: what is loaded says the same as what was dumped, down to the order."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire import strategies
+from zray.ids import return_id
+from zray.roles.gcs import GcsShard, state
+from zray.wire.chain import ShardReply, ShardRequest
+from zray.wire.gcs import NodeLost
+
+TASKS = [bytes([number]) * 16 for number in range(3)]
+OBJECTS = [return_id(task, index) for task in TASKS for index in (1, 2, 1 << 31)]
+
+
+def few_ids(node):
+    """Few, so that messages speak of the same things."""
+    if node.max_length == 16:
+        return st.sampled_from(TASKS)
+    return st.sampled_from(OBJECTS if node.max_length == 20 else [b"", b"x", b"\x80"])
+
+
+def plain(thing):
+    """All that an object holds, down to the order in its dictionaries."""
+    if isinstance(thing, dict):
+        return [(plain(key), plain(value)) for key, value in thing.items()]
+    if isinstance(thing, (list, tuple)):
+        return [plain(item) for item in thing]
+    if isinstance(thing, msgspec.Struct):
+        return plain({name: getattr(thing, name) for name in thing.__struct_fields__})
+    return plain(vars(thing)) if hasattr(thing, "__dict__") else thing
+
+
+def tables(shard):
+    """All that a shard keeps; what it counts is not state."""
+    kept = {name: value for name, value in vars(shard).items() if name not in ("rejected", "sender", "now", "_effects")}
+    # Which name an actor has is asked one by one: its order says nothing.
+    return plain(kept | {"name_by_actor": sorted(shard.name_by_actor.items())})
+
+
+def test_any_state_comes_back(monkeypatch):
+    monkeypatch.setitem(strategies._MAKERS, "Bytes", few_ids)
+    monkeypatch.setitem(strategies._MAKERS, "Str", lambda node: st.sampled_from(["n1/local", "n2/local", "n3/local"]))
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 2)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(strategies.messages(list(get_args(ShardRequest))), max_size=20), st.integers(0, 20))
+    def comes_back(messages, middle):
+        shard = GcsShard("gcs-0")
+        for message in messages[:middle]:
+            shard.handle("n1/local", message, 0.0)
+        other = GcsShard("gcs-0")
+        other.load(list(shard.dump()))
+        assert tables(other) == tables(shard)
+        assert list(other.dump()) == list(shard.dump())
+        for message in messages[middle:]:
+            assert other.handle("n1/local", message, 0.0) == shard.handle("n1/local", message, 0.0)
+
+    comes_back()
+
+
+def test_what_is_no_state_is_refused():
+    for data in (b"", b"\xc1", b"\x91\x01", b"\x94\x91\x90\x90\x90\x90"):
+        with pytest.raises(ValueError, match="no part"):
+            GcsShard("gcs-0").load([data])
+
+
+def test_a_chain_carries_all_that_a_shard_handles():
+    """A new request of the shard's needs a place in ShardRequest, a new reply one in ShardReply."""
+    assert set(get_args(ShardRequest)) == set(GcsShard.HANDLERS)
+    assert all(kind.__name__.endswith(("Reply", "ed", "Copies", "Taken")) for kind in get_args(ShardReply))
+    assert NodeLost in get_args(ShardRequest)

@@ -1,0 +1,137 @@
+"""One attempt to reach another host: a DEALER that connects once, and says how that went.
+
+It never connects again by itself: what lies in its pipe when a connection breaks would arrive on the next one
+ahead of the greeting.  The next attempt is a new one; what was not acknowledged is sent again (wire/link.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from .gate import DOMAIN
+from .keys import KeyPair, text
+from .sockets import NOBLOCK, has_arrived, has_more_parts, receive, send
+
+# Longer frames are refused by libzmq.  Chunks of objects are 4 MiB, a turn's mail is cut at 8; the code of one
+# function is what can be longest.
+FRAME_BYTES_MAX = 64 << 20
+HANDSHAKE_MS = 5_000
+CONNECT_MS = 5_000
+# A cable that is pulled says nothing: silence for this long is a break.
+HEARTBEAT_MS = 1_000
+SILENCE_MS = 5_000
+
+_ATTEMPT_IS_OVER: dict[int, str] = {
+    zmq.EVENT_CLOSED: "nobody listens there",
+    zmq.EVENT_CONNECT_RETRIED: "nobody listens there",
+    zmq.EVENT_DISCONNECTED: "the connection broke",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the handshake failed",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "our key is not let in",
+}
+DENIED = _ATTEMPT_IS_OVER[zmq.EVENT_HANDSHAKE_FAILED_AUTH]
+WRONG_KEY = "wrong cluster key, or no zray node there"
+_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECTED
+for _event in _ATTEMPT_IS_OVER:
+    _WATCHED |= _event
+
+
+def set_limits(socket: zmq.Socket[bytes]) -> None:
+    """What all TCP sockets of a host have in common."""
+    socket.linger = 0
+    socket.sndhwm = socket.rcvhwm = 0  # flow is controlled by the links
+    socket.maxmsgsize = FRAME_BYTES_MAX
+    socket.handshake_ivl = HANDSHAKE_MS
+    socket.heartbeat_ivl = HEARTBEAT_MS
+    socket.heartbeat_timeout = SILENCE_MS
+    socket.ipv6 = False
+
+
+def server(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair) -> zmq.Socket[bytes]:
+    """A ROUTER that only lets in whom the gate of the context lets in; not bound yet."""
+    socket = context.socket(zmq.ROUTER)
+    set_limits(socket)
+    socket.router_mandatory = True
+    socket.zap_domain = DOMAIN
+    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+    socket.curve_server = True
+    socket.curve_secretkey = text(keys.secret)
+    return socket
+
+
+def client(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, server_key: bytes) -> zmq.Socket[bytes]:
+    """A DEALER that only speaks to whoever has that key; not connected yet."""
+    socket = context.socket(zmq.DEALER)
+    set_limits(socket)
+    socket.reconnect_ivl = -1
+    socket.connect_timeout = CONNECT_MS
+    socket.curve_serverkey = text(server_key)
+    socket.curve_publickey = text(keys.public)
+    socket.curve_secretkey = text(keys.secret)
+    return socket
+
+
+class Dealer:
+    """The attempt, and the connection when it succeeds."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        keys: KeyPair,
+        endpoint: str,
+        server_key: bytes,
+        greeting: bytes,
+    ) -> None:
+        self.over = ""  # why nothing comes of it, or no more
+        self.has_connected = False
+        self.is_let_in = False
+        self.socket = client(context, keys, server_key)
+        self.monitor: Any = self.socket.get_monitor_socket(_WATCHED)
+        self.monitor.linger = 0
+        self.socket.connect(f"tcp://{endpoint}")
+        self.send(greeting)
+
+    def descriptors(self) -> tuple[int, int]:
+        """Readable when `hear` or `look` may have something."""
+        return int(self.socket.fd), int(self.monitor.fd)
+
+    def send(self, frame: bytes) -> None:
+        """To a connection that is over it goes nowhere."""
+        try:
+            send(self.socket, frame, NOBLOCK)
+        except zmq.Again:
+            pass  # no pipe any more: `look` is about to tell
+
+    def hear(self, count_max: int) -> list[bytes]:
+        """The frames that have arrived; those of several parts are none."""
+        frames: list[bytes] = []
+        while len(frames) < count_max and has_arrived(self.socket):
+            frame = receive(self.socket, NOBLOCK)
+            if not has_more_parts(self.socket):
+                frames.append(frame)
+                continue
+            while has_more_parts(self.socket):
+                receive(self.socket, NOBLOCK)
+        return frames
+
+    def look(self) -> None:
+        """What became of the connection."""
+        while not self.over and has_arrived(self.monitor):
+            event: int = parse_monitor_message(self.monitor.recv_multipart(NOBLOCK))["event"]
+            if event == zmq.EVENT_CONNECTED:
+                self.has_connected = True
+            elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self.is_let_in = True
+            else:
+                self.over = _ATTEMPT_IS_OVER.get(event, f"event {event}")
+                if self.has_connected and not self.is_let_in and self.over != DENIED:
+                    self.over = WRONG_KEY
+
+    def close(self) -> None:
+        """No more."""
+        self.socket.disable_monitor()
+        self.monitor.close(linger=0)
+        self.socket.close(linger=0)

@@ -1,0 +1,241 @@
+"""A node's part in a cluster: founding one (the head), or joining one with a token.
+
+    newcomer  connects to the head's port with the token's key, and says JoinCluster with a key of its own
+    head      enters that key into its ring, and answers where the roles are
+    newcomer  opens a port of its own, connects to the head again with its own key, and registers with the monitor
+    monitor   tells it and all others of each other (NodeJoined -> MeetHost): the later one connects
+
+The head answers for its cluster on one TCP port, and so does every node.  Without a cluster nothing of this is
+there: no port, no gate, no keys.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from .. import __version__
+from ..exceptions import ProtocolError, ZrayError
+from ..roles.effects import MeetHost
+from ..roles.local_scheduler.scheduler import Addresses
+from ..wire.codec import decode_mail
+from ..wire.hosts import JoinCluster, JoinClusterReply, JoinRefused
+from ..wire.link import open_unnumbered, unnumbered
+from ..wire.message import PROTOCOL_VERSION, Message
+from .connection import python_version
+from .dealing import DENIED, Dealer
+from .keys import KEY_BYTES, Key, KeyPair, KeyRing, Token, require_curve, write_secret
+from .neighbours import Neighbours
+from .session import Session
+
+JOIN_SECONDS = 10.0
+# The head may be just about to start.
+NOBODY_SECONDS = 3.0
+HOST_ID_LENGTH = 16
+LOOPBACK = "127.0.0.1"
+
+
+class Membership:
+    """What a node has and knows as a member."""
+
+    def __init__(self, kind: str, host: str, neighbours: Neighbours, addresses: Addresses, head: str) -> None:
+        self.kind = kind  # "head", "node", "driver"
+        self.host = host
+        self.neighbours = neighbours
+        self.addresses = addresses
+        self.head = head  # the head's id
+        self.endpoint = ""  # where others reach us
+        self.cluster = ""  # the address that the cluster goes by
+        self.head_key: Key | None = None  # a newcomer's; it connects to the head
+
+    def meet(self, effect: MeetHost) -> None:
+        """The monitor has told us of another node."""
+        host = effect.node.partition("/")[0]
+        key = Key(effect.public_key, effect.kind, host)
+        self.neighbours.meet(host, key, effect.endpoint if effect.is_earlier else "")
+
+    def seconds_without_head(self) -> float:
+        """How long we have not been connected to it."""
+        if self.kind == "head":
+            return 0.0
+        head = self.neighbours.by_host.get(self.head)
+        if head is None:
+            return float("inf")
+        return 0.0 if head.is_up else time.monotonic() - head.down_since
+
+
+def own_addresses(host: str) -> Addresses:
+    """Where the roles are when all of them are in this process."""
+    return Addresses(f"{host}/objects", [f"{host}/global"], [f"{host}/gcs-0"], f"{host}/monitor")
+
+
+def found_cluster(session: Session, host: str, options: dict[str, Any], log: Callable[[str], None]) -> Membership:
+    """As the head: listen, and draw the token that lets others join; it lies in the session's folder.
+
+    options: listen_host, port (0: any), port_may_differ.
+
+    Raises:
+        ZrayError: no CURVE here.
+        OSError: the address cannot be had.
+    """
+    require_curve()
+    keys, ring = KeyPair.draw(), KeyRing()
+    token = Token.draw(keys.public)
+    ring.add(token.key(ring.clock()))
+    admission = Admission(host, ring)
+    neighbours = Neighbours(host, keys, ring, log, on_join=admission.join)
+    admission.neighbours = neighbours
+    membership = Membership("head", host, neighbours, own_addresses(host), host)
+    try:
+        port = neighbours.listen(options["listen_host"], options["port"])
+    except OSError:
+        if not options["port_may_differ"]:
+            raise
+        port = neighbours.listen(options["listen_host"], 0)
+    membership.cluster = membership.endpoint = f"{options['listen_host']}:{port}"
+    write_secret(session.token_path, token.encode().encode())
+    log(f"head of a cluster at {membership.cluster}")
+    return membership
+
+
+class Admission:
+    """The head's side of joining."""
+
+    neighbours: Neighbours
+
+    def __init__(self, host: str, ring: KeyRing) -> None:
+        self.host = host
+        self.ring = ring
+
+    def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
+        """What JoinCluster is answered."""
+        refusal = self._why_not(message)
+        if refusal:
+            return JoinRefused(refusal)
+        self.ring.spend(token)
+        key = Key(message.public_key, message.kind, message.host)
+        self.neighbours.meet(message.host, key, "")
+        self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
+        at = own_addresses(self.host)
+        return JoinClusterReply(self.host, at.monitor, at.global_schedulers, at.shards, seen_address)
+
+    def _why_not(self, message: JoinCluster) -> str:
+        if message.protocol != PROTOCOL_VERSION:
+            return (
+                f"this cluster speaks protocol {PROTOCOL_VERSION}, the newcomer (zray {message.version}) speaks "
+                f"{message.protocol}: install the same zray on both sides"
+            )
+        if message.python != python_version():
+            return (
+                f"this cluster runs Python {python_version()}, the newcomer {message.python}: pickles do not "
+                "travel between"
+            )
+        is_id = len(message.host) == HOST_ID_LENGTH and set(message.host) <= set("0123456789abcdef")
+        known = message.host in self.neighbours.by_host or message.host in self.neighbours.gone
+        if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:
+            return "a host id and a key that are new are needed"
+        if message.public_key in self.ring.keys:
+            return "that key is known already"
+        return "" if message.kind in ("node", "driver") else f"a {message.kind[:40]!r} cannot join"
+
+
+def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]) -> Membership:
+    """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from).
+
+    Raises:
+        ZrayError: it cannot be; says why.
+    """
+    require_curve()
+    try:
+        token = Token.decode(secret.decode("ascii", "replace"))
+    except ValueError as error:
+        raise ZrayError(str(error)) from error
+    keys, ring = KeyPair.draw(), KeyRing()
+    address, kind = options["address"], options["kind"]
+    join = JoinCluster(PROTOCOL_VERSION, __version__, python_version(), host, kind, keys.public)
+    reply = ask_head(address, token, join)
+    neighbours = Neighbours(host, keys, ring, log)
+    listen_host = options.get("listen_host") or address_towards(address)
+    port = neighbours.listen(listen_host, 0)
+    addresses = Addresses(f"{host}/objects", reply.global_schedulers, reply.shards, reply.monitor)
+    membership = Membership(kind, host, neighbours, addresses, reply.head)
+    membership.endpoint = f"{listen_host}:{port}"
+    membership.cluster = address
+    membership.head_key = Key(token.head_public, "head", reply.head)
+    log(f"{kind} {host} of the cluster at {address}, reached at {membership.endpoint}")
+    return membership
+
+
+def address_towards(address: str) -> str:
+    """The address of this machine that packets to that one leave from."""
+    name, _, port = address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((name, int(port)))
+        found: str = probe.getsockname()[0]
+        return found
+
+
+def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
+    """Say it, and wait for the answer.
+
+    Raises:
+        ZrayError: refused, or nobody there.
+    """
+    started = time.monotonic()
+    context: zmq.Context[Any] = zmq.Context(io_threads=1)
+    try:
+        while True:
+            dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(join))
+            try:
+                reply = _wait_for_reply(dealer, started + JOIN_SECONDS)
+            finally:
+                dealer.close()
+            if type(reply) is JoinClusterReply:
+                return reply
+            if type(reply) is JoinRefused:
+                raise ZrayError(f"The cluster at {address} refuses this node: {reply.reason}.")
+            if not dealer.has_connected and time.monotonic() < started + NOBODY_SECONDS:
+                select.select([], [], [], 0.1)
+                continue
+            if dealer.over == DENIED:
+                raise ZrayError(
+                    f"The cluster at {address} does not know this token, or it has expired or been used up: "
+                    "take the one that `zray start --head` printed there."
+                )
+            why = dealer.over or f"no answer in {JOIN_SECONDS:g} s"
+            raise ZrayError(f"Cannot join the cluster at {address}: {why}.")
+    except zmq.ZMQError as error:
+        raise ZrayError(f"Cannot join the cluster at {address}: {error}.") from error
+    finally:
+        context.destroy(linger=0)
+
+
+def _wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
+    poll = select.poll()
+    for descriptor in dealer.descriptors():
+        poll.register(descriptor, select.POLLIN)
+    while True:
+        for frame in dealer.hear(1):
+            try:
+                return open_unnumbered(decode_mail(frame))
+            except ProtocolError as error:
+                raise ZrayError(f"The head answered what this version does not understand: {error}.") from error
+        dealer.look()
+        left = deadline - time.monotonic()
+        if dealer.over or left <= 0:
+            return None
+        poll.poll(left * 1000)
+
+
+def read_descriptor(descriptor: int) -> bytes:
+    """The secret that was handed over; "" where there is none."""
+    try:
+        return os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,54 @@
+"""Another host of the cluster, as this one sees it: its key, its link, what it may say."""
+
+from __future__ import annotations
+
+from ..wire.allowed import NOTHING, ROLES_OF_KEY, Types, allowed_between, kind_of
+from ..wire.codec import Letter
+from ..wire.link import MailLink
+from .dealing import Dealer
+from .keys import Key
+
+
+class Neighbour:
+    """Another host."""
+
+    __slots__ = (
+        "allowed",
+        "attempt",
+        "backlog",
+        "dealer",
+        "down_since",
+        "endpoint",
+        "failures",
+        "host",
+        "identity",
+        "is_up",
+        "key",
+        "link",
+    )
+
+    def __init__(self, host: str, key: Key, endpoint: str, now: float) -> None:
+        self.host = host
+        self.key = key
+        self.endpoint = endpoint  # where we connect to; "": it connects to us
+        self.link = MailLink()
+        self.backlog: list[Letter] = []  # what the link is too full for, or not up for
+        self.identity = b""  # of its connection to us
+        self.dealer: Dealer | None = None  # ours to it
+        self.is_up = False
+        self.down_since = now
+        self.attempt = 0  # counts them all
+        self.failures = 0  # since it was up
+        self.allowed: dict[tuple[str, str], Types] = {}
+
+    def may_say(self, letter: Letter, roles: set[str]) -> Types:
+        """What may stand in such a letter: from a role of its own, that its key may speak for, to one of `roles`."""
+        pair = (letter.source, letter.target)
+        found = self.allowed.get(pair)
+        if found is None:
+            host = letter.source.partition("/")[0]
+            is_its_own = host == self.host and kind_of(letter.source) in ROLES_OF_KEY.get(self.key.kind, ())
+            if not is_its_own or letter.target not in roles:
+                return NOTHING
+            found = self.allowed[pair] = allowed_between(*pair)
+        return found

@@ -1,0 +1,399 @@
+"""The links of a host process to the others of its cluster: one ROUTER that listens, one DEALER per host to reach.
+
+One connection a pair: the host that joined later connects to the earlier one.  A host is known by its key: what
+comes in is looked at only when the connection's key (proven to libzmq, user id of each frame) is that of the host
+which it speaks for; roles are spoken for as wire/allowed.py says.  A connection that breaks is made again, and
+what was not acknowledged is sent again: roles never notice.  Nothing here unpickles.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import zmq
+
+from .. import __version__
+from ..exceptions import ProtocolError
+from ..wire.codec import Letter, Mail, decode_mail
+from ..wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, MessageRefused
+from ..wire.link import open_unnumbered, unnumbered
+from ..wire.message import PROTOCOL_VERSION, Local, Message
+from ..wire.session import Ack
+from .dealing import DENIED, Dealer, server
+from .gate import Gate
+from .keys import Key, KeyPair, KeyRing
+from .neighbour import Neighbour
+from .offences import Offences
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, send
+
+TURN_FRAMES_MAX = 256
+RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
+# Connected, and no answer to the greeting.
+ATTEMPT_SECONDS = 10.0
+LOGGED_MAX = 1_000
+
+
+class Retry(Local):
+    """Try to reach a host again, or give up an attempt that leads nowhere."""
+
+    host: str
+    attempt: int
+
+
+class Loop(Protocol):
+    """What the neighbours need of the reactor."""
+
+    def watch(self, descriptor: int, action: Callable[[], None]) -> None: ...
+
+    def unwatch(self, descriptor: int) -> None: ...
+
+    def set_timer(self, delay: float, address: str, message: Local) -> None: ...
+
+
+class Neighbours:
+    """All links of a host.  To the reactor it looks like a role, which is given its timers."""
+
+    def __init__(
+        self,
+        host: str,
+        keys: KeyPair,
+        ring: KeyRing,
+        log: Callable[[str], None],
+        *,
+        on_join: Callable[[JoinCluster, Key, str], Message] | None = None,
+    ) -> None:
+        self.host = host
+        self.address = f"{host}/links"
+        self.keys = keys
+        self.ring = ring
+        self.on_join = on_join  # a newcomer with a token asks: the head answers
+        self.by_host: dict[str, Neighbour] = {}
+        self.by_identity: dict[bytes, Neighbour] = {}
+        self.gone: set[str] = set()  # membership only
+        self.unmet: dict[str, list[Letter]] = {}  # for hosts that we have not been told of yet
+        self.roles: set[str] = set()  # our own addresses: membership only
+        self.offences = Offences()
+        self.dropped_frames = 0
+        self.logged = 0
+        self._log = log
+        self.restless: dict[Any, None] = {}  # sockets that may have something for us
+        self.loop: Loop
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        self.gate = Gate(self.context, ring, self.log)
+        self.socket = server(self.context, keys)
+        self.endpoint = ""
+
+    def listen(self, host: str, port: int) -> int:
+        """Take connections at that address from now on; the port (0: any that is free).
+
+        Raises:
+            OSError: it cannot be had.
+        """
+        try:
+            self.socket.bind(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error}") from error
+        endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
+        return int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+
+    def attach(self, loop: Loop, roles: Iterable[str]) -> None:
+        """Run on this loop, for these roles."""
+        self.loop = loop
+        self.roles.update(roles)
+        loop.watch(self.gate.descriptor, self.gate.answer)
+        loop.watch(int(self.socket.fd), lambda: self._stir(self.socket))
+        self._stir(self.socket)
+        self.gate.answer()
+
+    def log(self, line: str) -> None:
+        """As the node's, but it has an end: strangers make some of the lines."""
+        self.logged += 1
+        if self.logged <= LOGGED_MAX:
+            self._log(line)
+
+    def _stir(self, socket: Any) -> None:
+        self.restless[socket] = None
+
+    # --- who is there ---
+
+    def meet(self, host: str, key: Key, endpoint: str) -> None:
+        """Let that host in, and connect to it where an endpoint (HOST:PORT) is given."""
+        if host in self.by_host or host in self.gone or host == self.host:
+            return
+        self.ring.add(key)
+        neighbour = self.by_host[host] = Neighbour(host, key, endpoint, time.monotonic())
+        neighbour.backlog = self.unmet.pop(host, [])
+        if endpoint:
+            self._connect(neighbour)
+
+    def forget(self, host: str) -> None:
+        """It is gone for good: its key is refused from now on, its mail dropped."""
+        self.gone.add(host)
+        self.unmet.pop(host, None)
+        self.ring.forget(host)
+        neighbour = self.by_host.pop(host, None)
+        if neighbour is not None:
+            self._hang_up(neighbour)
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        """Our timers."""
+        neighbour = self.by_host.get(message.host)
+        if neighbour is not None and neighbour.attempt == message.attempt and not neighbour.is_up:
+            self._hang_up(neighbour)
+            self._connect(neighbour)
+        return []
+
+    def end_turn(self, now: float) -> list[Any]:
+        """Nothing."""
+        return []
+
+    # --- connections of ours ---
+
+    def _connect(self, neighbour: Neighbour) -> None:
+        neighbour.attempt += 1
+        hello = unnumbered(HostHello(PROTOCOL_VERSION, __version__, self.host))
+        dealer = neighbour.dealer = Dealer(self.context, self.keys, neighbour.endpoint, neighbour.key.public, hello)
+        socket, monitor = dealer.descriptors()
+        self.loop.watch(socket, lambda: self._stir(dealer))
+        self.loop.watch(monitor, lambda: self._look(neighbour, dealer))
+        self._stir(dealer)
+        self.loop.set_timer(ATTEMPT_SECONDS, self.address, Retry(neighbour.host, neighbour.attempt))
+        self._look(neighbour, dealer)
+
+    def _look(self, neighbour: Neighbour, dealer: Dealer) -> None:
+        if dealer is not neighbour.dealer:
+            return
+        dealer.look()
+        if not dealer.over:
+            return
+        if neighbour.is_up:
+            self.log(f"the connection to host {neighbour.host} broke")
+        elif neighbour.failures in (0, 10):
+            # Denied at first: the other one may not have been told of us yet.
+            level = "not yet" if dealer.over == DENIED else dealer.over
+            self.log(f"cannot reach host {neighbour.host} at {neighbour.endpoint}: {level}")
+        self._hang_up(neighbour)
+        neighbour.attempt += 1
+        delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(neighbour.failures, 10))
+        neighbour.failures += 1
+        self.loop.set_timer(delay, self.address, Retry(neighbour.host, neighbour.attempt))
+
+    def _hang_up(self, neighbour: Neighbour) -> None:
+        """Whatever connection there is."""
+        if neighbour.is_up:
+            neighbour.is_up = False
+            neighbour.down_since = time.monotonic()
+        dealer, neighbour.dealer = neighbour.dealer, None
+        if dealer is not None:
+            for descriptor in dealer.descriptors():
+                self.loop.unwatch(descriptor)
+            self.restless.pop(dealer, None)
+            dealer.close()
+        self.by_identity.pop(neighbour.identity, None)
+        neighbour.identity = b""
+
+    def _is_up(self, neighbour: Neighbour) -> None:
+        """Both know who the other is: what may not have arrived goes again, then what has waited."""
+        neighbour.is_up = True
+        neighbour.failures = 0
+        for frame in neighbour.link.resend():
+            self._put(neighbour, frame)
+        self._flush(neighbour)
+
+    # --- what leaves ---
+
+    def post(self, letters: dict[tuple[str, str], list[Message]]) -> None:
+        """A turn's messages, by (our role, the other one): one frame per host."""
+        bundles: dict[str, list[Letter]] = {}
+        for (source, target), messages in letters.items():
+            bundles.setdefault(target.partition("/")[0], []).append(Letter(source, target, messages))
+        for host, bundle in bundles.items():
+            neighbour = self.by_host.get(host)
+            if neighbour is not None:
+                neighbour.backlog += bundle
+                self._flush(neighbour)
+            elif host not in self.gone:
+                self.unmet.setdefault(host, []).extend(bundle)
+
+    def _flush(self, neighbour: Neighbour) -> None:
+        if neighbour.backlog and neighbour.is_up and not neighbour.link.is_full:
+            backlog, neighbour.backlog = neighbour.backlog, []
+            for frame in neighbour.link.pack_mail(backlog):
+                self._put(neighbour, frame)
+
+    def _put(self, neighbour: Neighbour, frame: bytes) -> None:
+        dealer = neighbour.dealer
+        if dealer is not None:
+            dealer.send(frame)
+            self._stir(dealer)  # sending may have swallowed the news of something that arrived
+        elif neighbour.identity:
+            self._answer(neighbour.identity, frame, neighbour)
+
+    def _answer(self, identity: bytes, frame: bytes, neighbour: Neighbour | None = None) -> None:
+        self._stir(self.socket)
+        try:
+            send(self.socket, identity, SEND_MORE)
+            send(self.socket, frame, NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            if neighbour is not None and neighbour.identity == identity:
+                self._hang_up(neighbour)  # it will connect again
+
+    def acknowledge(self) -> None:
+        """To those that have sent much and heard nothing."""
+        for neighbour in self.by_host.values():
+            if neighbour.link.owes_acknowledgement and neighbour.is_up:
+                for frame in neighbour.link.pack_mail([Letter("", "", [Ack()])]):
+                    self._put(neighbour, frame)
+
+    # --- what arrives ---
+
+    def take_in(self) -> Iterator[tuple[Neighbour, Letter]]:
+        """The letters that have arrived and may be handled."""
+        for socket in list(self.restless):
+            if socket is self.socket:
+                yield from self._take_from_router()
+            else:
+                yield from self._take_from_dealer(socket)
+
+    def _take_from_dealer(self, dealer: Dealer) -> Iterator[tuple[Neighbour, Letter]]:
+        neighbour = next((found for found in self.by_host.values() if found.dealer is dealer), None)
+        frames = dealer.hear(TURN_FRAMES_MAX)
+        if len(frames) < TURN_FRAMES_MAX:
+            self.restless.pop(dealer, None)
+        for frame in frames:
+            if neighbour is None or neighbour.dealer is not dealer:
+                return  # hung up meanwhile
+            try:
+                mail = decode_mail(frame)
+                if neighbour.is_up and mail.sequence:
+                    yield from self._open(neighbour, mail, len(frame))
+                else:
+                    self._greeted(neighbour, open_unnumbered(mail))
+            except ProtocolError as error:
+                self.offend(neighbour, str(error))
+
+    def _greeted(self, neighbour: Neighbour, message: Message | None) -> None:
+        """The answer to our HostHello; or what it did not like."""
+        if type(message) is HostWelcome and message.host == neighbour.host:
+            self._is_up(neighbour)
+        elif type(message) is HostRefused:
+            self.log(f"host {neighbour.host} refuses us: {message.reason}")
+        elif type(message) is MessageRefused:
+            self.log(f"host {neighbour.host} refused what we said: {message.reason}")
+
+    def _take_from_router(self) -> Iterator[tuple[Neighbour, Letter]]:
+        socket = self.socket
+        for _ in range(TURN_FRAMES_MAX):
+            if not has_arrived(socket):
+                self.restless.pop(socket, None)
+                return
+            identity = receive(socket, NOBLOCK)
+            frame = socket.recv(zmq.NOBLOCK, copy=False)
+            key = self._key_of(frame)
+            if frame.more:
+                while frame.more:
+                    frame = socket.recv(zmq.NOBLOCK, copy=False)
+                self._bad(identity, key, "more than one part in a message")
+                continue
+            neighbour = self.by_identity.get(identity)
+            try:
+                mail = decode_mail(frame.buffer)
+                if neighbour is not None and key is neighbour.key and mail.sequence:
+                    yield from self._open(neighbour, mail, len(frame))
+                elif key is not None:
+                    self._greet(identity, key, open_unnumbered(mail), str(frame.get("Peer-Address")))
+                else:
+                    self.dropped_frames += 1  # of a key that was let in once, and is no more
+            except ProtocolError as error:
+                self._bad(identity, key, str(error))
+
+    def _key_of(self, frame: zmq.Frame) -> Key | None:
+        try:
+            return self.ring.find(bytes.fromhex(str(frame.get("User-Id"))))
+        except (zmq.ZMQError, ValueError):
+            return None
+
+    def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
+        """A frame that is none, or that is not its sender's to send."""
+        neighbour = self.by_identity.get(identity)
+        if neighbour is not None and key is neighbour.key:
+            self.offend(neighbour, reason)
+            return
+        self.dropped_frames += 1
+        name = f"{key.kind} {key.name}" if key is not None else "a key that is not let in"
+        self.log(f"bad frame from {name}: {reason}")
+
+    def _greet(self, identity: bytes, key: Key, message: Message | None, peer_address: str) -> None:
+        """The first frame of a connection."""
+        if key.kind == "joiner":
+            if type(message) is JoinCluster and self.on_join is not None:
+                self._answer(identity, unnumbered(self.on_join(message, key, peer_address)))
+            else:
+                self._refuse(identity, key, "a token's key may say JoinCluster to the head, and nothing else")
+            return
+        neighbour = self.by_host.get(key.name)
+        if type(message) is not HostHello or neighbour is None:
+            if type(message) is not MessageRefused:
+                self._refuse(identity, key, "say HostHello first")
+        elif message.protocol != PROTOCOL_VERSION:
+            text = f"this cluster speaks protocol {PROTOCOL_VERSION}, host {key.name} speaks {message.protocol}"
+            self._refuse(identity, key, text)
+        elif message.host != key.name:
+            self._refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
+        else:
+            self._hang_up(neighbour)
+            neighbour.identity = identity
+            self.by_identity[identity] = neighbour
+            self._answer(identity, unnumbered(HostWelcome(self.host)))
+            self._is_up(neighbour)
+
+    def _refuse(self, identity: bytes, key: Key, reason: str) -> None:
+        self.dropped_frames += 1
+        self.log(f"refused {key.kind} {key.name}: {reason}")
+        self._answer(identity, unnumbered(HostRefused(reason)))
+
+    def _open(self, neighbour: Neighbour, mail: Mail, size: int) -> Iterator[tuple[Neighbour, Letter]]:
+        """The letters of a frame that are the sender's to write and for a role of ours."""
+        letters = neighbour.link.unpack_mail(mail, size)
+        if neighbour.backlog:
+            self._flush(neighbour)
+        for letter in letters:
+            if self.by_host.get(neighbour.host) is not neighbour:
+                return  # forgotten by what the last letter said: the verdict is final
+            if not letter.source and not letter.target:
+                continue  # an Ack
+            allowed = neighbour.may_say(letter, self.roles)
+            for message in letter.messages:
+                if type(message) not in allowed:
+                    what = f"{letter.source[:80]} may not say {type(message).__name__} to {letter.target[:80]}"
+                    self.offend(neighbour, f"PermissionDenied: {what}")
+                    letter = Letter(letter.source, letter.target, [m for m in letter.messages if type(m) in allowed])
+            yield neighbour, letter
+
+    def offend(self, neighbour: Neighbour, reason: str) -> None:
+        """It said what it must not: counted, logged, told; after too many it is not listened to."""
+        self.log(f"refused from host {neighbour.host}: {reason}")
+        self._put(neighbour, unnumbered(MessageRefused(reason)))
+        if self.offences.note(neighbour.host, time.monotonic()):
+            self.log(f"dropped host {neighbour.host}: too many messages that were not its to send")
+            self.forget(neighbour.host)
+
+    def trouble(self, neighbour: Neighbour, error: Exception) -> None:
+        """A role could not digest what it said."""
+        self.log("".join(traceback.format_exception(error)))
+        self.offend(neighbour, f"the host could not handle it ({type(error).__name__}: {error})")
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """No more."""
+        for neighbour in self.by_host.values():
+            self._hang_up(neighbour)
+        self.gate.close()
+        self.socket.close(linger=0)
+        self.context.destroy(linger=0)

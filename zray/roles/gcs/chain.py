@@ -1,0 +1,360 @@
+"""One replica of a shard: chain replication (Ray paper 4.3, 4.4).
+
+A chain is head, middles, tail.  Requests enter at the head, which numbers them and stamps them with its `now`; each
+member puts them through its own copy of the shard and passes them on; what the shard says leaves from the tail
+alone.  So members with equal sequences have equal states, and each member has all that its successor has: *the
+prefix rule*, on which everything below rests.
+
+    client -> head                   ChainWrite      numbered by the client
+    member -> successor              ChainUpdates    numbered by the head
+    tail -> client                   ChainResults    numbered per client; the client's requests so far are done
+    tail -> predecessor ... -> head  ChainAck        updates up to here are at every member: forget them
+    client -> tail -> client         ChainRead, ChainReadReply
+
+A *session* per client is part of the replicated state: the number of its last request, and the results that it
+has not yet confirmed to have.  A request that comes again is known by its number and changes nothing; a result that
+comes again is known to the client by its number.  So each request has its effect once, and each result arrives
+once and in order, whoever dies in between.
+
+The chain master alone says who the members are (ChainChanged), each time under a new epoch; it takes members out
+and appends new ones, and never changes their order.  Then:
+
+- every member but the head tells its predecessor what it has (ChainHave); the predecessor, once it has caught up
+  itself, sends the updates after that, or, where it no longer remembers them, its whole state (ChainState), and goes
+  on from there.  Only then has a member *caught up* in this epoch;
+- a member takes updates only of its own epoch, so what an expelled member still passes on changes nothing;
+- the client sends again, to the new head, what is not known to be done; the new tail sends again, to each client, the
+  results that it is not known to have.
+
+Why nothing acknowledged is lost: the client takes a request for done when the tail says so; the tail has it, so by the
+prefix rule every member has it, whoever of them is left.  One that joins gets the tail's state and then every update,
+while the tail goes on being the tail.  When it is appended it becomes a full member, one that may be left alone, only
+after it has caught up in that epoch (ChainJoined): until then its predecessor may have acknowledged alone.
+
+Head dies: its successor has all that it had acknowledged, and gets the rest from the clients.  Middle dies: its
+predecessor remembers what the tail has not acknowledged.  Tail dies: its predecessor has all that it had.  A head that
+was expelled and does not know can acknowledge nothing, for its successor takes nothing from it.  A tail that was
+expelled and does not know may answer a ChainRead with what is no longer so: that is why only hints are read there
+(where an object lies); what must be true goes through the chain like a write.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from ...wire.chain import (
+    ChainAck,
+    ChainChanged,
+    ChainHave,
+    ChainJoined,
+    ChainOffer,
+    ChainRead,
+    ChainReadReply,
+    ChainResults,
+    ChainState,
+    ChainUpdates,
+    ChainWrite,
+    Update,
+)
+from ..effects import Effect, Send
+from ..role import Role
+from .replica import Replica
+
+# In one message: with what the specs of tasks may weigh, well below what a frame may have.
+UPDATES_MAX = 100
+
+
+class ChainMember(Role):
+    """One replica of a shard.  address: its own; shard: the logical name; master: who says what the chain is."""
+
+    def __init__(self, address: str, shard: str, master: str) -> None:
+        super().__init__(address)
+        self.shard = shard
+        self.master = master
+        self.replica: Replica | None = None  # until there is a state
+        self.epoch = 0
+        self.members: list[str] = []
+        self.joining = ""
+        self.is_out = False
+        self.has_caught_up = False  # in this epoch
+        self.early: list[tuple[str, Any]] = []  # of an epoch that we have not heard of
+        self.waiting: list[tuple[str, Any]] = []  # until we have caught up
+        self.state_parts: list[bytes] = []
+        # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
+        self.history: deque[Update] = deque()
+        self.forgotten = 0
+        self.acknowledged = 0  # updates that every member has
+        self.told_acknowledged = -1  # our predecessor, in this epoch
+        self.joined_sequence = 0  # what a joining member has said it has
+        # What leaves at the end of the turn.
+        self.follows = False  # our successor has said what it has: it gets what comes
+        self.fresh: list[Update] = []
+        self.touched: dict[str, None] = {}  # a tail's: clients that are to hear of something
+        self.told_results: dict[str, int] = {}  # a tail's: client -> the last result sent to it
+
+    def start(self) -> None:
+        """Offer ourselves: once, before anything else."""
+        self.send(self.master, ChainOffer(self.shard))
+
+    # --- who we are ---
+
+    @property
+    def is_head(self) -> bool:
+        """Whether requests enter here."""
+        return bool(self.members) and self.members[0] == self.address
+
+    @property
+    def is_tail(self) -> bool:
+        """Whether what the shard says leaves from here."""
+        return bool(self.members) and self.members[-1] == self.address
+
+    def _neighbour(self, step: int) -> str:
+        chain = [*self.members, self.joining] if self.joining else self.members
+        index = chain.index(self.address) + step
+        return chain[index] if 0 <= index < len(chain) else ""
+
+    @property
+    def sequence(self) -> int:
+        """Of the last update that is here; -1: there is no state."""
+        return self.replica.sequence if self.replica is not None else -1
+
+    # --- the configuration ---
+
+    def on_chain_changed(self, message: ChainChanged) -> None:
+        if message.epoch <= self.epoch or self.is_out:
+            return
+        was_tail = self.is_tail
+        self.epoch, self.members, self.joining = message.epoch, message.members, message.joining
+        self.follows = False
+        self.fresh.clear()
+        self.state_parts.clear()
+        # Whoever has asked for updates asks again; whoever has a question knows of no change of the tail, perhaps.
+        self.waiting = [item for item in self.waiting if type(item[1]) is ChainRead]
+        self.told_acknowledged = -1
+        self.joined_sequence = 0
+        if self.address not in self.members and self.address != self.joining:
+            self._leave()
+            return
+        if self.is_head and self.replica is None:
+            self.replica = Replica(self.shard)  # the first member ever: the master makes nobody else head without state
+        self.acknowledged = self.sequence if self.is_tail else self.forgotten
+        self.has_caught_up = self.is_head
+        if not self.is_head:
+            self.send(self._neighbour(-1), ChainHave(self.epoch, self.sequence))
+        if self.is_tail and not was_tail and self.replica is not None:
+            # What its predecessor in this office had sent may not have arrived.
+            self.touched = dict.fromkeys(self.replica.sessions)
+        early, self.early = self.early, []
+        if self.is_head:
+            early, self.waiting = [*self.waiting, *early], []
+        self._handle_held(early)
+
+    def _handle_held(self, held: list[tuple[str, Any]]) -> None:
+        sender = self.sender
+        for self.sender, message in held:
+            self.HANDLERS[type(message)](self, message)
+        self.sender = sender
+
+    def _leave(self) -> None:
+        """Expelled: for good."""
+        self.is_out = True
+        self.has_caught_up = False
+        self.replica = None
+        self.early.clear()
+        self.touched.clear()
+        self.history.clear()
+
+    def _is_current(self, message: Any) -> bool:
+        """Whether the message is of our epoch.  One of a later epoch is handled when we get there."""
+        if message.epoch > self.epoch and not self.is_out:
+            self.early.append((self.sender, message))
+            return False
+        if message.epoch < self.epoch or self.is_out:
+            self.reject("a message of an older epoch")
+            return False
+        return True
+
+    # --- requests ---
+
+    def on_chain_write(self, message: ChainWrite) -> None:
+        if message.epoch > self.epoch and not self.is_out:
+            self.early.append((self.sender, message))
+            return
+        replica = self.replica
+        if not self.is_head or replica is None:
+            self.reject("a request for the head")  # its sender hears of the change too, and sends it again
+            return
+        client = self.sender
+        if client in replica.lost:
+            self.reject("a request from a node that is lost")
+            return
+        session = replica.sessions.get(client)
+        received = session.received if session is not None else 0
+        known = received + 1 - message.first
+        if known < 0:
+            self.reject("a gap between requests")
+            return
+        requests = message.requests[known:]
+        if requests or (session is not None and session.results and session.results[0].number <= message.taken):
+            now = max(self.now, replica.clock)
+            self._apply(Update(replica.sequence + 1, now, client, received + 1, message.taken, requests))
+
+    def _apply(self, update: Update) -> None:
+        assert self.replica is not None
+        touched = self.replica.apply(update)
+        if self.is_tail:
+            self.acknowledged = update.sequence
+            for client in touched:
+                self.touched[client] = None
+        self.history.append(update)
+        if self.follows:
+            self.fresh.append(update)
+
+    def on_chain_read(self, message: ChainRead) -> None:
+        if message.epoch > self.epoch and not self.is_out:
+            self.early.append((self.sender, message))
+        elif not self.is_tail:
+            self.reject("a question for the tail")  # its sender hears of the change too, and asks the new one
+        elif not self.has_caught_up:
+            self.waiting.append((self.sender, message))
+        else:
+            assert self.replica is not None
+            effects = self.replica.shard.handle(message.source, message.request, self.now)
+            results = [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
+            self.send(self.sender, ChainReadReply(message.number, results))  # type: ignore[arg-type]
+
+    # --- from our predecessor ---
+
+    def on_chain_state(self, message: ChainState) -> None:
+        if not self._is_current(message) or self.sender != self._neighbour(-1):
+            return
+        self.state_parts.append(message.data)
+        if message.number < message.count:
+            return
+        self.replica = Replica.load(self.shard, message.sequence, self.state_parts)
+        self.state_parts = []
+        self.history.clear()
+        self.forgotten = self.acknowledged = message.sequence
+        if self.is_tail:
+            # What these updates led to is nobody else's to say.
+            self.touched = dict.fromkeys(self.replica.sessions)
+
+    def on_chain_updates(self, message: ChainUpdates) -> None:
+        if not self._is_current(message) or self.sender != self._neighbour(-1):
+            return
+        for update in message.updates:
+            if update.sequence > self.sequence:
+                self._apply(update)
+        if not self.has_caught_up:
+            self.has_caught_up = True
+            self.send(self.master, ChainJoined(self.shard, self.epoch))
+            waiting, self.waiting = self.waiting, []
+            self._handle_held(waiting)
+
+    # --- from our successor ---
+
+    def on_chain_have(self, message: ChainHave) -> None:
+        if not self._is_current(message) or self.sender != self._neighbour(1):
+            return
+        if not self.has_caught_up:
+            self.waiting.append((self.sender, message))
+            return
+        replica = self.replica
+        assert replica is not None and message.sequence <= replica.sequence, "a successor that is ahead"
+        if message.sequence < self.forgotten or message.sequence < 0:
+            parts = list(replica.dump())
+            for number, part in enumerate(parts, start=1):
+                state = ChainState(self.epoch, replica.sequence, number, len(parts), part)
+                self.send(self.sender, state)
+            missing: list[Update] = []
+        else:
+            missing = [update for update in self.history if update.sequence > message.sequence]
+        self.follows = True
+        self.fresh.clear()
+        self._pass_on(missing)
+
+    def _pass_on(self, updates: list[Update]) -> None:
+        """At least one message."""
+        for start in range(0, len(updates) or 1, UPDATES_MAX):
+            self.send(self._neighbour(1), ChainUpdates(self.epoch, updates[start : start + UPDATES_MAX]))
+
+    def on_chain_ack(self, message: ChainAck) -> None:
+        if not self._is_current(message) or self.sender != self._neighbour(1):
+            return
+        if self.is_tail:
+            self.joined_sequence = max(self.joined_sequence, message.sequence)
+        else:
+            self.acknowledged = max(self.acknowledged, message.sequence)
+
+    # --- the end of the turn ---
+
+    def end_turn(self, now: float) -> list[Effect]:
+        """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
+        self.now = now
+        if self.replica is not None:
+            if self.fresh:
+                fresh, self.fresh = self.fresh, []
+                self._pass_on(fresh)
+            self._acknowledge()
+            if self.is_tail:
+                self._tell_clients()
+            else:
+                self.touched.clear()
+        return self.take_effects()
+
+    def _acknowledge(self) -> None:
+        """Upstream; and forget what nobody can ask for any more."""
+        assert self.replica is not None
+        known = self.acknowledged
+        if self.address == self.joining:
+            known = self.replica.sequence
+        predecessor = self._neighbour(-1)
+        if predecessor and self.has_caught_up and known > self.told_acknowledged:
+            self.told_acknowledged = known
+            self.send(predecessor, ChainAck(self.epoch, known))
+        limit = min(known, self.joined_sequence) if self.is_tail and self.joining else known
+        history = self.history
+        while history and history[0].sequence <= limit:
+            self.forgotten = history.popleft().sequence
+
+    def _tell_clients(self) -> None:
+        assert self.replica is not None
+        for client in self.touched:
+            session = self.replica.sessions.get(client)
+            if session is None:
+                continue  # of a node that is lost
+            told = self.told_results.get(client, 0)
+            results = [result for result in session.results if result.number > told]
+            self.told_results[client] = session.produced
+            first = results[0].number if results else session.produced + 1
+            pairs = [(result.target, result.message) for result in results]
+            self.send(client, ChainResults(session.received, first, pairs))
+        self.touched.clear()
+
+    # --- looking in from outside ---
+
+    def check_everything(self) -> None:
+        if self.replica is None:
+            return
+        self.replica.shard.check_everything()
+        for session in self.replica.sessions.values():
+            numbers = [result.number for result in session.results]
+            assert numbers == list(range(session.produced + 1 - len(numbers), session.produced + 1)), "results missing"
+        sequences = [update.sequence for update in self.history]
+        assert sequences == list(range(self.forgotten + 1, self.forgotten + 1 + len(sequences))), "history with gaps"
+        assert not sequences or sequences[-1] == self.replica.sequence, "a history that ends too early"
+
+    def statistics(self) -> dict[str, Any]:
+        counts = self.replica.shard.statistics() if self.replica is not None else {}
+        return {"epoch": self.epoch, "sequence": self.sequence, "history": len(self.history), **counts}
+
+    HANDLERS = {
+        ChainChanged: on_chain_changed,
+        ChainWrite: on_chain_write,
+        ChainRead: on_chain_read,
+        ChainState: on_chain_state,
+        ChainUpdates: on_chain_updates,
+        ChainHave: on_chain_have,
+        ChainAck: on_chain_ack,
+    }

@@ -1,0 +1,127 @@
+"""What a host's roles talk to when they mean a shard that is replicated: it knows where the chain's ends are.
+
+One per host and shard.  A role sends its request here as if here were the shard (its `Addresses` say so), and what
+the shard says comes from here.
+
+    role           a request           numbered and kept until the tail says that it is done; to the head
+    role           LocateObjects       straight to the tail, where nothing of ours is under way ahead of it
+    tail           ChainResults        to the roles, each once and in order
+    tail           ChainReadReply
+    chain master   ChainChanged        to the new head, again: what is not known to be done
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, get_args
+
+from ...wire.chain import (
+    ChainChanged,
+    ChainFollow,
+    ChainRead,
+    ChainReadReply,
+    ChainResults,
+    ChainWrite,
+    ShardRequest,
+)
+from ...wire.scheduling import LocateObjects
+from ..effects import Effect
+from ..role import Role
+
+REQUESTS_MAX = 100  # in one message
+# So many results are at most unconfirmed when nothing else is to be said.
+CONFIRM_AFTER = 64
+
+
+class ChainClient(Role):
+    """address: its own.  shard: the logical name of the shard.  master: who says what its chain is."""
+
+    def __init__(self, address: str, shard: str, master: str) -> None:
+        super().__init__(address)
+        self.shard = shard
+        self.master = master
+        self.epoch = 0
+        self.members: list[str] = []
+        self.pending: deque[tuple[str, Any]] = deque()  # not known to be done
+        self.first = 1  # the number of the first of them
+        self.said = 0  # the number of the last that the head was sent
+        self.taken = 0  # the number of the last result
+        self.confirmed = 0  # as the chain knows it
+        self.read_number = 0
+        self.reads: dict[int, tuple[str, LocateObjects]] = {}
+
+    def start(self) -> None:
+        """Ask who the chain is: once, before anything else."""
+        self.send(self.master, ChainFollow(self.shard))
+
+    def _on_request(self, message: Any) -> None:
+        if type(message) is LocateObjects and not self.pending:
+            self.read_number += 1
+            self.reads[self.read_number] = (self.sender, message)
+            self._read(self.read_number)
+        else:
+            self.pending.append((self.sender, message))
+
+    def _read(self, number: int) -> None:
+        if self.members:
+            source, request = self.reads[number]
+            self.send(self.members[-1], ChainRead(self.epoch, number, source, request))
+
+    def on_chain_changed(self, message: ChainChanged) -> None:
+        if message.epoch <= self.epoch:
+            return
+        head, tail = self.members[:1], self.members[-1:]
+        self.epoch, self.members = message.epoch, message.members
+        if self.members[:1] != head:
+            self.said = self.first - 1
+            self.confirmed = 0
+        if self.members[-1:] != tail:
+            for number in self.reads:
+                self._read(number)
+
+    def on_chain_results(self, message: ChainResults) -> None:
+        done = message.applied + 1 - self.first
+        if done > len(self.pending):
+            self.reject("more is done than was asked for")
+            return
+        for _ in range(done):
+            self.pending.popleft()
+        self.first += max(done, 0)
+        self.said = max(self.said, self.first - 1)
+        if message.first > self.taken + 1:
+            self.reject("a gap between results")
+            return
+        for target, result in message.results[self.taken + 1 - message.first :]:
+            self.taken += 1
+            self.send(target, result)
+
+    def on_chain_read_reply(self, message: ChainReadReply) -> None:
+        if self.reads.pop(message.number, None) is None:
+            return  # asked again of another tail, and answered twice
+        for target, result in message.results:
+            self.send(target, result)
+
+    def end_turn(self, now: float) -> list[Effect]:
+        """Say what is new, in one message."""
+        self.now = now
+        if self.members:
+            start = self.said + 1 - self.first
+            fresh = [self.pending[index] for index in range(start, len(self.pending))]
+            if fresh or self.taken - self.confirmed >= CONFIRM_AFTER:
+                self.confirmed = self.taken
+                for begin in range(0, len(fresh) or 1, REQUESTS_MAX):
+                    requests = fresh[begin : begin + REQUESTS_MAX]
+                    write = ChainWrite(self.epoch, self.said + 1, self.taken, requests)
+                    self.send(self.members[0], write)
+                    self.said += len(requests)
+        return self.take_effects()
+
+    def statistics(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "pending": len(self.pending), "reads": len(self.reads)}
+
+    HANDLERS = {
+        ChainChanged: on_chain_changed,
+        ChainResults: on_chain_results,
+        ChainReadReply: on_chain_read_reply,
+        **dict.fromkeys(get_args(ShardRequest), _on_request),
+    }

@@ -1,0 +1,136 @@
+"""What is replicated: a shard, and what its clients have asked and been told (see chain.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import MsgspecError, Struct, field
+from msgspec.msgpack import Decoder, Encoder
+
+from ...wire.chain import ShardReply, Update
+from ...wire.gcs import NodeLost
+from ..effects import Effect, Send
+from .shard import GcsShard
+
+
+class Result(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """Something that the shard has said to a role of a client, because of update `sequence`."""
+
+    number: int
+    sequence: int
+    target: str
+    message: ShardReply
+
+
+class Session(Struct, array_like=True, forbid_unknown_fields=True):
+    """What the chain knows of one client (one host's roles)."""
+
+    client: str
+    received: int = 0  # the number of its last request
+    produced: int = 0  # the number of the last result for it
+    results: list[Result] = field(default_factory=list)  # that it has not confirmed
+    roles: dict[str, None] = {}  # of that host, as far as they have asked for something
+
+    def confirm(self, number: int) -> None:
+        """It has the results up to this one."""
+        results = self.results
+        if results and results[0].number <= number:
+            del results[: number - results[0].number + 1]
+
+
+class Sessions(Struct, array_like=True, forbid_unknown_fields=True):
+    """The first part of a member's state: all but the shard itself."""
+
+    clock: float
+    sessions: list[Session]
+    lost: list[str]
+
+
+_encode = Encoder().encode
+_decode = Decoder(Sessions).decode
+
+
+class Replica:
+    """What is replicated: a shard, and its sessions.  The same updates in the same order lead to the same replica."""
+
+    def __init__(self, shard: str) -> None:
+        self.shard = GcsShard(shard)
+        self.sequence = 0
+        self.clock = 0.0
+        self.sessions: dict[str, Session] = {}
+        self.client_by_role: dict[str, str] = {}
+        self.lost: dict[str, None] = {}  # clients whose nodes are; they do not come back
+        self.undeliverable = 0
+
+    def apply(self, update: Update) -> list[str]:
+        """One step.  Returns the clients for whom there are results now."""
+        assert update.sequence == self.sequence + 1, "an update out of order"
+        self.sequence = update.sequence
+        self.clock = update.now
+        touched = {update.client: None}
+        session = self.session(update.client)
+        session.confirm(update.taken)
+        for source, request in update.requests:
+            session.received += 1
+            if source not in session.roles:
+                session.roles[source] = None
+                self.client_by_role[source] = update.client
+            effects = self.shard.handle(source, request, update.now)
+            if type(request) is NodeLost:
+                self._forget(request.node)
+            self._keep(effects, touched)
+        self._keep(self.shard.end_turn(update.now), touched)
+        return list(touched)
+
+    def session(self, client: str) -> Session:
+        """Of this client; a new one for a client not heard of."""
+        session = self.sessions.get(client)
+        if session is None:
+            session = self.sessions[client] = Session(client)
+        return session
+
+    def _keep(self, effects: list[Effect], touched: dict[str, None]) -> None:
+        for effect in effects:
+            assert type(effect) is Send, "a shard only speaks: nothing else could be done by the tail alone"
+            client = self.client_by_role.get(effect.destination)
+            if client is None:
+                self.undeliverable += 1  # a role of a node that is lost
+                continue
+            session = self.sessions[client]
+            session.produced += 1
+            result = Result(session.produced, self.sequence, effect.destination, effect.message)  # type: ignore[arg-type]
+            session.results.append(result)
+            touched[client] = None
+
+    def _forget(self, role: str) -> None:
+        """The node of this role is lost, and with it all that its host was."""
+        client = self.client_by_role.get(role)
+        if client is not None:
+            self.lost[client] = None
+            for other in self.sessions.pop(client).roles:
+                del self.client_by_role[other]
+
+    def dump(self) -> Iterator[bytes]:
+        """In parts; ends before the next `apply`."""
+        yield _encode(Sessions(self.clock, list(self.sessions.values()), list(self.lost)))
+        yield from self.shard.dump()
+
+    @classmethod
+    def load(cls, shard: str, sequence: int, parts: list[bytes]) -> Replica:
+        """The replica whose parts these are.
+
+        Raises:
+            ValueError: they are none.
+        """
+        replica = cls(shard)
+        try:
+            found = _decode(parts[0])
+        except (MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
+            raise ValueError(f"no state of a replica: {error}") from error
+        replica.sequence = sequence
+        replica.clock = found.clock
+        replica.sessions = {session.client: session for session in found.sessions}
+        replica.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
+        replica.lost = dict.fromkeys(found.lost)
+        replica.shard.load(parts[1:])
+        return replica

@@ -1,0 +1,117 @@
+"""A shard's whole state as bytes, and back: for snapshots, and for a replica that joins.
+
+In parts of bounded size.  Dictionaries keep their order, so that a loaded shard says the same things in the same
+order as the one that was dumped.  A new table of the shard needs a place here (tests/roles/test_gcs_state.py
+finds one that is missing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import MsgspecError, Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from ...wire.actors import RegisterActor
+from ...wire.task_spec import TaskSpec
+from ...wire.tasks import Function
+from .tables import ObjectRecord, TaskRecord
+
+if TYPE_CHECKING:
+    from .shard import GcsShard
+
+PART_RECORDS_MAX = 1_000
+
+
+class ObjectState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """An ObjectRecord."""
+
+    object_id: bytes
+    holders: list[str]
+    sizes: list[tuple[str, int]]
+    subscribers: list[str]
+
+
+class TaskState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A TaskRecord."""
+
+    task_id: bytes
+    spec: TaskSpec | None
+    holder: str
+    dependents: int
+    objects: list[ObjectState] | None
+
+
+class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """So much of a shard."""
+
+    tasks: list[TaskState] = []
+    functions: list[Function] = []
+    function_waiters: list[tuple[bytes, list[str]]] = []
+    actors: list[RegisterActor] = []
+
+
+_encode = Encoder().encode
+_decode = Decoder(Part).decode
+
+
+def dump(shard: GcsShard) -> Iterator[bytes]:
+    """The parts.  The shard must not change before the last has been taken."""
+    tasks: list[TaskState] = []
+    for record in shard.tasks.records.values():
+        tasks.append(_task_state(record))
+        if len(tasks) == PART_RECORDS_MAX:
+            yield _encode(Part(tasks))
+            tasks = []
+    if tasks:
+        yield _encode(Part(tasks))
+    for function in shard.functions.values():
+        yield _encode(Part(functions=[function]))
+    waiters = [(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()]
+    yield _encode(Part(function_waiters=waiters, actors=list(shard.actor_by_name.values())))
+
+
+def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
+    """Into a shard that is new.
+
+    Raises:
+        ValueError: a part is none.
+    """
+    for data in parts:
+        try:
+            part = _decode(data)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"no part of a shard's state: {error}") from error
+        for task in part.tasks:
+            shard.tasks.records[task.task_id] = _task_record(task)
+        for function in part.functions:
+            shard.functions[function.function_id] = function
+        for function_id, nodes in part.function_waiters:
+            shard.function_waiters[function_id] = dict.fromkeys(nodes)
+        for actor in part.actors:
+            key = (actor.options.namespace, actor.options.name)
+            shard.actor_by_name[key] = actor
+            shard.name_by_actor[actor.actor_id] = key
+
+
+def _task_state(record: TaskRecord) -> TaskState:
+    objects = None
+    if record.objects is not None:
+        objects = [
+            ObjectState(item.object_id, list(item.holders), list(item.sizes.items()), list(item.subscribers))
+            for item in record.objects.values()
+        ]
+    return TaskState(record.task_id, record.spec, record.holder, record.dependents, objects)
+
+
+def _task_record(task: TaskState) -> TaskRecord:
+    objects = None
+    if task.objects is not None:
+        objects = {
+            item.object_id: ObjectRecord(
+                item.object_id, dict.fromkeys(item.holders), dict(item.sizes), dict.fromkeys(item.subscribers)
+            )
+            for item in task.objects
+        }
+    return TaskRecord(task.task_id, task.spec, task.holder, task.dependents, objects)

@@ -1,0 +1,144 @@
+"""Who may say what to whom: the one table, for hosts (TCP) and for processes on a node (ipc).
+
+A kind is what stands before the number in a role's name: `9f.../gcs-0` is of kind "gcs", `worker-7` of kind
+"worker".  What is not in the table is refused before any role sees it, counted, and told to its sender.
+"""
+
+from __future__ import annotations
+
+from .actors import (
+    ActorExited,
+    ActorNameTaken,
+    ActorRegistered,
+    ActorRemoved,
+    ActorStarted,
+    ActorStartFailed,
+    CreateActor,
+    FindActor,
+    KillActor,
+    LookUpActor,
+    LookUpActorReply,
+    RegisterActor,
+)
+from .gcs import (
+    AddLocations,
+    FetchFunction,
+    FetchFunctionReply,
+    FreeCopies,
+    Heartbeat,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    NodeLost,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+    RegisterNode,
+    ReleaseAtNode,
+    RemoveLocations,
+    SubscribeObject,
+)
+from .hosts import GetNodes, NodesReply
+from .message import Message
+from .objects import (
+    AbandonObject,
+    AllocateObject,
+    HoldObjects,
+    ObjectChunk,
+    PullObject,
+    PullRefused,
+    PutObjects,
+    ReleaseObjects,
+    UnpinObjects,
+)
+from .scheduling import (
+    LoadReport,
+    LocateObjects,
+    LocateObjectsReply,
+    PlaceTask,
+    SpillRefused,
+    SpillTask,
+    TaskAccepted,
+)
+from .session import Ack, GetStatus, Goodbye, StopSession
+from .tasks import (
+    CancelWait,
+    PublishFunction,
+    SubmitTasks,
+    TasksFinished,
+    TasksReturned,
+    WaitObjects,
+)
+
+Types = frozenset[type[Message]]
+
+_CLIENT_TO_LOCAL: Types = frozenset(
+    {
+        *(PublishFunction, SubmitTasks, WaitObjects, CancelWait),
+        *(PutObjects, HoldObjects, ReleaseObjects, UnpinObjects),
+        *(CreateActor, KillActor, FindActor),
+    }
+)
+_CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
+
+# (kind of the sender, kind of the receiver) -> what may be said.
+ALLOWED: dict[tuple[str, str], Types] = {
+    # Processes to their node.
+    ("driver", "local"): _CLIENT_TO_LOCAL,
+    ("worker", "local"): _CLIENT_TO_LOCAL | {TasksFinished, TasksReturned, ActorStarted, ActorStartFailed, ActorExited},
+    ("driver", "objects"): _CLIENT_TO_OBJECTS,
+    ("worker", "objects"): _CLIENT_TO_OBJECTS,
+    ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
+    ("worker", "host"): frozenset({Ack, GetStatus, GetNodes}),
+    ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
+    # Between hosts.
+    ("local", "local"): frozenset({TaskAccepted}),
+    ("local", "gcs"): frozenset(
+        {
+            *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
+            *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
+        }
+    ),
+    ("local", "global"): frozenset({LoadReport, SpillTask}),
+    ("local", "monitor"): frozenset({RegisterNode, Heartbeat}),
+    ("objects", "objects"): frozenset({PullObject, ObjectChunk, PullRefused}),
+    ("gcs", "local"): frozenset(
+        {
+            *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
+            *(ActorRegistered, ActorNameTaken, LookUpActorReply),
+        }
+    ),
+    ("gcs", "global"): frozenset({LocateObjectsReply}),
+    ("global", "gcs"): frozenset({LocateObjects}),
+    ("global", "local"): frozenset({PlaceTask, SpillRefused}),
+    ("global", "host"): frozenset({NodesReply}),
+    ("host", "global"): frozenset({GetNodes}),
+    ("monitor", "local"): frozenset({NodeJoined, NodeLost}),
+    ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
+    ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
+}
+
+# The roles that a host may speak for, by the kind of its key (USERS S5).
+ROLES_OF_KEY: dict[str, frozenset[str]] = {
+    "head": frozenset({"local", "objects", "host", "global", "gcs", "monitor"}),
+    "node": frozenset({"local", "objects", "host"}),
+    "driver": frozenset({"local", "objects", "host"}),
+    "joiner": frozenset(),
+}
+
+NOTHING: Types = frozenset()
+
+
+def kind_of(address: str) -> str:
+    """ "gcs" of `9f.../gcs-0`, "worker" of `worker-7`."""
+    return address.rpartition("/")[2].partition("-")[0]
+
+
+def allowed_between(source: str, target: str) -> Types:
+    """What the role or process `source` may say to `target`."""
+    return ALLOWED.get((kind_of(source), kind_of(target)), NOTHING)
+
+
+def targets_of_process(kind: str, targets: dict[str, str]) -> dict[type[Message], str]:
+    """Where each message that a process of that kind may say goes; targets: kind of role -> address."""
+    return {message: address for target, address in targets.items() for message in ALLOWED.get((kind, target), NOTHING)}

@@ -1,0 +1,189 @@
+"""Dialog: a GCS shard that is replicated (Ray paper 4.3, 4.4; van Renesse and Schneider, chain replication).
+
+member          ChainOffer          to the chain master: I can be a replica of this shard
+client          ChainFollow         to the chain master: tell me of its chain, now and at each change
+chain master    ChainChanged        the members in order, under a new epoch
+client          ChainWrite          to the head: requests of the roles of one host, numbered
+member          ChainUpdates        to its successor: what it has applied, in order
+tail            ChainAck            to its predecessor, and on to the head: all members have it
+tail            ChainResults        to the client: which requests are done, and what the shard says to its roles
+client          ChainRead -> ChainReadReply     at the tail, where it needs no place in the order
+member          ChainHave           to its predecessor, in each new epoch: what I have
+member          ChainState          to a successor that lacks more than the member remembers: all of it
+member          ChainJoined         to the chain master: I have all that my predecessor had in this epoch
+
+Which message goes where, and why nothing acknowledged is lost: zray/roles/gcs/chain.py.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .actors import ActorNameTaken, ActorRegistered, ActorRemoved, LookUpActor, LookUpActorReply, RegisterActor
+from .gcs import (
+    AddLocations,
+    FetchFunction,
+    FetchFunctionReply,
+    FreeCopies,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeLost,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+    ReleaseAtNode,
+    RemoveLocations,
+    SubscribeObject,
+)
+from .message import Message, Natural
+from .scheduling import LocateObjects, LocateObjectsReply
+from .tasks import PublishFunction
+
+# What a shard may be told, and what it may say: nothing else travels inside these messages.
+ShardRequest = (
+    RecordTasks
+    | AddLocations
+    | RemoveLocations
+    | HoldAtNode
+    | ReleaseAtNode
+    | SubscribeObject
+    | LocateObjects
+    | PublishFunction
+    | FetchFunction
+    | RegisterActor
+    | ActorRemoved
+    | LookUpActor
+    | NodeLost
+)
+ShardReply = (
+    RecordTasksReply
+    | HoldAtNodeReply
+    | ObjectLocated
+    | FreeCopies
+    | LocateObjectsReply
+    | FetchFunctionReply
+    | ActorRegistered
+    | ActorNameTaken
+    | LookUpActorReply
+)
+
+
+class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """One step of the shard: a client's requests `first`, `first` + 1, ..., each with the role that asks.
+
+    sequence counts the steps of the shard from 1.  now: the head's clock, in seconds.  taken: the client has
+    all results up to this number.
+    """
+
+    sequence: Natural
+    now: float
+    client: str
+    first: Natural
+    taken: Natural
+    requests: list[tuple[str, ShardRequest]]
+
+
+class ChainOffer(Message, tag=150):
+    """member -> chain master.  The sender can be a replica of `shard`; it has nothing of it."""
+
+    shard: str
+
+
+class ChainFollow(Message, tag=151):
+    """client -> chain master.  Tell the sender of the chain of `shard`."""
+
+    shard: str
+
+
+class ChainChanged(Message, tag=152):
+    """chain master -> members and clients.  Final: what is said under an older epoch changes nothing any more.
+
+    members from head to tail; joining ("": none) gets all that the tail has, and is no member yet.  Who is named in
+    neither, and was before, is out for good.
+    """
+
+    shard: str
+    epoch: Natural
+    members: list[str]
+    joining: str
+
+
+class ChainJoined(Message, tag=153):
+    """member -> chain master.  The sender has all that its predecessor had when it entered `epoch`."""
+
+    shard: str
+    epoch: Natural
+
+
+class ChainMemberLost(Message, tag=154):
+    """host, monitor -> chain master.  A verdict: `member` is gone for good (its process has ended, or is fenced)."""
+
+    member: str
+    reason: str
+
+
+class ChainWrite(Message, tag=155):
+    """client -> head.  Requests `first`, `first` + 1, ... of this client, each with the role that asks.
+
+    Sent again, from the first one not known to be done, when the head changes.  taken: as in Update.
+    """
+
+    epoch: Natural
+    first: Natural
+    taken: Natural
+    requests: list[tuple[str, ShardRequest]]
+
+
+class ChainResults(Message, tag=156):
+    """tail -> client.  Its requests up to `applied` are done; results `first`, `first` + 1, ...: (role, message)."""
+
+    applied: Natural
+    first: Natural
+    results: list[tuple[str, ShardReply]]
+
+
+class ChainRead(Message, tag=157):
+    """client -> tail.  A question that changes nothing; `number` comes back with the answer."""
+
+    epoch: Natural
+    number: Natural
+    source: str
+    request: LocateObjects
+
+
+class ChainReadReply(Message, tag=158):
+    """tail -> client."""
+
+    number: Natural
+    results: list[tuple[str, ShardReply]]
+
+
+class ChainHave(Message, tag=159):
+    """member -> its predecessor.  In this epoch; the sender has all updates up to `sequence`; -1: no state at all."""
+
+    epoch: Natural
+    sequence: int
+
+
+class ChainState(Message, tag=160):
+    """member -> its successor.  Part `number` (from 1) of `count` of all that the sender has after `sequence`."""
+
+    epoch: Natural
+    sequence: Natural
+    number: Natural
+    count: Natural
+    data: bytes
+
+
+class ChainUpdates(Message, tag=161):
+    """member -> its successor.  The next updates.  The first such message of an epoch ends the catching up."""
+
+    epoch: Natural
+    updates: list[Update]
+
+
+class ChainAck(Message, tag=162):
+    """member -> its predecessor.  All updates up to `sequence` are at the tail (from one that joins: at the sender)."""
+
+    epoch: Natural
+    sequence: Natural

@@ -1,0 +1,91 @@
+"""Dialog: host processes of a cluster, over TCP.
+
+newcomer (token)  JoinCluster -> JoinClusterReply / JoinRefused    all that a token buys: a key of one's own
+host              HostHello -> HostWelcome / HostRefused     whose connection this is; then numbered mail
+host              MessageRefused    not yours to say: counted, and in the end not listened to
+host              GetNodes -> NodesReply    at a global scheduler: who is there, and how loaded
+
+These stand in mail outside the numbering (sequence 0), but for the last dialog, which is mail like any other.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .message import Message
+
+
+class HostHello(Message, tag=130):
+    """host -> host.  First on each connection: the key of this connection must be that of `host`."""
+
+    protocol: int
+    version: str
+    host: str
+
+
+class HostWelcome(Message, tag=131):
+    """host -> host.  Mail may come, what was not acknowledged first."""
+
+    host: str
+
+
+class HostRefused(Message, tag=132):
+    """host -> host.  Says why; nothing else will be heard on this connection."""
+
+    reason: str
+
+
+class JoinCluster(Message, tag=133):
+    """newcomer -> head, with the key of a token.  public_key: drawn by the newcomer, for the host it becomes."""
+
+    protocol: int
+    version: str
+    python: str
+    host: str
+    kind: str  # "node" or "driver"
+    public_key: bytes
+
+
+class JoinClusterReply(Message, tag=134):
+    """head -> newcomer.  Where the roles of the cluster are; seen_address: the newcomer's, as the head sees it."""
+
+    head: str
+    monitor: str
+    global_schedulers: list[str]
+    shards: list[str]
+    seen_address: str
+
+
+class JoinRefused(Message, tag=135):
+    """head -> newcomer.  Says why, in words for the user."""
+
+    reason: str
+
+
+class MessageRefused(Message, tag=136):
+    """host -> host, driver, worker.  What you said is not yours to say (PermissionDenied)."""
+
+    reason: str
+
+
+class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What a global scheduler knows of a node.  Resources in RESOURCE_UNITs."""
+
+    node: str
+    kind: str
+    total: dict[str, int]
+    free: dict[str, int]
+    queue_count: int
+
+
+class GetNodes(Message, tag=137):
+    """host -> global scheduler.  Ask for a NodesReply."""
+
+    request: int
+
+
+class NodesReply(Message, tag=138):
+    """global scheduler -> host.  As of the latest load reports."""
+
+    request: int
+    nodes: list[NodeFact]
