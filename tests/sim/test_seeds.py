@@ -9,12 +9,14 @@ pytestmark = pytest.mark.sim
 CHUNK = 20
 ONE_NODE_CHUNKS = 50
 THREE_NODE_CHUNKS = 15
+REPLICATED_CHUNKS = 5
 
 
-def assert_all_is_well(seeds, nodes):
-    failed = [outcome for outcome in (run_seed((seed, nodes)) for seed in seeds) if outcome.error]
+def assert_all_is_well(seeds, nodes, replicas=0):
+    failed = [outcome for outcome in (run_seed((seed, nodes, 1, replicas)) for seed in seeds) if outcome.error]
     told = "\n\n".join(
-        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes}\n{outcome.error}" for outcome in failed
+        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas}\n{outcome.error}"
+        for outcome in failed
     )
     assert not failed, told
 
@@ -29,3 +31,11 @@ def test_one_node(chunk):
 def test_three_nodes(chunk):
     """Tasks that go up and come down, objects that are pulled, cuts that heal."""
     assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=3)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("chunk", range(REPLICATED_CHUNKS))
+def test_replicated_shards(chunk, nodes, replicas):
+    """Members of the chain are killed at any message, or expelled though they live; others take their places."""
+    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, replicas)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
-from ..roles.gcs import GcsShard
 from .values import Failed
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Checkers:
         """
         for node in self.world.nodes.values():
             self.actor_ids.update(node.scheduler.calls.actors)
-        shards = [role for node in self.world.nodes.values() for role in node.roles.values() if type(role) is GcsShard]
+        shards = self.world.shards.authorities()
         records = {task_id: record for shard in shards for task_id, record in shard.tasks.records.items()}
         for record in records.values():
             if record.spec is None:
@@ -86,8 +85,9 @@ class Checkers:
                     self.process_is_empty(process)
             for role in node.roles.values():
                 role.check_everything()
-                if hasattr(role, "function_waiters") and hasattr(role, "actor_by_name"):
-                    self.shard_is_empty(role)
+        for shard in self.world.shards.authorities():
+            self.shard_is_empty(shard)
+        self.world.shards.at_rest()
 
     def scheduler_is_empty(self, node: Node) -> None:
         """No task, object, pin, wait, actor; all resources free."""

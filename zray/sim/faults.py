@@ -67,10 +67,15 @@ class Faults:
         """A frame is about to be handled."""
         self._maybe_kill(source)
         self._maybe_kill(target)
+        if self.world.shards.are_replicated:
+            self.world.shards.maybe_kill(source)
+            self.world.shards.maybe_kill(target)
 
     def after_delivery(self, source: str, target: str) -> None:
         """A frame has been handled."""
         self._maybe_kill(target)
+        if self.world.shards.are_replicated:
+            self.world.shards.maybe_kill(target)
 
     def _maybe_kill(self, address: str) -> None:
         options = self.world.options
@@ -133,7 +138,7 @@ class Faults:
 
     def _break_something(self) -> None:
         random, world = self.world.random, self.world
-        names = list(world.nodes)
+        names = [*world.nodes, *world.shards.hosts]
         heal = random.uniform(*HEAL_SECONDS)
         if len(names) > 1 and random.random() < 0.7:
             first, second = random.sample(names, 2)
@@ -141,7 +146,7 @@ class Faults:
             self.partition(first, second)
             world.call_later(heal, self.repair, first, second)
             return
-        node = world.nodes[random.choice(names)]
+        node = world.nodes[random.choice(list(world.nodes))]
         addresses = [address for address, process in node.processes.items() if process.is_alive]
         if addresses:
             process = node.processes[random.choice(addresses)]

@@ -121,18 +121,21 @@ def why_stuck(world: Simulator) -> str:
                     f"  {process.address} runs {level.task_id.hex()[-8:]} blocked={level.is_over is not None} "
                     f"busy={process.is_busy}"
                 )
+    lines += world.shards.why_stuck()
     return "\n".join(lines)
 
 
-def run_seed(arguments: tuple[int, int]) -> Outcome:
-    """One seed: (seed, nodes)."""
-    seed, nodes = arguments
-    return run_options(options_of(seed, nodes=nodes))
+def run_seed(arguments: tuple[int, ...]) -> Outcome:
+    """One seed: (seed, nodes), or (seed, nodes, shards, replicas)."""
+    seed, nodes, shards, replicas = (*arguments, 1, 0)[:4]
+    return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas))
 
 
-def run_seeds(seed: int, runs: int, *, nodes: int = 0, processes: int = 0) -> list[Outcome]:
+def run_seeds(
+    seed: int, runs: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0, processes: int = 0
+) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
-    arguments = [(number, nodes) for number in range(seed, seed + runs)]
+    arguments = [(number, nodes, shards, replicas) for number in range(seed, seed + runs)]
     processes = processes or min(len(arguments), os.cpu_count() or 1)
     if processes == 1:
         return [run_seed(item) for item in arguments]
@@ -146,10 +149,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--nodes", type=int, default=0, help="0: the seed says how many")
+    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--replicas", type=int, default=0, help="of each shard, on hosts of their own; 0: none")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()
-    outcomes = run_seeds(given.seed, given.runs, nodes=given.nodes)
+    chain = {"nodes": given.nodes, "shards": given.shards, "replicas": given.replicas}
+    outcomes = run_seeds(given.seed, given.runs, **chain)
     seconds = time.perf_counter() - began
     if given.verbose:
         for outcome in outcomes:
@@ -159,7 +165,7 @@ def main(argv: list[str] | None = None) -> int:
             )
     failed = [outcome for outcome in outcomes if outcome.error]
     for outcome in failed[: None if given.verbose else 3]:
-        tell(outcome, nodes=given.nodes, is_long=given.verbose)
+        tell(outcome, chain, is_long=given.verbose)
     steps = sum(outcome.steps for outcome in outcomes)
     print(
         f"{len(outcomes)} runs, {len(failed)} failed, {steps} messages, {seconds:.1f} s "
@@ -170,13 +176,13 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def tell(outcome: Outcome, *, nodes: int, is_long: bool) -> None:
-    """What failed, how it came about, and the line that replays it."""
+def tell(outcome: Outcome, given: dict[str, int], *, is_long: bool) -> None:
+    """What failed, how it came about, and the line that replays it; given: what options_of was given."""
     story = outcome.story.splitlines()
     print("\n".join(story[-200 if is_long else -25 :]))
     print(outcome.error)
-    print("with", {key: value for key, value in asdict(options_of(outcome.seed, nodes=nodes)).items()})
-    suffix = f" --nodes {nodes}" if nodes else ""
+    print("with", {key: value for key, value in asdict(options_of(outcome.seed, **given)).items()})
+    suffix = "".join(f" --{name} {value}" for name, value in given.items() if value)
     print(f"replay: scripts/simulate --seed {outcome.seed} --runs 1{suffix}\n")
 
 

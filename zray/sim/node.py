@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..roles import effects as e
 from ..roles.gcs import GcsShard
+from ..roles.gcs.chain import ChainMember
+from ..roles.gcs.client import ChainClient
+from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.local_scheduler import LocalScheduler
 from ..roles.monitor import Monitor
@@ -26,7 +29,10 @@ if TYPE_CHECKING:
     from .process import Process
     from .simulator import Simulator
 
-ORDER = (LocalScheduler, GcsShard, GlobalScheduler, Monitor, ObjectManager)
+ORDER = (
+    *(LocalScheduler, GcsShard, ChainMember, GlobalScheduler, Monitor, ChainMaster, ObjectManager),
+    ChainClient,  # says what the others have said to shards
+)
 PAGE = 4096
 # A turn that goes on for ever is a loop between roles.
 PASSES_MAX = 1_000
@@ -126,6 +132,10 @@ class Node:
         outgoing, self.outgoing = self.outgoing, {}
         for (source, target), messages in outgoing.items():
             self.world.connection(self, source, target).send(source, messages)
+        self.check()
+
+    def check(self) -> None:
+        """After each turn."""
         self.world.checkers.after_turn(self)
 
     def _drain(self) -> None:

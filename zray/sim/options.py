@@ -41,6 +41,13 @@ class Options(Struct, kw_only=True):
     start_failure_probability: float = 0.0
     slow_worker_probability: float = 0.0
     fault_seconds: float = 2.0  # faults stop then
+    # Replicated shards; 0 replicas: a shard is a role of the first node.
+    shards: int = 1
+    replicas: int = 0
+    spares: int = 0
+    member_kills: int = 0
+    member_kill_probability: float = 0.0
+    false_verdict_probability: float = 0.0  # of such a kill to be none
 
     @property
     def loses_work(self) -> bool:
@@ -49,8 +56,21 @@ class Options(Struct, kw_only=True):
         return bool(self.kills or self.kills_fork_server or self.start_failure_probability or is_small)
 
 
-def options_of(seed: int, *, nodes: int = 0) -> Options:
+def options_of(seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0) -> Options:
     """The configuration of a seed.  nodes: 0 lets the seed choose."""
+    options = _options_of(seed, nodes)
+    options.shards, options.replicas = shards, replicas
+    if replicas:
+        random = Random(f"zray chain options {seed}")
+        options.spares = random.choice((0, 0, 1, 2))
+        options.member_kills = random.choice((0, 1, 2, 5, 20)) if replicas > 1 else 0
+        options.member_kill_probability = random.choice((0.002, 0.01, 0.05))
+        options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
+        options.breaks += random.choice((0, 0, 4))
+    return options
+
+
+def _options_of(seed: int, nodes: int) -> Options:
     from .workloads import ONE_NODE_PROGRAMS, PROGRAMS
 
     random = Random(f"zray options {seed}")

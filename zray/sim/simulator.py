@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 from ..roles import effects as e
-from ..roles.gcs import GcsShard
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.local_scheduler import LocalScheduler
 from ..roles.local_scheduler.scheduler import Addresses
@@ -26,6 +25,7 @@ from .network import Connection, End
 from .node import Node
 from .options import DELAYS, Options
 from .process import Driver, Process
+from .shards import Shards
 from .trace import Trace
 from .worker import Worker
 
@@ -55,13 +55,16 @@ class Simulator:
         self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
         self.faults = Faults(self)
         self.checkers = Checkers(self)
+        self.shards = Shards(self)
         for number in range(1, options.nodes + 1):
             self._add_node(f"n{number}")
+        self.shards.start()
 
     def _add_node(self, name: str) -> None:
         options = self.options
         node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
-        addresses = Addresses(f"{name}/objects", ["global"], ["gcs-0"], "monitor")
+        shards = self.shards.addresses(name)
+        addresses = Addresses(f"{name}/objects", ["global"], shards, "monitor")
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
@@ -79,10 +82,10 @@ class Simulator:
         )
         node.add_role(node.scheduler)
         node.add_role(node.manager)
+        self.shards.add_to(node, is_first=name == "n1")
         if name == "n1":
-            node.add_role(GcsShard("gcs-0"))
-            node.add_role(GlobalScheduler("global", ["gcs-0"]))
-            node.add_role(Monitor("monitor", ["global", "gcs-0"]))
+            node.add_role(GlobalScheduler("global", shards))
+            node.add_role(Monitor("monitor", ["global", *shards]))
         if options.nodes > 1:
             self.call_at(0.0, self._join, node)
 

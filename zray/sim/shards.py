@@ -1,0 +1,222 @@
+"""Replicated shards in the simulated world: one host process per replica, that dies at any message.
+
+Each node has a client per shard; the chain master lives beside the monitor, on the first node.  Besides kills
+there are *false verdicts*: a member is declared lost, and goes on until it hears of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..roles.gcs.chain import ChainMember
+from ..roles.gcs.client import ChainClient
+from ..roles.gcs.master import Chain, ChainMaster
+from ..roles.gcs.shard import GcsShard
+from ..wire.chain import ChainMemberLost
+from .node import Node
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+MASTER = "chains"
+# How long the news of a host process's end takes.
+EXIT_SECONDS = (10e-6, 20e-3)
+# And until another process is there to take its place.
+START_SECONDS = (1e-3, 0.2)
+# Unconfirmed results that a client may leave at rest.
+UNCONFIRMED_MAX = 64
+
+
+class ShardHost(Node):
+    """The host process of one replica."""
+
+    def __init__(self, world: Simulator, name: str) -> None:
+        super().__init__(world, name, pages_max=0)
+        self.is_alive = True
+
+    @property
+    def member(self) -> ChainMember:
+        """Its one role."""
+        (role,) = self.roles.values()
+        assert type(role) is ChainMember
+        return role
+
+    def arrive(self, sender: str, target: str, message: Any) -> None:
+        if self.is_alive:
+            super().arrive(sender, target, message)
+
+    def turn(self) -> None:
+        if self.is_alive:
+            super().turn()
+
+    def check(self) -> None:
+        self.member.check_everything()
+        self.world.shards.check_order()
+
+
+class Shards:
+    """All replicas of all shards, and their faults."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.names = [f"gcs-{number}" for number in range(world.options.shards)]
+        self.hosts: dict[str, ShardHost] = {}
+        self.master: ChainMaster | None = None
+        self.accused: dict[str, None] = {}  # members on whom the verdict is under way, or given
+        self.kills = 0
+
+    @property
+    def are_replicated(self) -> bool:
+        """Whether any of this is there."""
+        return self.world.options.replicas > 0
+
+    # --- setting up ---
+
+    def addresses(self, node: str) -> list[str]:
+        """Where a role of that node finds the shards."""
+        return [f"{node}/shard-{number}" for number in range(len(self.names))] if self.are_replicated else self.names
+
+    def add_to(self, node: Node, *, is_first: bool) -> None:
+        """What a node hosts of this."""
+        if not self.are_replicated:
+            if is_first:
+                for name in self.names:
+                    node.add_role(GcsShard(name))
+            return
+        if is_first:
+            self.master = ChainMaster(MASTER, replicas=self.world.options.replicas)
+            node.add_role(self.master)
+        for name, address in zip(self.names, self.addresses(node.name), strict=True):
+            client = ChainClient(address, name, MASTER)
+            node.add_role(client)
+            self.world.call_at(0.0, self._start, node, client)
+
+    def start(self) -> None:
+        """The first members, and spares."""
+        options = self.world.options
+        if self.are_replicated:
+            for name in self.names:
+                for _ in range(options.replicas + options.spares):
+                    self.add_member(name)
+
+    def add_member(self, shard: str) -> None:
+        """A new process, that offers to be a replica."""
+        host = ShardHost(self.world, f"s{len(self.hosts) + 1}")
+        self.hosts[host.name] = host
+        member = ChainMember(f"{host.name}/{shard}", shard, MASTER)
+        host.add_role(member)
+        self.world.call_later(self.world.random.uniform(*START_SECONDS) * 0.1, self._start, host, member)
+
+    def _start(self, node: Node, role: Any) -> None:
+        role.now = self.world.now
+        role.start()
+        node._perform_all(role, role.take_effects())
+        node.turn()
+
+    # --- faults ---
+
+    def maybe_kill(self, address: str) -> None:
+        """A frame from or to this role is about to be handled, or has been."""
+        options, random = self.world.options, self.world.random
+        if self.kills >= options.member_kills or self.world.faults.are_over:
+            return
+        host = self.hosts.get(address.partition("/")[0])
+        if host is None or not host.is_alive or random.random() >= options.member_kill_probability:
+            return
+        if self._may_go(host.member):
+            self.kills += 1
+            if random.random() < options.false_verdict_probability:
+                self.world.trace.event(self.world.now, address, "is declared lost, and lives")
+            else:
+                self._die(host)
+            self.accused[address] = None
+            verdict = ChainMemberLost(address, "killed by signal 9")
+            first = self.world.nodes["n1"]
+            self.world.call_later(random.uniform(*EXIT_SECONDS), first.arrive, "host", MASTER, verdict)
+            self.world.call_later(random.uniform(*START_SECONDS), self.add_member, host.member.shard)
+
+    def _may_go(self, member: ChainMember) -> bool:
+        """Not if it were the last that has everything: the promise is for all but the last."""
+        chain = self.chain(member.shard)
+        if member.address in self.accused or chain is None:
+            return False
+        return any(name != member.address and name not in self.accused for name in chain.full())
+
+    def _die(self, host: ShardHost) -> None:
+        world = self.world
+        host.is_alive = False
+        world.trace.event(world.now, host.name, "is killed")
+        for roles in [roles for roles in world.between_nodes if host.member.address in roles]:
+            # Nothing is sent again on it; what is under way may still arrive.
+            connection = world.between_nodes.pop(roles)
+            connection.is_up = False
+            if world.random.random() < 0.5:
+                connection.generation += 1
+
+    # --- looking in from outside ---
+
+    def chain(self, shard: str) -> Chain | None:
+        """As the master sees it."""
+        return self.master.chains.get(shard) if self.master is not None else None
+
+    def members(self, shard: str) -> list[ChainMember]:
+        """From head to tail, the living."""
+        chain = self.chain(shard)
+        hosts = [self.hosts[name.partition("/")[0]] for name in chain.members] if chain is not None else []
+        return [host.member for host in hosts if host.is_alive]
+
+    def authorities(self) -> list[GcsShard]:
+        """Per shard, the one whose word counts."""
+        if not self.are_replicated:
+            return [role for role in self.world.nodes["n1"].roles.values() if type(role) is GcsShard]
+        found = []
+        for name in self.names:
+            replicas = [member.replica for member in self.members(name) if member.replica is not None]
+            if replicas:
+                found.append(replicas[-1].shard)
+        return found
+
+    def check_order(self) -> None:
+        """The prefix rule: each member has all that its successor has."""
+        for name in self.names:
+            sequences = [member.sequence for member in self.members(name)]
+            assert sequences == sorted(sequences, reverse=True), f"{name}: a member is ahead of its predecessor"
+
+    def at_rest(self) -> None:
+        """All replicas are the same, and nothing is under way."""
+        for name in self.names if self.are_replicated else ():
+            chain = self.chain(name)
+            assert chain is not None and not chain.is_lost and not chain.tentative and not chain.joining
+            members = self.members(name)
+            assert [member.address for member in members] == chain.members, "a dead member in the chain"
+            assert len(members) == self.world.options.replicas, f"a chain of {len(members)}"
+            states = [list(member.replica.dump()) for member in members if member.replica is not None]
+            assert len(states) == len(members) and all(state == states[0] for state in states), "replicas differ"
+            for member in members:
+                assert not member.early and not member.waiting and not member.history, "a member is not at rest"
+                assert member.replica is not None and not member.replica.undeliverable
+                for session in member.replica.sessions.values():
+                    assert len(session.results) < UNCONFIRMED_MAX
+        for node in self.world.nodes.values():
+            for role in node.roles.values():
+                if type(role) is ChainClient:
+                    assert not role.pending and not role.reads, f"{role.address} waits for an answer"
+                    # The monitor tells shards of nodes that join, which is nothing to them.
+                    assert set(role.rejected) <= {"no handler for NodeJoined"}, role.rejected
+
+    def why_stuck(self) -> list[str]:
+        """In words."""
+        lines = []
+        for name in self.names if self.are_replicated else ():
+            chain = self.chain(name)
+            if chain is not None:
+                lines.append(
+                    f"{name}: epoch {chain.epoch} members {chain.members} tentative {list(chain.tentative)} joining "
+                    f"{chain.joining!r} spares {chain.spares} lost {chain.is_lost}"
+                )
+            lines += [f"  {member.address} {member.statistics()} {member.rejected}" for member in self.members(name)]
+        for node in self.world.nodes.values():
+            for role in node.roles.values():
+                if type(role) is ChainClient:
+                    lines.append(f"  {role.address} {role.statistics()} {role.rejected}")
+        return lines
