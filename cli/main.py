@@ -12,8 +12,8 @@ import click
 
 COMMANDS = {
     "microbenchmark": "Measure zray beside the floors of this machine.",
-    "start": "Start a session that outlives its drivers.",
-    "status": "Show the sessions of this machine.",
+    "start": "Start a cluster on this machine, or join one.",
+    "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",
 }
 

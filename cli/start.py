@@ -1,17 +1,30 @@
-"""`zray start --head`: a session on this machine that outlives its drivers."""
+"""`zray start`: a node on this machine that outlives its drivers: the head of a cluster, or one that joins it."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
-STARTED = """\
-zray runs: session {session}.
+HEAD_STARTED = """\
+zray runs: session {session}, head of the cluster at {cluster}.
+
+  add a node  ZRAY_TOKEN={token} zray start --address {cluster}
+  join it     zray.init(address="auto") on this machine; elsewhere zray.init(address="{cluster}"),
+              with the same ZRAY_TOKEN in the environment
+  look at it  zray status
+  end it      {end}
+"""
+LOOPBACK_NOTE = """
+Only this machine reaches it: say --host and an address of this machine for others to come in."""
+NODE_STARTED = """\
+zray runs: session {session}, a node of the cluster at {cluster}.
 
   join it     zray.init(address="auto")
   look at it  zray status
-  end it      {end}"""
+  end it      {end}
+"""
 
 
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
@@ -27,9 +40,30 @@ def resource_map(context: click.Context, option: click.Parameter, text: str | No
     return value
 
 
+def read_token(path: str | None, from_stdin: bool) -> str:
+    """The join token: of a file, of standard input, or of the environment."""
+    from zray.host.keys import read_secret
+    from zray.host.tokens import token_from_environment
+
+    token = token_from_environment()
+    if path is not None and from_stdin:
+        raise click.UsageError("Give --token-file or --token-stdin, not both.")
+    if path is not None:
+        token = read_secret(path).decode("ascii", "replace")
+    elif from_stdin:
+        token = click.get_text_stream("stdin").readline()
+    if not token.strip():
+        raise click.UsageError("A join token is needed: set ZRAY_TOKEN, or give --token-file or --token-stdin.")
+    return token.strip()
+
+
 @click.command()
-@click.option("--head", is_flag=True, help="Start a session on this machine.")
-@click.option("--address", metavar="HOST:PORT", help="Join another machine's session (not built yet).")
+@click.option("--head", is_flag=True, help="Start a cluster on this machine.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="P", help="With --head: the port; 0 is any. [6379]")
+@click.option("--host", metavar="IP", help="The address of this machine to listen on. [with --head: 127.0.0.1]")
+@click.option("--address", metavar="HOST:PORT", help="Join the cluster whose head is there.")
+@click.option("--token-file", metavar="PATH", help="Read the join token from a file (mode 0600).")
+@click.option("--token-stdin", is_flag=True, help="Read the join token from standard input.")
 @click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those of this machine.")
 @click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default 0.")
 @click.option("--resources", callback=resource_map, metavar="JSON", help='Further ones, like {"disk": 2}.')
@@ -43,23 +77,61 @@ def start(
     resources: dict[str, float] | None,
     object_store_memory: int | None,
     block: bool,
+    **where: Any,
 ) -> None:
-    """Start a session that outlives its drivers."""
+    """Start a node that outlives its drivers: a head, or one that joins a cluster."""
     from zray.host import control, nodes
 
-    if address is not None:
-        raise NotImplementedError("--address is not built yet: a session has one machine, started with --head.")
-    if not head:
-        raise click.UsageError("Say --head: start a session on this machine.")
+    if head == (address is not None):
+        raise click.UsageError("Say --head to start a cluster, or --address HOST:PORT to join one.")
     interrupted = control.Interrupted() if block else None
     try:
         total = nodes.declared_resources(num_cpus, num_gpus, resources)
-        session, node_pid = nodes.start_node(total, object_store_memory, driver_pid=0)
+        if address is None:
+            session, node_pid = start_head(total, object_store_memory, where)
+        else:
+            session, node_pid = join(total, object_store_memory, address, where)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
-    click.echo(STARTED.format(session=session.name, end="Ctrl-C" if block else f"zray stop {session.name}"))
+    say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
     if interrupted is not None and not interrupted.wait(node_pid):
         nodes.end_node(session, node_pid)
         raise click.ClickException("The session has ended.")
     if interrupted is not None:
         control.end(session, node_pid)
+
+
+def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) -> Any:
+    """--head."""
+    from zray.host import nodes, tokens
+
+    if where["token_file"] is not None or where["token_stdin"]:
+        raise click.UsageError("A head draws its own token; tokens are for --address.")
+    return nodes.start_head(total, store, host=tokens.own_address(where["host"] or nodes.LOOPBACK), port=where["port"])
+
+
+def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any]) -> Any:
+    """--address."""
+    from zray.host import nodes, tokens
+
+    if where["port"] is not None:
+        raise click.UsageError("--port is the head's; a node that joins takes one that is free.")
+    token = read_token(where["token_file"], where["token_stdin"])
+    host = tokens.own_address(where["host"]) if where["host"] else ""
+    return nodes.start_member(total, store, tokens.cluster_address(address), token, host=host)
+
+
+def say_how(session: Any, end: str) -> None:
+    """What can be done with it."""
+    from zray.host.keys import read_secret
+
+    info = session.read_info()
+    if info is None:
+        raise click.ClickException("The session has ended.")
+    if info.kind == "head":
+        token = read_secret(session.token_path).decode()
+        click.echo(HEAD_STARTED.format(session=session.name, cluster=info.cluster, token=token, end=end), nl=False)
+        if info.cluster.startswith("127."):
+            click.echo(LOOPBACK_NOTE)
+    else:
+        click.echo(NODE_STARTED.format(session=session.name, cluster=info.cluster, end=end), nl=False)

@@ -10,17 +10,31 @@ import click
 ROWS = ("jobs", "workers", "actors", "tasks", "ready", "finished", "objects", "store_objects")
 
 
-def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
+def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[str, dict[str, float]]:
+    """As users count them."""
+    return {name: {"total": amount / unit, "free": free.get(name, 0) / unit} for name, amount in sorted(total.items())}
+
+
+def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> dict[str, Any]:
     """One session as plain data; resources as users count them."""
     return {
         "session": session.name,
         "is_embedded": info.is_embedded,
         "node_pid": info.node_pid,
+        "cluster": info.cluster,
+        "kind": info.kind,
+        "endpoint": info.endpoint,
+        "nodes": [
+            {
+                "node_id": node.node.partition("/")[0],
+                "kind": node.kind,
+                "pending": node.queue_count,
+                "resources": resources(node.total, node.free, unit),
+            }
+            for node in nodes
+        ],
         "node_id": status.node_id.hex(),
-        "resources": {
-            name: {"total": amount / unit, "free": status.free.get(name, 0) / unit}
-            for name, amount in sorted(status.total.items())
-        },
+        "resources": resources(status.total, status.free, unit),
         "counts": dict(sorted(status.counts.items())),
     }
 
@@ -42,10 +56,26 @@ def print_table(fact: dict[str, Any]) -> None:
     Console().print(table)
 
 
+def print_cluster(fact: dict[str, Any]) -> None:
+    """The nodes of a cluster, wherever they are."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("node", "kind", "in use", "pending", title=f"cluster at {fact['cluster']}", title_justify="left")
+    for node in fact["nodes"]:
+        used = [
+            f"{item['total'] - item['free']:g} of {item['total']:g} {name}" for name, item in node["resources"].items()
+        ]
+        kind = "head" if fact["kind"] == "head" and node["node_id"] == fact["node_id"] else node["kind"]
+        table.add_row(node["node_id"], kind, Text(", ".join(used)), str(node["pending"]))
+    Console().print(table)
+
+
 @click.command()
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print it.")
 def status(form: str) -> None:
-    """Show the sessions of this machine."""
+    """Show the sessions of this machine, and the nodes of their clusters."""
     from zray.exceptions import ClusterLostError
     from zray.host import control
     from zray.wire.task_spec import RESOURCE_UNIT
@@ -54,7 +84,7 @@ def status(form: str) -> None:
     for session, info in control.sessions():
         try:
             with control.Control(session, info.node_pid) as link:
-                found.append(facts(session, info, link.status(), RESOURCE_UNIT))
+                found.append(facts(session, info, link.status(), link.nodes(), RESOURCE_UNIT))
         except ClusterLostError as error:
             click.echo(f"session {session.name}: {error}", err=True)
     if form == "json":
@@ -62,5 +92,10 @@ def status(form: str) -> None:
     else:
         for fact in found:
             print_table(fact)
+        # Once per cluster: as its head sees it, where that is here.
+        clusters = {fact["cluster"]: fact for fact in sorted(found, key=lambda fact: fact["kind"] == "head")}
+        for cluster, fact in clusters.items():
+            if cluster:
+                print_cluster(fact)
         if not found:
             click.echo("No session runs on this machine.")

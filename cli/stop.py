@@ -1,4 +1,4 @@
-"""`zray stop`: end a session that `zray start` has started."""
+"""`zray stop`: end what `zray start` has started on this machine."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import click
 
 @click.command()
 @click.argument("session", required=False)
-def stop(session: str | None) -> None:
+@click.option("--all", "everything", is_flag=True, help="End all that `zray start` has started here.")
+def stop(session: str | None, everything: bool) -> None:
     """End SESSION; it may be left out when there is only one."""
     from zray.host import control
 
     lasting = {found.name: (found, info) for found, info in control.sessions() if not info.is_embedded}
     names = ", ".join(lasting)
-    if session is None:
-        if not lasting:
-            click.echo("No session runs on this machine.")
-            return
-        if len(lasting) > 1:
-            raise click.UsageError(f"There are several sessions; say which one: {names}.")
-        session = next(iter(lasting))
-    if session not in lasting:
+    if everything and session is not None:
+        raise click.UsageError("Give the name of a session or --all, not both.")
+    if session is not None and session not in lasting:
         there = f"there are: {names}" if lasting else "there is none"
         raise click.UsageError(f"No session of that name was started by `zray start`; {there}.")
-    found, info = lasting[session]
-    how = "has ended" if control.end(found, info.node_pid) else "did not answer and was killed"
-    click.echo(f"Session {session} {how}.")
+    if not lasting:
+        click.echo("No session runs on this machine.")
+        return
+    if session is None and len(lasting) > 1 and not everything:
+        raise click.UsageError(f"There are several sessions; say which one, or --all: {names}.")
+    # The newest first: a head is older than the nodes that have joined it.
+    for name in [session] if session is not None else list(lasting):
+        found, info = lasting[name]
+        how = "has ended" if control.end(found, info.node_pid) else "did not answer and was killed"
+        click.echo(f"Session {name} {how}.")

@@ -51,7 +51,7 @@ class Host:
         self.links = Neighbours(self.name, self.keys, self.ring, self.lines.append, on_join=on_join)
         self.loop = Loop()
         self.heard = []
-        self.port = self.links.listen("127.0.0.1", 0)
+        self.port = self.links.listener.bind("127.0.0.1", 0)
         self.endpoint = f"127.0.0.1:{self.port}"
         self.links.attach(self.loop, [f"{self.name}/{role}" for role in ROLES])
 

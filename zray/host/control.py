@@ -9,6 +9,7 @@ import time
 
 from .. import __version__
 from ..exceptions import ClusterLostError
+from ..wire.hosts import GetNodes, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import GetStatus, Hello, StatusReply, StopSession
 from .connection import Connection
@@ -64,6 +65,16 @@ class Control:
                 if type(message) is StatusReply:
                     return message
         raise ClusterLostError(f"The node did not answer within {ANSWER_SECONDS:g} s.")
+
+    def nodes(self) -> list[NodeFact]:
+        """The nodes of the cluster that it is part of; without one, itself."""
+        self.send(GetNodes(2))
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while (messages := self.connection.receive(deadline)) is not None:
+            for message in messages:
+                if type(message) is NodesReply:
+                    return message.nodes
+        raise ClusterLostError(f"The cluster did not answer within {ANSWER_SECONDS:g} s.")
 
     def wait_for_end(self, seconds: float) -> bool:
         """Whether the node ended in that time."""

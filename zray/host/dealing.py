@@ -130,8 +130,8 @@ class Dealer:
                 if self.has_connected and not self.is_let_in and self.over != DENIED:
                     self.over = WRONG_KEY
 
-    def close(self) -> None:
+    def close(self, linger_ms: int = 0) -> None:
         """No more."""
         self.socket.disable_monitor()
         self.monitor.close(linger=0)
-        self.socket.close(linger=0)
+        self.socket.close(linger=linger_ms)

@@ -38,7 +38,6 @@ JOIN_SECONDS = 10.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
 HOST_ID_LENGTH = 16
-LOOPBACK = "127.0.0.1"
 
 
 class Membership:
@@ -57,7 +56,8 @@ class Membership:
     def meet(self, effect: MeetHost) -> None:
         """The monitor has told us of another node."""
         host = effect.node.partition("/")[0]
-        key = Key(effect.public_key, effect.kind, host)
+        # Whatever it calls itself: the head is the one whose key came with our token.
+        key = Key(effect.public_key, "driver" if effect.kind == "driver" else "node", host)
         self.neighbours.meet(host, key, effect.endpoint if effect.is_earlier else "")
 
     def seconds_without_head(self) -> float:
@@ -93,11 +93,11 @@ def found_cluster(session: Session, host: str, options: dict[str, Any], log: Cal
     admission.neighbours = neighbours
     membership = Membership("head", host, neighbours, own_addresses(host), host)
     try:
-        port = neighbours.listen(options["listen_host"], options["port"])
+        port = neighbours.listener.bind(options["listen_host"], options["port"])
     except OSError:
         if not options["port_may_differ"]:
             raise
-        port = neighbours.listen(options["listen_host"], 0)
+        port = neighbours.listener.bind(options["listen_host"], 0)
     membership.cluster = membership.endpoint = f"{options['listen_host']}:{port}"
     write_secret(session.token_path, token.encode().encode())
     log(f"head of a cluster at {membership.cluster}")
@@ -162,7 +162,7 @@ def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callabl
     reply = ask_head(address, token, join)
     neighbours = Neighbours(host, keys, ring, log)
     listen_host = options.get("listen_host") or address_towards(address)
-    port = neighbours.listen(listen_host, 0)
+    port = neighbours.listener.bind(listen_host, 0)
     addresses = Addresses(f"{host}/objects", reply.global_schedulers, reply.shards, reply.monitor)
     membership = Membership(kind, host, neighbours, addresses, reply.head)
     membership.endpoint = f"{listen_host}:{port}"

@@ -18,22 +18,24 @@ import zmq
 from .. import __version__
 from ..exceptions import ProtocolError
 from ..wire.codec import Letter, Mail, decode_mail
-from ..wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, MessageRefused
+from ..wire.hosts import HostGoodbye, HostHello, HostRefused, HostWelcome, JoinCluster, MessageRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Local, Message
 from ..wire.session import Ack
-from .dealing import DENIED, Dealer, server
+from .dealing import DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
+from .listener import Listener
 from .neighbour import Neighbour
 from .offences import Offences
-from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, send
 
 TURN_FRAMES_MAX = 256
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 # Connected, and no answer to the greeting.
 ATTEMPT_SECONDS = 10.0
 LOGGED_MAX = 1_000
+# How long a farewell may take to leave.
+LAST_WORDS_MS = 200
 
 
 class Retry(Local):
@@ -70,6 +72,8 @@ class Neighbours:
         self.keys = keys
         self.ring = ring
         self.on_join = on_join  # a newcomer with a token asks: the head answers
+        self.on_link: Callable[[str, bool], None] = _nobody  # the link to a host is up, or no longer
+        self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
         self.gone: set[str] = set()  # membership only
@@ -83,30 +87,18 @@ class Neighbours:
         self.loop: Loop
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self.gate = Gate(self.context, ring, self.log)
-        self.socket = server(self.context, keys)
-        self.endpoint = ""
-
-    def listen(self, host: str, port: int) -> int:
-        """Take connections at that address from now on; the port (0: any that is free).
-
-        Raises:
-            OSError: it cannot be had.
-        """
-        try:
-            self.socket.bind(f"tcp://{host}:{port}")
-        except zmq.ZMQError as error:
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error}") from error
-        endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
-        return int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+        self.listener = Listener(self.context, keys, ring)
 
     def attach(self, loop: Loop, roles: Iterable[str]) -> None:
         """Run on this loop, for these roles."""
         self.loop = loop
         self.roles.update(roles)
         loop.watch(self.gate.descriptor, self.gate.answer)
-        loop.watch(int(self.socket.fd), lambda: self._stir(self.socket))
-        self._stir(self.socket)
+        loop.watch(int(self.listener.socket.fd), lambda: self._stir(self.listener))
+        loop.watch(int(self.listener.monitor.fd), self._look_around)
+        self._stir(self.listener)
         self.gate.answer()
+        self._look_around()
 
     def log(self, line: str) -> None:
         """As the node's, but it has an end: strangers make some of the lines."""
@@ -181,17 +173,18 @@ class Neighbours:
         neighbour.failures += 1
         self.loop.set_timer(delay, self.address, Retry(neighbour.host, neighbour.attempt))
 
-    def _hang_up(self, neighbour: Neighbour) -> None:
+    def _hang_up(self, neighbour: Neighbour, linger_ms: int = 0) -> None:
         """Whatever connection there is."""
         if neighbour.is_up:
             neighbour.is_up = False
             neighbour.down_since = time.monotonic()
+            self.on_link(neighbour.host, False)
         dealer, neighbour.dealer = neighbour.dealer, None
         if dealer is not None:
             for descriptor in dealer.descriptors():
                 self.loop.unwatch(descriptor)
             self.restless.pop(dealer, None)
-            dealer.close()
+            dealer.close(linger_ms)
         self.by_identity.pop(neighbour.identity, None)
         neighbour.identity = b""
 
@@ -199,6 +192,7 @@ class Neighbours:
         """Both know who the other is: what may not have arrived goes again, then what has waited."""
         neighbour.is_up = True
         neighbour.failures = 0
+        self.on_link(neighbour.host, True)
         for frame in neighbour.link.resend():
             self._put(neighbour, frame)
         self._flush(neighbour)
@@ -233,15 +227,16 @@ class Neighbours:
             self._answer(neighbour.identity, frame, neighbour)
 
     def _answer(self, identity: bytes, frame: bytes, neighbour: Neighbour | None = None) -> None:
-        self._stir(self.socket)
-        try:
-            send(self.socket, identity, SEND_MORE)
-            send(self.socket, frame, NOBLOCK)
-        except zmq.ZMQError as error:
-            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
-                raise
-            if neighbour is not None and neighbour.identity == identity:
-                self._hang_up(neighbour)  # it will connect again
+        self._stir(self.listener)  # sending may have swallowed the news of something that arrived
+        if not self.listener.send(identity, frame) and neighbour is not None and neighbour.identity == identity:
+            self._hang_up(neighbour)  # it will connect again
+
+    def _look_around(self) -> None:
+        """Some connection to us has ended; a ROUTER tells whose when it is written to."""
+        if self.listener.has_lost_one():
+            for neighbour in list(self.by_host.values()):
+                if neighbour.identity:
+                    self._answer(neighbour.identity, unnumbered(Ack()), neighbour)
 
     def acknowledge(self) -> None:
         """To those that have sent much and heard nothing."""
@@ -255,8 +250,8 @@ class Neighbours:
     def take_in(self) -> Iterator[tuple[Neighbour, Letter]]:
         """The letters that have arrived and may be handled."""
         for socket in list(self.restless):
-            if socket is self.socket:
-                yield from self._take_from_router()
+            if socket is self.listener:
+                yield from self._take_from_listener()
             else:
                 yield from self._take_from_dealer(socket)
 
@@ -281,42 +276,35 @@ class Neighbours:
         """The answer to our HostHello; or what it did not like."""
         if type(message) is HostWelcome and message.host == neighbour.host:
             self._is_up(neighbour)
+        elif type(message) is HostGoodbye:
+            self.on_goodbye(neighbour.host, message.reason)
         elif type(message) is HostRefused:
             self.log(f"host {neighbour.host} refuses us: {message.reason}")
         elif type(message) is MessageRefused:
             self.log(f"host {neighbour.host} refused what we said: {message.reason}")
 
-    def _take_from_router(self) -> Iterator[tuple[Neighbour, Letter]]:
-        socket = self.socket
-        for _ in range(TURN_FRAMES_MAX):
-            if not has_arrived(socket):
-                self.restless.pop(socket, None)
-                return
-            identity = receive(socket, NOBLOCK)
-            frame = socket.recv(zmq.NOBLOCK, copy=False)
-            key = self._key_of(frame)
-            if frame.more:
-                while frame.more:
-                    frame = socket.recv(zmq.NOBLOCK, copy=False)
+    def _take_from_listener(self) -> Iterator[tuple[Neighbour, Letter]]:
+        self.restless.pop(self.listener, None)
+        for count, arrival in enumerate(self.listener.hear(), start=1):
+            if count >= TURN_FRAMES_MAX:
+                self._stir(self.listener)
+            identity, key = arrival.identity, arrival.key
+            if arrival.data is None:
                 self._bad(identity, key, "more than one part in a message")
                 continue
             neighbour = self.by_identity.get(identity)
             try:
-                mail = decode_mail(frame.buffer)
+                mail = decode_mail(arrival.data)
                 if neighbour is not None and key is neighbour.key and mail.sequence:
-                    yield from self._open(neighbour, mail, len(frame))
+                    yield from self._open(neighbour, mail, len(arrival.data))
                 elif key is not None:
-                    self._greet(identity, key, open_unnumbered(mail), str(frame.get("Peer-Address")))
+                    self._greet(identity, key, open_unnumbered(mail), arrival.peer_address)
                 else:
                     self.dropped_frames += 1  # of a key that was let in once, and is no more
             except ProtocolError as error:
                 self._bad(identity, key, str(error))
-
-    def _key_of(self, frame: zmq.Frame) -> Key | None:
-        try:
-            return self.ring.find(bytes.fromhex(str(frame.get("User-Id"))))
-        except (zmq.ZMQError, ValueError):
-            return None
+            if self.listener in self.restless and count >= TURN_FRAMES_MAX:
+                return
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
         """A frame that is none, or that is not its sender's to send."""
@@ -337,8 +325,10 @@ class Neighbours:
                 self._refuse(identity, key, "a token's key may say JoinCluster to the head, and nothing else")
             return
         neighbour = self.by_host.get(key.name)
-        if type(message) is not HostHello or neighbour is None:
-            if type(message) is not MessageRefused:
+        if neighbour is not None and neighbour.identity == identity and type(message) is HostGoodbye:
+            self.on_goodbye(neighbour.host, message.reason)
+        elif type(message) is not HostHello or neighbour is None:
+            if type(message) not in (MessageRefused, Ack):
                 self._refuse(identity, key, "say HostHello first")
         elif message.protocol != PROTOCOL_VERSION:
             text = f"this cluster speaks protocol {PROTOCOL_VERSION}, host {key.name} speaks {message.protocol}"
@@ -390,10 +380,19 @@ class Neighbours:
 
     # --- the end ---
 
-    def close(self) -> None:
-        """No more."""
+    def close(self, last_words: str = "") -> None:
+        """No more.  last_words: why, for the others; they are given a moment to leave."""
+        linger_ms = LAST_WORDS_MS if last_words else 0
         for neighbour in self.by_host.values():
-            self._hang_up(neighbour)
+            if last_words and neighbour.is_up:
+                self._put(neighbour, unnumbered(HostGoodbye(last_words)))
+        for neighbour in self.by_host.values():
+            self.on_link = _nobody
+            self._hang_up(neighbour, linger_ms)
         self.gate.close()
-        self.socket.close(linger=0)
-        self.context.destroy(linger=0)
+        self.listener.close(linger_ms)
+        self.context.destroy(linger=linger_ms)
+
+
+def _nobody(host: str, is_up: bool) -> None:
+    """Nobody wants to know any more."""

@@ -28,6 +28,8 @@ from ..roles.effects import (
     EndSession,
     ForgetHost,
     ForgetProcess,
+    HostLeft,
+    HostLinkChanged,
     KillWorker,
     MeetHost,
     OpenWindow,
@@ -149,7 +151,9 @@ class Node:
 
     def _take_part(self, member: Membership) -> None:
         """Be reachable, reach the head, and have the others told of us."""
-        member.neighbours.attach(self.reactor, self.reactor.role_by_address)
+        links = member.neighbours
+        links.attach(self.reactor, self.reactor.role_by_address)
+        links.on_goodbye, links.on_link = self._host_left, self._link_changed
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
         self.local.members.start(member.kind, member.endpoint, member.neighbours.keys.public)
@@ -159,10 +163,25 @@ class Node:
         """HeadTimeout."""
         assert self.membership is not None
         if self.membership.seconds_without_head() > HEAD_LOST_SECONDS:
-            reason = f"the head of the cluster at {self.membership.cluster} cannot be reached"
-            self.doorman.farewell(reason)
-            self.end(reason)
+            self._lost_head(
+                f"the head of the cluster at {self.membership.cluster} has not been reached for {HEAD_LOST_SECONDS:g} s"
+            )
         self.reactor.set_timer(HEAD_LOOK_SECONDS, self.doorman.address, HeadTimeout())
+
+    def _host_left(self, host: str, reason: str) -> None:
+        assert self.membership is not None
+        if self.membership.kind == "head":
+            self.reactor.deliver(self.local.addresses.monitor, HostLeft(f"{host}/local", reason))
+        elif host == self.membership.head:
+            self._lost_head(f"the head of the cluster has ended ({reason})")
+
+    def _link_changed(self, host: str, is_up: bool) -> None:
+        if self.membership is not None and self.membership.kind == "head":
+            self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
+
+    def _lost_head(self, reason: str) -> None:
+        self.doorman.farewell(reason)
+        self.end(reason)
 
     def _info(self) -> SessionInfo:
         info = SessionInfo(

@@ -26,6 +26,8 @@ READY_DESCRIPTOR = 3
 DRIVER_DESCRIPTOR = 4
 SECRET_DESCRIPTOR = 5
 STORE_BYTES_MIN = 1 << 20
+HEAD_PORT = 6379
+LOOPBACK = "127.0.0.1"
 
 
 def declared_resources(
@@ -106,6 +108,34 @@ def start_node(
         for descriptor in ours:
             os.close(descriptor)
     return session, pid
+
+
+def start_head(
+    total: dict[str, int], store: int | None, *, host: str = LOOPBACK, port: int | None = None
+) -> tuple[Session, int]:
+    """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
+    one, or any where that is taken.
+
+    Raises: as start_node.
+    """
+    cluster = {
+        "kind": "head",
+        "listen_host": host,
+        "port": HEAD_PORT if port is None else port,
+        "port_may_differ": port is None,
+    }
+    return start_node(total, store, driver_pid=0, cluster=cluster)
+
+
+def start_member(
+    total: dict[str, int], store: int | None, address: str, token: str, *, host: str = ""
+) -> tuple[Session, int]:
+    """Start a node of the cluster whose head is at `address` (HOST:PORT).
+
+    Raises: as start_node.
+    """
+    cluster = {"kind": "node", "address": address, "listen_host": host}
+    return start_node(total, store, driver_pid=0, cluster=cluster, token=token)
 
 
 def find_node_of(cluster: str) -> tuple[Session, int] | None:

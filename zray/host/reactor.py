@@ -245,7 +245,7 @@ class Reactor:
     def close(self) -> None:
         """Sockets and descriptors."""
         if self.neighbours is not None:
-            self.neighbours.close()
+            self.neighbours.close(self.ended or "it failed")
         self.epoll.close()
         os.close(self.wake_fd)
         self.peers.close()

@@ -31,3 +31,22 @@ def cluster_address(text: str) -> str:
         return f"{socket.gethostbyname(host)}:{int(port)}"
     except (OSError, UnicodeError) as error:
         raise ConnectionError(f"The host name {host[:100]!r} is not known here: {error}.") from error
+
+
+def own_address(text: str) -> str:
+    """An address of this machine to listen on, as a number.
+
+    Raises:
+        ValueError: it is none, or stands for all of them (others could not be told how to reach it).
+    """
+    import socket
+
+    try:
+        address = socket.gethostbyname(text)
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{text[:100]!r} is no address of this machine: {error}.") from error
+    if address == "0.0.0.0":
+        raise ValueError("Name one address of this machine: others must be told where to reach it.")
+    return address

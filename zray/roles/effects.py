@@ -185,6 +185,20 @@ class ProcessLeft(Local):
     reason: str
 
 
+class HostLinkChanged(Local):
+    """To the monitor, from the host beside it: the connection to that node broke, or is there (again)."""
+
+    node: str
+    is_up: bool
+
+
+class HostLeft(Local):
+    """To the monitor, from the host beside it: that node has said that it ends."""
+
+    node: str
+    reason: str
+
+
 class TasksReclaimed(Local):
     """Outcome of ReclaimTasks: so many of the last ones in the worker's queue are not its any more."""
 

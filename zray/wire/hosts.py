@@ -2,6 +2,7 @@
 
 newcomer (token)  JoinCluster -> JoinClusterReply / JoinRefused    all that a token buys: a key of one's own
 host              HostHello -> HostWelcome / HostRefused     whose connection this is; then numbered mail
+host              HostGoodbye       an orderly end
 host              MessageRefused    not yours to say: counted, and in the end not listened to
 host              GetNodes -> NodesReply    at a global scheduler: who is there, and how loaded
 
@@ -31,6 +32,12 @@ class HostWelcome(Message, tag=131):
 
 class HostRefused(Message, tag=132):
     """host -> host.  Says why; nothing else will be heard on this connection."""
+
+    reason: str
+
+
+class HostGoodbye(Message, tag=139):
+    """host -> host.  It ends; the reason is for logs and users."""
 
     reason: str
 

@@ -1,0 +1,142 @@
+"""Clusters for tests, on one machine (Ray's cluster_utils): each node is a real process with a session, a shared
+memory and a TCP port (loopback) of its own.
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster.add_node(num_cpus=2, resources={"disk": 1})
+    zray.init(address=cluster.address)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from .host import control, nodes
+from .host.keys import read_secret
+from .host.session import Session
+
+WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.02
+
+
+class Node:
+    """One node of a Cluster."""
+
+    def __init__(self, session: Session, pid: int) -> None:
+        self.session = session
+        self.pid = pid
+        info = session.read_info()
+        assert info is not None
+        self.node_id = info.node_id
+        self.address = info.endpoint
+        self.unique_id = self.node_id  # Ray's name for it
+
+    def __repr__(self) -> str:
+        return f"Node({self.node_id}, pid={self.pid})"
+
+
+class Cluster:
+    """A head and nodes that come and go.  A context manager."""
+
+    def __init__(
+        self,
+        initialize_head: bool = False,
+        connect: bool = False,
+        head_node_args: dict[str, Any] | None = None,
+        shutdown_at_exit: bool = True,
+    ) -> None:
+        if shutdown_at_exit:
+            import atexit
+
+            atexit.register(self.shutdown)
+        self.head_node: Node | None = None
+        self.worker_nodes: list[Node] = []
+        self.token = ""
+        if initialize_head:
+            self.add_node(**(head_node_args or {}))
+            if connect:
+                self.connect()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.shutdown()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the head; "" while there is none."""
+        return self.head_node.address if self.head_node is not None else ""
+
+    def connect(self, namespace: str | None = None) -> Any:
+        """zray.init with this cluster's address."""
+        from .api import init
+
+        return init(address=self.address, namespace=namespace)
+
+    def add_node(
+        self,
+        wait: bool = True,
+        *,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        resources: dict[str, float] | None = None,
+        object_store_memory: int | None = None,
+    ) -> Node:
+        """The first one is the head.  Returns when it is a member.  wait: changes nothing here."""
+        total = nodes.declared_resources(num_cpus, num_gpus, resources)
+        if self.head_node is None:
+            session, pid = nodes.start_head(total, object_store_memory, port=0)
+            self.head_node = Node(session, pid)
+            self.token = read_secret(session.token_path).decode()
+            return self.head_node
+        node = Node(*nodes.start_member(total, object_store_memory, self.address, self.token))
+        self.worker_nodes.append(node)
+        return node
+
+    def remove_node(self, node: Node, allow_graceful: bool = False) -> None:
+        """kill -9, as if its machine had gone; allow_graceful: it is told to end.  Nothing of it is left here."""
+        if node is self.head_node:
+            self.head_node = None
+        else:
+            self.worker_nodes.remove(node)
+        if allow_graceful:
+            control.end(node.session, node.pid)
+            return
+        fork_server = node.session.open_fork_server()
+        try:
+            pidfd = os.pidfd_open(node.pid)
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            os.close(pidfd)
+        except ProcessLookupError:
+            pass  # it has ended by itself
+        nodes.end_node(node.session, node.pid, fork_server)
+
+    def list_all_nodes(self) -> list[Node]:
+        """The head first."""
+        return [*([self.head_node] if self.head_node is not None else []), *self.worker_nodes]
+
+    def wait_for_nodes(self, timeout: float = WAIT_SECONDS) -> None:
+        """Until the head lists exactly the nodes that are here.
+
+        Raises:
+            TimeoutError: it does not, in that time.
+        """
+        assert self.head_node is not None, "there is no head"
+        wanted = {node.node_id for node in self.list_all_nodes()}
+        deadline = time.monotonic() + timeout
+        with control.Control(self.head_node.session, self.head_node.pid) as link:
+            while True:
+                found = {fact.node.partition("/")[0] for fact in link.nodes() if fact.kind != "driver"}
+                if found == wanted:
+                    return
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"After {timeout:g} s the cluster has the nodes {found}, not {wanted}.")
+                time.sleep(POLL_SECONDS)
+
+    def shutdown(self) -> None:
+        """All nodes, the head last.  May be called twice."""
+        for node in reversed(self.list_all_nodes()):
+            self.remove_node(node)

@@ -1,0 +1,90 @@
+"""Our own port: one ROUTER that other hosts connect to.  Who is behind a frame is told by its key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import zmq
+
+from .dealing import server
+from .keys import Key, KeyPair, KeyRing
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, send
+
+
+class Arrival:
+    """A frame, and where it comes from."""
+
+    __slots__ = ("data", "identity", "key", "peer_address")
+
+    def __init__(self, identity: bytes, key: Key | None, data: Any, peer_address: str) -> None:
+        self.identity = identity
+        self.key = key  # None: one that was let in once, and is no more
+        self.data = data  # a view of the frame; None: it came in several parts
+        self.peer_address = peer_address
+
+
+class Listener:
+    """The socket; the gate of its context must be there before it is bound."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, ring: KeyRing) -> None:
+        self.ring = ring
+        self.socket = server(context, keys)
+        self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.monitor.linger = 0
+
+    def bind(self, host: str, port: int) -> int:
+        """Take connections at that address from now on; the port (0: any that is free).
+
+        Raises:
+            OSError: it cannot be had.
+        """
+        try:
+            self.socket.bind(f"tcp://{host}:{port}")
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error}") from error
+        endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
+        return int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+
+    def hear(self) -> Iterator[Arrival]:
+        """What has arrived."""
+        socket = self.socket
+        while has_arrived(socket):
+            identity = receive(socket, NOBLOCK)
+            frame = socket.recv(zmq.NOBLOCK, copy=False)
+            key, address = self._key_of(frame), str(frame.get("Peer-Address"))
+            data = None if frame.more else frame.buffer
+            while frame.more:
+                frame = socket.recv(zmq.NOBLOCK, copy=False)
+            yield Arrival(identity, key, data, address)
+
+    def _key_of(self, frame: zmq.Frame) -> Key | None:
+        try:
+            return self.ring.find(bytes.fromhex(str(frame.get("User-Id"))))
+        except (zmq.ZMQError, ValueError):
+            return None
+
+    def send(self, identity: bytes, frame: bytes) -> bool:
+        """False: that connection is gone."""
+        try:
+            send(self.socket, identity, SEND_MORE)
+            send(self.socket, frame, NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            return False
+        return True
+
+    def has_lost_one(self) -> bool:
+        """Whether a connection has ended since the last call; not which."""
+        has_lost = False
+        while has_arrived(self.monitor):
+            self.monitor.recv_multipart(zmq.NOBLOCK)
+            has_lost = True
+        return has_lost
+
+    def close(self, linger_ms: int) -> None:
+        """No more."""
+        self.socket.disable_monitor()
+        self.monitor.close(linger=0)
+        self.socket.close(linger=linger_ms)
