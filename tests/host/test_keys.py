@@ -1,0 +1,127 @@
+"""Keys, tokens and the files that they lie in (USERS S4, S6; B08, B25, B26)."""
+
+import os
+import stat
+
+import pytest
+
+from zray.exceptions import ZrayError
+from zray.host import keys
+from zray.host.keys import Key, KeyPair, KeyRing, Token, read_secret, require_curve, write_secret
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_secret_file_is_for_its_owner_only_and_new(tmp_path):
+    path = tmp_path / "secret"
+    write_secret(str(path), b"s3cret")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_secret(str(path)) == b"s3cret"
+    with pytest.raises(FileExistsError):
+        write_secret(str(path), b"other")
+    assert path.read_bytes() == b"s3cret"
+
+
+def test_a_link_is_not_followed(tmp_path):
+    target, link, dangling = tmp_path / "target", tmp_path / "link", tmp_path / "dangling"
+    write_secret(str(target), b"s3cret")
+    link.symlink_to(target)
+    dangling.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ZrayError, match="is a link"):
+        read_secret(str(link))
+    for path in (link, dangling):
+        with pytest.raises(OSError):
+            write_secret(str(path), b"other")
+    assert target.read_bytes() == b"s3cret" and not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o601])
+def test_a_file_that_others_may_open_is_refused_and_its_mode_said(tmp_path, mode):
+    path = tmp_path / "secret"
+    write_secret(str(path), b"s3cret")
+    path.chmod(mode)
+    with pytest.raises(ZrayError, match=f"mode {mode:04o}.*chmod 600"):
+        read_secret(str(path))
+
+
+def test_what_is_no_plain_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(ZrayError, match="no plain file"):
+        read_secret(str(tmp_path / "pipe"))
+
+
+def test_nothing_shows_a_secret():
+    pair = KeyPair.draw()
+    token = Token.draw(pair.public)
+    for text in (repr(pair), str(pair), repr(token), str(token), repr(token.key(0.0))):
+        for secret in (pair.secret, token.pair.secret):
+            assert secret.hex() not in text and token.encode() not in text
+
+
+# --- tokens ---
+
+
+def test_a_token_says_whom_to_trust_and_what_to_join_with():
+    token = Token.draw(KeyPair.draw().public)
+    again = Token.decode(f"  {token.encode()}\n")
+    assert again.head_public == token.head_public
+    assert (again.pair.public, again.pair.secret) == (token.pair.public, token.pair.secret)
+
+
+def test_a_token_with_one_character_changed_is_none():
+    token = Token.draw(KeyPair.draw().public).encode()
+    for index, letter in enumerate(token[:-1]):
+        changed = token[:index] + ("A" if letter != "A" else "B") + token[index + 1 :]
+        with pytest.raises(ValueError, match="not a join token") as caught:
+            Token.decode(changed)
+        assert changed not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "A" * 86, "=" * 90, "ü" * 91, "A" * 10_000, "\0" * 91])
+def test_rubbish_is_no_token(text):
+    with pytest.raises(ValueError, match="not a join token"):
+        Token.decode(text)
+
+
+# --- the ring ---
+
+
+def test_who_is_let_in():
+    clock = Clock()
+    ring = KeyRing(clock)
+    node, joiner, stranger = (KeyPair.draw().public for _ in range(3))
+    ring.add(Key(node, "node", "n"))
+    ring.add(Key(joiner, "joiner", "token", clock.now + 10.0, 2))
+    assert ring.find(node).name == "n" and ring.find(joiner).kind == "joiner"
+    assert ring.why_not(stranger) == "unknown key"
+    ring.spend(ring.keys[joiner])
+    assert ring.find(joiner)
+    ring.spend(ring.keys[joiner])
+    assert "used up" in ring.why_not(joiner)
+    ring.keys[joiner].uses_left = 1
+    clock.now += 10.0
+    assert "expired" in ring.why_not(joiner) and ring.find(node)
+    ring.revoke("n")
+    assert "revoked" in ring.why_not(node)
+    ring.add(Key(node, "head", "n"))
+    assert "revoked" in ring.why_not(node)
+
+
+# --- what libzmq must be able to do (B36) ---
+
+
+def test_a_libzmq_without_curve_is_refused_by_its_version(monkeypatch):
+    monkeypatch.setattr(keys.zmq, "has", lambda feature: False)
+    with pytest.raises(ZrayError, match=r"with CURVE, but libzmq \d+\.\d+"):
+        require_curve()
+
+
+def test_an_old_libzmq_is_refused_by_its_version(monkeypatch):
+    monkeypatch.setattr(keys.zmq, "zmq_version_info", lambda: (4, 3, 1))
+    with pytest.raises(ZrayError, match="4.3.5 or newer"):
+        require_curve()

@@ -1,0 +1,129 @@
+"""Joining a cluster: what a token buys, and what it does not (USERS S4, S5; B08)."""
+
+import os
+
+import pytest
+
+from tests.host.wires import Host, Stranger, pump
+from zray.host.connection import python_version
+from zray.host.keys import KeyPair, Token
+from zray.host.membership import Admission
+from zray.wire.codec import Letter, Mail, decode_mail, encode
+from zray.wire.gcs import Heartbeat
+from zray.wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
+from zray.wire.link import open_unnumbered, unnumbered
+from zray.wire.message import PROTOCOL_VERSION
+
+
+@pytest.fixture
+def head():
+    """A head that admits, and the token that it was made with."""
+    with Host("head") as host:
+        admission = Admission(host.name, host.ring)
+        admission.neighbours = host.links
+        host.links.on_join = admission.join
+        host.token = Token.draw(host.keys.public)
+        host.ring.add(host.token.key(host.ring.clock(), uses=2))
+        yield host
+
+
+def request(keys=None, **changed):
+    fields = {
+        "protocol": PROTOCOL_VERSION,
+        "version": "0",
+        "python": python_version(),
+        "host": os.urandom(8).hex(),
+        "kind": "node",
+        "public_key": (keys or KeyPair.draw()).public,
+    }
+    return JoinCluster(**{**fields, **changed})
+
+
+def say(head, stranger, message):
+    """Say it outside the numbering; the answer."""
+    stranger.socket.send(unnumbered(message))
+    pump((head,), lambda: stranger.socket.poll(0))
+    return open_unnumbered(decode_mail(stranger.socket.recv()))
+
+
+def test_a_token_buys_the_entry_of_a_key_and_that_key_is_let_in(head):
+    keys = KeyPair.draw()
+    with Stranger(head, head.token.pair) as newcomer:
+        join = request(keys)
+        reply = say(head, newcomer, join)
+        assert type(reply) is JoinClusterReply
+        assert (reply.head, reply.monitor) == (head.name, head.role("monitor"))
+        assert reply.seen_address == "127.0.0.1"
+    with Stranger(head, keys) as member:
+        assert say(head, member, HostHello(PROTOCOL_VERSION, "0", join.host)) == HostWelcome(head.name)
+
+
+def test_it_buys_nothing_else(head):
+    with Stranger(head, head.token.pair) as newcomer:
+        refused = say(head, newcomer, HostHello(PROTOCOL_VERSION, "0", head.name))
+        assert type(refused) is HostRefused
+        letter = Letter(f"{os.urandom(8).hex()}/local", head.role("monitor"), [Heartbeat("x")])
+        newcomer.socket.send(encode(Mail(1, 1, 0, [letter])))
+        pump((head,), lambda: newcomer.socket.poll(0))
+        assert type(open_unnumbered(decode_mail(newcomer.socket.recv()))) is HostRefused
+    assert not head.heard
+
+
+def test_a_token_is_good_for_so_many_joins(head):
+    with Stranger(head, head.token.pair) as newcomer:
+        for _ in range(2):
+            assert type(say(head, newcomer, request())) is JoinClusterReply
+        newcomer.socket.send(unnumbered(request()))
+        pump((head,), lambda: head.links.dropped_frames)
+        assert len(head.links.by_host) == 2
+    with Stranger(head, head.token.pair) as newcomer:
+        newcomer.socket.send(unnumbered(request()))
+        pump((head,), lambda: head.has_logged("used up key of joiner"))
+
+
+def test_an_expired_token_is_refused_at_the_gate(head):
+    head.ring.clock = lambda: float("1e12")
+    with Stranger(head, head.token.pair) as newcomer:
+        newcomer.socket.send(unnumbered(request()))
+        pump((head,), lambda: head.has_logged("expired key of joiner"))
+        assert not newcomer.socket.poll(50)
+
+
+@pytest.mark.parametrize(
+    "changed, why",
+    [
+        ({"protocol": PROTOCOL_VERSION + 1}, "speaks protocol"),
+        ({"python": "2.7"}, "runs Python"),
+        ({"kind": "head"}, "cannot join"),
+        ({"kind": "joiner"}, "cannot join"),
+        ({"host": "x"}, "host id"),
+        ({"host": "../../etc/passwd"}, "host id"),
+        ({"host": "Z" * 16}, "host id"),
+        ({"public_key": b""}, "key"),
+        ({"public_key": b"k" * 33}, "key"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused_in_words_and_costs_no_use(head, changed, why):
+    with Stranger(head, head.token.pair) as newcomer:
+        refused = say(head, newcomer, request(**changed))
+        assert type(refused) is JoinRefused and why in refused.reason
+    assert head.ring.find(head.token.pair.public).uses_left == 2
+
+
+def test_nobody_joins_as_somebody_who_is_there(head):
+    with Stranger(head, head.token.pair) as newcomer:
+        first = request()
+        assert type(say(head, newcomer, first)) is JoinClusterReply
+        assert type(say(head, newcomer, request(host=first.host))) is JoinRefused
+        assert type(say(head, newcomer, request(public_key=first.public_key))) is JoinRefused
+        assert type(say(head, newcomer, request(host=head.name))) is JoinRefused
+        assert type(say(head, newcomer, request(public_key=head.token.pair.public))) is JoinRefused
+
+
+def test_a_node_that_is_no_head_admits_nobody():
+    with Host("node") as node:
+        token = Token.draw(node.keys.public)
+        node.ring.add(token.key(node.ring.clock()))
+        with Stranger(node, token.pair) as newcomer:
+            assert type(say(node, newcomer, request())) is HostRefused
