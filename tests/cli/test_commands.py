@@ -67,8 +67,3 @@ def test_a_mistake_is_said_in_a_sentence(arguments):
     assert result.returncode == 2, result.stdout
     assert "Error: " in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_what_is_not_built_yet_is_said():
-    result = zray("start", "--address", "10.0.0.1:6379")
-    assert "Error: --address is not built yet" in result.stderr

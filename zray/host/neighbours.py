@@ -161,6 +161,7 @@ class Neighbours:
         dealer.look()
         if not dealer.over:
             return
+        self._hear_last_words(neighbour, dealer)
         if neighbour.is_up:
             self.log(f"the connection to host {neighbour.host} broke")
         elif neighbour.failures in (0, 10):
@@ -172,6 +173,14 @@ class Neighbours:
         delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(neighbour.failures, 10))
         neighbour.failures += 1
         self.loop.set_timer(delay, self.address, Retry(neighbour.host, neighbour.attempt))
+
+    def _hear_last_words(self, neighbour: Neighbour, dealer: Dealer) -> None:
+        """What came before the end and is outside the numbering; the rest will be sent again."""
+        for frame in dealer.hear(TURN_FRAMES_MAX):
+            try:
+                self._greeted(neighbour, open_unnumbered(decode_mail(frame)), is_over=True)
+            except ProtocolError:
+                continue
 
     def _hang_up(self, neighbour: Neighbour, linger_ms: int = 0) -> None:
         """Whatever connection there is."""
@@ -272,10 +281,11 @@ class Neighbours:
             except ProtocolError as error:
                 self.offend(neighbour, str(error))
 
-    def _greeted(self, neighbour: Neighbour, message: Message | None) -> None:
+    def _greeted(self, neighbour: Neighbour, message: Message | None, *, is_over: bool = False) -> None:
         """The answer to our HostHello; or what it did not like."""
         if type(message) is HostWelcome and message.host == neighbour.host:
-            self._is_up(neighbour)
+            if not is_over:
+                self._is_up(neighbour)
         elif type(message) is HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
         elif type(message) is HostRefused:

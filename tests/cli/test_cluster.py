@@ -1,0 +1,142 @@
+"""A cluster by the command line alone."""
+
+import re
+import subprocess
+
+import pytest
+
+from tests.cli.commands import command_line, statuses, zray
+from tests.gates import until
+from tests.scripts import ROOT, environment, run_script
+
+
+def start(*arguments, token="", text=None):
+    """`zray start ...`; what it printed."""
+    variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
+    done = subprocess.run(
+        command_line("start", *arguments),
+        env=variables,
+        cwd=ROOT,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def head(nothing_left):
+    """(address, token), as `zray start --head` prints them."""
+    printed = start("--head", "--port", "0", "--num-cpus", "1")
+    yield re.search(r"ZRAY_TOKEN=(\S+) zray start --address (\S+)", printed).group(2, 1)
+    assert zray("stop", "--all").returncode == 0
+    assert not statuses()
+
+
+def test_three_nodes_and_a_program(head, tmp_path):
+    address, token = head
+    start("--address", address, "--num-cpus", "2", "--resources", '{"disk": 1}', token=token)
+    path = tmp_path / "token"
+    path.write_text(token + "\n")
+    path.chmod(0o600)
+    start("--address", address, "--num-cpus", "1", "--token-file", str(path))
+    (fact,) = (fact for fact in statuses().values() if fact["kind"] == "head")
+    assert [node["resources"]["CPU"]["total"] for node in fact["nodes"]] == [1.0, 2.0, 1.0]
+    table = zray("status").stdout
+    assert f"cluster at {address}" in table and all(node["node_id"] in table for node in fact["nodes"])
+    code = f"""
+        import zray
+        zray.init(address="{address}")
+        far = zray.remote(lambda: zray.get_runtime_context().get_node_id()).options(resources={{"disk": 1}})
+        assert zray.get(far.remote(), timeout=20) == "{fact["nodes"][1]["node_id"]}"
+        print(zray.cluster_resources())
+        """
+    done = run_script(tmp_path, code)
+    assert (done.returncode, done.stdout) == (0, "{'CPU': 4.0, 'disk': 1.0}\n"), done.stderr
+
+
+def test_several_sessions_are_listed_and_not_stopped(head):
+    address, token = head
+    start("--address", address, "--token-stdin", "--num-cpus", "1", text=token + "\n")
+    stopped = zray("stop")
+    assert stopped.returncode == 2
+    assert all(name in stopped.stderr for name in statuses()) and "--all" in stopped.stderr
+    assert len(statuses()) == 2
+
+
+def test_a_head_that_stops_takes_its_nodes_along(head):
+    address, token = head
+    start("--address", address, "--num-cpus", "1", token=token)
+    (name,) = (name for name, fact in statuses().items() if fact["kind"] == "head")
+    assert zray("stop", name).returncode == 0
+    until(lambda: not statuses())
+
+
+REFUSED = {
+    "neither": ([], "", 2, "--head"),
+    "both": (["--head", "--address", "127.0.0.1:1"], "", 2, "--head"),
+    "no token": (["--address", "127.0.0.1:1"], "", 2, "ZRAY_TOKEN"),
+    "no address": (["--address", "nonsense"], "x", 2, "HOST:PORT"),
+    "no port": (["--address", "127.0.0.1:0"], "x", 2, "HOST:PORT"),
+    "a port of a node": (["--address", "127.0.0.1:1", "--port", "7"], "x", 2, "--port"),
+    "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
+    "a token for a head": (["--head", "--token-stdin"], "", 2, "draws its own"),
+    "a port that is none": (["--head", "--port", "70000"], "", 2, "70000"),
+    "another's address": (["--head", "--host", "192.0.2.1"], "", 2, "no address of this machine"),
+    "all addresses": (["--head", "--host", "0.0.0.0"], "", 2, "Name one address"),
+    "no file": (["--address", "127.0.0.1:1", "--token-file", "/nowhere/token"], "", 1, "/nowhere/token"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused_in_a_line(name, nothing_left):
+    arguments, token, code, words = REFUSED[name]
+    variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
+    done = subprocess.run(
+        command_line("start", *arguments), env=variables, cwd=ROOT, input="", capture_output=True, text=True, timeout=40
+    )
+    assert done.returncode == code and words in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_token_file_that_others_can_read_is_refused(tmp_path, nothing_left):
+    path = tmp_path / "token"
+    path.write_text("x")
+    path.chmod(0o644)
+    done = zray("start", "--address", "127.0.0.1:1", "--token-file", str(path))
+    assert done.returncode == 1 and "mode 0644" in done.stderr
+
+
+def test_the_token_is_in_no_argument_environment_or_log(head):
+    """Of any process of the cluster."""
+    import glob
+
+    address, token = head
+    start("--address", address, "--num-cpus", "1", token=token)
+    found = list(statuses().values())
+    assert len(found) == 2
+    for path in glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                assert token.encode() not in file.read(), path
+        except OSError:
+            continue
+    from zray.host.session import live_sessions
+
+    for session in live_sessions():
+        for log in glob.glob(f"{session.logs}/**/*.log", recursive=True):
+            with open(log, "rb") as file:
+                assert token.encode() not in file.read(), log
+
+
+def test_a_second_head_takes_another_port(nothing_left):
+    try:
+        addresses = [re.search(r"--address (\S+)", start("--head", "--num-cpus", "0")).group(1) for _ in range(2)]
+        assert len(set(addresses)) == 2
+        port = addresses[0].rpartition(":")[2]
+        refused = zray("start", "--head", "--port", port)
+        assert refused.returncode == 1 and "cannot listen" in refused.stderr
+    finally:
+        zray("stop", "--all")
