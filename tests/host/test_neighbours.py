@@ -46,6 +46,17 @@ def test_what_is_said_before_they_have_met_waits():
         pump((head, node), lambda: head.heard and node.heard)
 
 
+def test_mail_for_hosts_that_there_are_not_has_an_end():
+    """Somebody may have made them up."""
+    with Host("head") as head:
+        for number in range(1_000):
+            head.say("gcs-0", f"{number:016x}/local", NodeLost("x", ""))
+            head.say("gcs-0", "f" * 16 + "/local", NodeLost("x", ""))
+        kept = head.links.unmet.letters
+        assert len(kept) <= 64 and sum(map(len, kept.values())) <= 2_000
+        assert head.has_logged("nobody has told us of")
+
+
 def test_a_host_that_is_denied_at_first_tries_again():
     """It may have been told of the other one before that one was told of it."""
     with Host("head") as head, Host() as node:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 from ..wire.allowed import NOTHING, ROLES_OF_KEY, Types, allowed_between, kind_of
 from ..wire.codec import Letter
 from ..wire.link import MailLink
+from ..wire.message import Local
 from .dealing import Dealer
 from .keys import Key
+
+
+class Loop(Protocol):
+    """What the neighbours need of the reactor."""
+
+    def watch(self, descriptor: int, action: Callable[[], None]) -> None: ...
+
+    def unwatch(self, descriptor: int) -> None: ...
+
+    def set_timer(self, delay: float, address: str, message: Local) -> None: ...
 
 
 class Neighbour:
@@ -52,3 +66,27 @@ class Neighbour:
                 return NOTHING
             found = self.allowed[pair] = allowed_between(*pair)
         return found
+
+
+UNMET_HOSTS_MAX = 64
+UNMET_LETTERS_MAX = 1_000
+
+
+class Unmet:
+    """Mail for hosts that we are about to be told of; or that somebody made up: so not without end."""
+
+    def __init__(self) -> None:
+        self.letters: dict[str, list[Letter]] = {}
+
+    def keep(self, host: str, letters: list[Letter]) -> bool:
+        """False: there is too much of it; that host's is dropped."""
+        kept = self.letters.setdefault(host, [])
+        if len(self.letters) > UNMET_HOSTS_MAX or len(kept) + len(letters) > UNMET_LETTERS_MAX:
+            del self.letters[host]
+            return False
+        kept += letters
+        return True
+
+    def take(self, host: str) -> list[Letter]:
+        """What was kept for it."""
+        return self.letters.pop(host, [])

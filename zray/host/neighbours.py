@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import zmq
 
@@ -26,7 +26,7 @@ from .dealing import DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
 from .listener import Listener
-from .neighbour import Neighbour
+from .neighbour import Loop, Neighbour, Unmet
 from .offences import Offences
 
 TURN_FRAMES_MAX = 256
@@ -43,16 +43,6 @@ class Retry(Local):
 
     host: str
     attempt: int
-
-
-class Loop(Protocol):
-    """What the neighbours need of the reactor."""
-
-    def watch(self, descriptor: int, action: Callable[[], None]) -> None: ...
-
-    def unwatch(self, descriptor: int) -> None: ...
-
-    def set_timer(self, delay: float, address: str, message: Local) -> None: ...
 
 
 class Neighbours:
@@ -77,7 +67,7 @@ class Neighbours:
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
         self.gone: set[str] = set()  # membership only
-        self.unmet: dict[str, list[Letter]] = {}  # for hosts that we have not been told of yet
+        self.unmet = Unmet()
         self.roles: set[str] = set()  # our own addresses: membership only
         self.offences = Offences()
         self.dropped_frames = 0
@@ -117,14 +107,14 @@ class Neighbours:
             return
         self.ring.add(key)
         neighbour = self.by_host[host] = Neighbour(host, key, endpoint, time.monotonic())
-        neighbour.backlog = self.unmet.pop(host, [])
+        neighbour.backlog = self.unmet.take(host)
         if endpoint:
             self._connect(neighbour)
 
     def forget(self, host: str) -> None:
         """It is gone for good: its key is refused from now on, its mail dropped."""
         self.gone.add(host)
-        self.unmet.pop(host, None)
+        self.unmet.take(host)
         self.ring.forget(host)
         neighbour = self.by_host.pop(host, None)
         if neighbour is not None:
@@ -218,8 +208,8 @@ class Neighbours:
             if neighbour is not None:
                 neighbour.backlog += bundle
                 self._flush(neighbour)
-            elif host not in self.gone:
-                self.unmet.setdefault(host, []).extend(bundle)
+            elif host not in self.gone and not self.unmet.keep(host, bundle):
+                self.log(f"dropped mail for {host[:40]!r}: a host that nobody has told us of")
 
     def _flush(self, neighbour: Neighbour) -> None:
         if neighbour.backlog and neighbour.is_up and not neighbour.link.is_full:
