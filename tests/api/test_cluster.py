@@ -94,9 +94,9 @@ def test_errors_come_back(driver):
 
 def test_a_flood_is_spread_over_the_nodes(cluster, driver):
     def work():
-        import time
+        import threading
 
-        time.sleep(0.05)
+        threading.Event().wait(0.05)
         return zray.get_runtime_context().get_node_id()
 
     used = set(zray.get([zray.remote(work).remote() for _ in range(60)], timeout=40))
@@ -200,3 +200,24 @@ def test_a_node_without_its_head_ends_after_ten_seconds(nothing_left):
         cluster.remove_node(cluster.head_node)
         until(lambda: not is_running(node.pid), 20.0)
         assert not os.path.exists(node.session.folder)
+
+
+def test_what_a_driver_has_started_elsewhere_ends_with_it(cluster, tmp_path):
+    code = f"""
+        import os, pathlib, threading, time, zray
+        zray.init(address="{cluster.address}")
+
+        def stay(path):
+            pathlib.Path(path).write_text(str(os.getpid()) + ".")
+            threading.Event().wait()
+
+        ref = zray.remote(stay).options(resources={{"tape": 1}}).remote("{tmp_path}/pid")
+        while not os.path.exists("{tmp_path}/pid"):
+            time.sleep(0.01)
+        """
+    assert run_script(tmp_path, code).returncode == 0
+    pid = int((tmp_path / "pid").read_text().rstrip("."))
+    until(lambda: not is_running(pid))
+    tape = cluster.worker_nodes[1]
+    with control.Control(tape.session, tape.pid) as link:
+        until(lambda: (counts := link.status().counts)["jobs"] == counts["tasks"] == counts["objects"] == 0)

@@ -85,6 +85,7 @@ TAGS = {
     84: "TaskAccepted",
     85: "LocateObjects",
     86: "LocateObjectsReply",
+    87: "JobEnded",
     100: "RecordTasks",
     101: "RecordTasksReply",
     102: "AddLocations",

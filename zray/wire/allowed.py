@@ -52,6 +52,7 @@ from .objects import (
     UnpinObjects,
 )
 from .scheduling import (
+    JobEnded,
     LoadReport,
     LocateObjects,
     LocateObjectsReply,
@@ -92,7 +93,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("worker", "host"): frozenset({Ack, GetStatus, GetNodes}),
     ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
     # Between hosts.
-    ("local", "local"): frozenset({TaskAccepted}),
+    ("local", "local"): frozenset({TaskAccepted, JobEnded}),
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),

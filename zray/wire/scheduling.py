@@ -5,6 +5,7 @@ local scheduler     SpillTask      a task that this node cannot run, or not soon
 global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: where its arguments are
 global scheduler    PlaceTask      to the chosen node's local scheduler
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
+local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
 """
 
@@ -56,6 +57,12 @@ class TaskAccepted(Message, tag=84):
     """local scheduler -> local scheduler of the origin.  The refs that the task takes are held here too."""
 
     task_id: TaskID
+
+
+class JobEnded(Message, tag=87):
+    """local scheduler -> local scheduler.  The job's driver, which was the sender's, has ended: so has all of it."""
+
+    job_id: bytes
 
 
 class LocateObjects(Message, tag=85):

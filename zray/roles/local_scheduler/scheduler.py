@@ -11,6 +11,7 @@ Dialog (who says it -> what we do):
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; a placed task is never spilled again
+    local scheduler   TaskAccepted, JobEnded
     GCS shard         ...Reply, ObjectLocated, FreeCopies
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
@@ -58,7 +59,7 @@ from ...wire.objects import (
     SealObjects,
     UnpinObjects,
 )
-from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted
+from ...wire.scheduling import JobEnded, PlaceTask, SpillRefused, TaskAccepted
 from ...wire.session import GetStatus, StatusReply
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
@@ -177,12 +178,23 @@ class LocalScheduler(Role):
             return
         job = process.job
         if process is job.driver:
-            job.is_over = True
-            self.dispatch.cancel_job(job)
-            self.calls.end_job(job)
-            self.pool.end_job(job)
-            del self.jobs[job.job_id]
+            self._end_job(job)
+            for peer in self.members.peers:
+                self.send(peer, JobEnded(job.job_id))
         self.forget_process(process)
+
+    def on_job_ended(self, message: JobEnded) -> None:
+        """Its driver was another node's."""
+        job = self.jobs.get(message.job_id)
+        if job is not None and job.driver is None:
+            self._end_job(job)
+
+    def _end_job(self, job: Job) -> None:
+        job.is_over = True
+        self.dispatch.cancel_job(job)
+        self.calls.end_job(job)
+        self.pool.end_job(job)
+        del self.jobs[job.job_id]
 
     def forget_process(self, process: Process) -> None:
         """Remove it from all structures: it held, read and awaited nothing any more."""
@@ -421,5 +433,6 @@ class LocalScheduler(Role):
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         NodeJoined: lambda self, message: self.members.on_node_joined(message),
+        JobEnded: on_job_ended,
         NodeLost: lambda self, message: self.members.on_node_lost(message),
     }
