@@ -4,7 +4,7 @@ from collections import deque
 from random import Random
 
 from zray.ids import return_id
-from zray.roles.effects import Send
+from zray.roles import effects as e
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.client import ChainClient
 from zray.roles.gcs.master import ChainMaster
@@ -82,10 +82,37 @@ class Asker(Role):
     }
 
 
-class ChainDesk:
-    """One shard.  Every message is encoded, and arrives when the seed says so, in order within its pair."""
+class Disk:
+    """What outlives a member, and the orders that it has not carried out yet."""
 
-    def __init__(self, *, replicas, offers, hosts=2, seed=1):
+    def __init__(self):
+        self.snapshot, self.records = [], []
+        self.orders = deque()
+        self.is_full = False
+        self.is_broken = False
+
+    def work(self):
+        order = self.orders.popleft()
+        if self.is_broken:
+            return e.LogBroken("input/output error")
+        if self.is_full:
+            return e.LogRefused(order.token, "no space left on device")
+        if type(order) is e.SaveSnapshot:
+            self.snapshot, self.records = list(order.parts), []
+        else:
+            self.records += order.records
+        return e.LogAppended(order.token)
+
+
+class ChainDesk:
+    """One shard.  Every message is encoded, and arrives when the seed says so, in order within its pair.
+
+    is_durable: each member has a disk, whose work is done when the seed says so.
+    """
+
+    def __init__(self, *, replicas, offers, hosts=2, seed=1, is_durable=False):
+        self.is_durable = is_durable
+        self.disks = {}
         self.random = Random(seed)
         self.now = 0.0
         self.master = ChainMaster("master", replicas=replicas)
@@ -107,10 +134,14 @@ class ChainDesk:
 
     # --- members ---
 
-    def offer(self):
-        """One more member.  Returns it."""
+    def offer(self, after=None):
+        """One more member; after: on what that disk holds.  Returns it."""
         self.member_count += 1
-        member = ChainMember(f"s{self.member_count}/gcs-0", "gcs-0", "master")
+        member = ChainMember(f"s{self.member_count}/gcs-0", "gcs-0", "master", is_durable=self.is_durable)
+        disk = self.disks[member.address] = Disk()
+        if after is not None:
+            disk.snapshot, disk.records = after.snapshot, list(after.records)
+            member.recover(disk.snapshot, disk.records)
         self.roles[member.address] = member
         member.start()
         self._perform(member, member.take_effects())
@@ -148,6 +179,20 @@ class ChainDesk:
         alive = [name for name in full if name in self.roles and name not in self.accused()]
         return [name for name in names if alive != [name] and name not in self.accused()]
 
+    def start_anew(self, disk):
+        """Master and all members have died at once; what they last said is lost.  One starts again on its disk."""
+        for name in [name for name in self.roles if name.startswith("s") or name == "master"]:
+            del self.roles[name]
+        for pair in self.queues:
+            if pair[0] not in self.roles or pair[1] not in self.roles:
+                self.queues[pair].clear()
+        self.master = self.roles["master"] = ChainMaster("master", replicas=self.master.replicas)
+        member = self.offer(disk)
+        for client in self.clients:  # its host has a new connection to the master's
+            client.start()
+            self._perform(client, client.take_effects())
+        return member
+
     def accused(self):
         """Whoever the master is about to expel."""
         return {message.member for message in self.queues.get(("host", "master"), ())}
@@ -164,30 +209,62 @@ class ChainDesk:
 
     def _perform(self, role, effects):
         for effect in effects:
-            assert type(effect) is Send
+            if type(effect) in (e.AppendToLog, e.SaveSnapshot):
+                self.disks[role.address].orders.append(effect)
+                continue
+            if type(effect) is e.SetTimer:
+                self.queues.setdefault(("timer", role.address), deque()).append(effect.message)
+                continue
+            if type(effect) is e.EndSession:
+                self.kill(role.address)
+                continue
+            assert type(effect) is e.Send
             self.queues.setdefault((role.address, effect.destination), deque()).append(effect.message)
+
+    def work(self, address):
+        """The disk of this member does the next of its orders."""
+        role = self.roles.get(address)
+        outcome = self.disks[address].work()
+        if role is not None:
+            self._turn(role, "host", [outcome])
 
     def step(self):
         """Deliver a few messages of one pair, as one turn.  False: there is nothing under way."""
+        busy = [name for name, disk in self.disks.items() if disk.orders and name in self.roles]
+        if busy and self.random.random() < 0.3:
+            self.now += 1e-3
+            self.work(self.random.choice(busy))
+            return True
         pairs = [pair for pair, queue in self.queues.items() if queue and pair not in self.stopped]
         if not pairs:
-            return False
+            if busy:
+                self.work(busy[0])
+            return bool(busy)
         self.now += 1e-3
-        source, target = pair = self.random.choice(pairs)
+        pair = self.random.choice(pairs)
+        self.deliver(*pair, count=self.random.randint(1, len(self.queues[pair])))
+        return True
+
+    def deliver(self, source, target, count=None):
+        """So many messages of this pair, or all of them, as one turn."""
+        pair = source, target
         queue = self.queues[pair]
-        count = self.random.randint(1, len(queue))
-        messages = [queue.popleft() for _ in range(count)]
+        messages = [queue.popleft() for _ in range(count or len(queue))]
         role = self.roles.get(target)
         if role is None:
-            return True
-        for message in decode(encode(Envelope(1, 1, 0, messages))).messages:
-            self.told.setdefault(pair, []).append(message)
+            return
+        if source != "timer":
+            messages = decode(encode(Envelope(1, 1, 0, messages))).messages
+        self.told.setdefault(pair, []).extend(messages)
+        self._turn(role, source, messages)
+
+    def _turn(self, role, source, messages):
+        for message in messages:
             self._perform(role, role.handle(source, message, self.now))
         self._perform(role, role.end_turn(self.now))
         role.check_everything()
-        return True
 
-    def settle(self, steps_max=20_000):
+    def settle(self, steps_max=50_000):
         """Until nothing is under way."""
         for _ in range(steps_max):
             if not self.step():

@@ -116,6 +116,20 @@ class ForgetHost(Struct, gc=False):
     node: str
 
 
+class AppendToLog(Struct, gc=False):
+    """Have these records for good, all in one go.  Outcome: LogAppended, LogRefused (with this token), or LogBroken."""
+
+    records: list[bytes]
+    token: int
+
+
+class SaveSnapshot(Struct, gc=False):
+    """All that the records so far have led to, and maybe more; they may go.  Outcome: as of AppendToLog."""
+
+    parts: list[bytes]
+    token: int
+
+
 Effect = (
     Send
     | SetTimer
@@ -131,6 +145,8 @@ Effect = (
     | EndSession
     | MeetHost
     | ForgetHost
+    | AppendToLog
+    | SaveSnapshot
 )
 
 
@@ -243,3 +259,22 @@ class RangeWritten(Local):
     """Outcome of WriteRange."""
 
     token: int
+
+
+class LogAppended(Local):
+    """Outcome of AppendToLog and SaveSnapshot: it is there for good."""
+
+    token: int
+
+
+class LogRefused(Local):
+    """Outcome of AppendToLog and SaveSnapshot: no space, and nothing of it is there; another attempt may succeed."""
+
+    token: int
+    reason: str
+
+
+class LogBroken(Local):
+    """Outcome of AppendToLog or SaveSnapshot: the disk has failed, and the log takes no more."""
+
+    reason: str

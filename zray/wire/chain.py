@@ -10,7 +10,7 @@ tail            ChainResults        to the client: which requests are done, and 
 client          ChainRead -> ChainReadReply     at the tail, where it needs no place in the order
 member          ChainHave           to its predecessor, in each new epoch: what I have
 member          ChainState          to a successor that lacks more than the member remembers: all of it
-member          ChainJoined         to the chain master: I have all that my predecessor had in this epoch
+member          ChainJoined         to the chain master: I have caught up in this epoch
 
 Which message goes where, and why nothing acknowledged is lost: zray/roles/gcs/chain.py.
 """
@@ -84,9 +84,14 @@ class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class ChainOffer(Message, tag=150):
-    """member -> chain master.  The sender can be a replica of `shard`; it has nothing of it."""
+    """member -> chain master.  The sender can be a replica of `shard`.
+
+    sequence, epoch: the last update and the last epoch that its log knows of; -1 and 0: it has nothing.
+    """
 
     shard: str
+    sequence: int = -1
+    epoch: Natural = 0
 
 
 class ChainFollow(Message, tag=151):
@@ -109,7 +114,10 @@ class ChainChanged(Message, tag=152):
 
 
 class ChainJoined(Message, tag=153):
-    """member -> chain master.  The sender has all that its predecessor had when it entered `epoch`."""
+    """member -> chain master.  The sender has all that its predecessor had when it entered `epoch`.
+
+    From the head: it has entered `epoch`, and where it keeps a log, that is there for good.
+    """
 
     shard: str
     epoch: Natural

@@ -41,6 +41,7 @@ expelled and does not know may answer a ChainRead with what is no longer so: tha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from ...wire.chain import (
@@ -48,6 +49,7 @@ from ...wire.chain import (
     ChainChanged,
     ChainHave,
     ChainJoined,
+    ChainMemberLost,
     ChainOffer,
     ChainRead,
     ChainReadReply,
@@ -57,8 +59,9 @@ from ...wire.chain import (
     ChainWrite,
     Update,
 )
-from ..effects import Effect, Send
+from ..effects import Effect, EndSession, LogAppended, LogBroken, LogRefused, Send
 from ..role import Role
+from .journal import Journal, RetryAppend, recover
 from .replica import Replica
 
 # In one message: with what the specs of tasks may weigh, well below what a frame may have.
@@ -66,18 +69,24 @@ UPDATES_MAX = 100
 
 
 class ChainMember(Role):
-    """One replica of a shard.  address: its own; shard: the logical name; master: who says what the chain is."""
+    """One replica of a shard.  address: its own; shard: the logical name; master: who says what the chain is.
 
-    def __init__(self, address: str, shard: str, master: str) -> None:
+    is_durable: it keeps a log, and what it says as the tail is there for good.
+    """
+
+    def __init__(self, address: str, shard: str, master: str, *, is_durable: bool = False) -> None:
         super().__init__(address)
         self.shard = shard
         self.master = master
         self.replica: Replica | None = None  # until there is a state
+        self.journal = Journal(self) if is_durable else None
+        self.is_recovered = False  # the state is of another life, and of no use but to a chain's first member
         self.epoch = 0
         self.members: list[str] = []
         self.joining = ""
         self.is_out = False
         self.has_caught_up = False  # in this epoch
+        self.is_announced = True  # a head's: the master knows that this epoch is there for good
         self.early: list[tuple[str, Any]] = []  # of an epoch that we have not heard of
         self.waiting: list[tuple[str, Any]] = []  # until we have caught up
         self.state_parts: list[bytes] = []
@@ -90,12 +99,27 @@ class ChainMember(Role):
         # What leaves at the end of the turn.
         self.follows = False  # our successor has said what it has: it gets what comes
         self.fresh: list[Update] = []
+        self.unsaid: deque[tuple[int, list[str]]] = (
+            deque()
+        )  # a tail's: update -> the clients to whom it means something
         self.touched: dict[str, None] = {}  # a tail's: clients that are to hear of something
+        self.held: list[tuple[str, Any]] = []  # requests, while the disk is full
         self.told_results: dict[str, int] = {}  # a tail's: client -> the last result sent to it
 
     def start(self) -> None:
-        """Offer ourselves: once, before anything else."""
-        self.send(self.master, ChainOffer(self.shard))
+        """Offer ourselves: once, before anything else but `recover`."""
+        self.send(self.master, ChainOffer(self.shard, self.sequence, self.epoch))
+
+    def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
+        """Take up what a log holds: the parts of its snapshot, if there is one, and the records after it.
+
+        Raises:
+            ValueError: a record makes no sense.  It is the last one that was taken from `records`.
+        """
+        assert self.journal is not None
+        self.replica, self.epoch = recover(self.shard, list(parts), records)
+        self.is_recovered = self.replica is not None
+        self.forgotten = self.journal.logged = max(self.sequence, 0)
 
     # --- who we are ---
 
@@ -119,12 +143,20 @@ class ChainMember(Role):
         """Of the last update that is here; -1: there is no state."""
         return self.replica.sequence if self.replica is not None else -1
 
+    @property
+    def safe(self) -> int:
+        """The last update that is here for good."""
+        return self.journal.logged if self.journal is not None else self.sequence
+
     # --- the configuration ---
 
     def on_chain_changed(self, message: ChainChanged) -> None:
         if message.epoch <= self.epoch or self.is_out:
             return
         was_tail = self.is_tail
+        if self.is_recovered and message.members[:1] != [self.address]:
+            self._forget_state()
+        self.is_recovered = False
         self.epoch, self.members, self.joining = message.epoch, message.members, message.joining
         self.follows = False
         self.fresh.clear()
@@ -138,13 +170,16 @@ class ChainMember(Role):
             return
         if self.is_head and self.replica is None:
             self.replica = Replica(self.shard)  # the first member ever: the master makes nobody else head without state
-        self.acknowledged = self.sequence if self.is_tail else self.forgotten
+        self.acknowledged = self.safe if self.is_tail else self.forgotten
+        if self.journal is not None:
+            self.journal.epoch()
         self.has_caught_up = self.is_head
+        self.is_announced = not self.is_head
         if not self.is_head:
             self.send(self._neighbour(-1), ChainHave(self.epoch, self.sequence))
         if self.is_tail and not was_tail and self.replica is not None:
             # What its predecessor in this office had sent may not have arrived.
-            self.touched = dict.fromkeys(self.replica.sessions)
+            self._touch_all()
         early, self.early = self.early, []
         if self.is_head:
             early, self.waiting = [*self.waiting, *early], []
@@ -160,10 +195,25 @@ class ChainMember(Role):
         """Expelled: for good."""
         self.is_out = True
         self.has_caught_up = False
-        self.replica = None
         self.early.clear()
+        self.held.clear()
+        self._forget_state()
+
+    def _forget_state(self) -> None:
+        self.replica = None
         self.touched.clear()
+        self.unsaid.clear()
         self.history.clear()
+        self.forgotten = 0
+        if self.journal is not None:
+            self.journal.logged = 0
+
+    def _touch_all(self) -> None:
+        """Every client is to hear of all that it is not known to have."""
+        assert self.replica is not None
+        self.touched = dict.fromkeys(self.replica.sessions)
+        self.unsaid.clear()
+        self.unsaid.append((self.sequence, list(self.touched)))
 
     def _is_current(self, message: Any) -> bool:
         """Whether the message is of our epoch.  One of a later epoch is handled when we get there."""
@@ -185,6 +235,9 @@ class ChainMember(Role):
         if not self.is_head or replica is None:
             self.reject("a request for the head")  # its sender hears of the change too, and sends it again
             return
+        if self.journal is not None and self.journal.refused:
+            self.held.append((self.sender, message))
+            return
         client = self.sender
         if client in replica.lost:
             self.reject("a request from a node that is lost")
@@ -203,10 +256,10 @@ class ChainMember(Role):
     def _apply(self, update: Update) -> None:
         assert self.replica is not None
         touched = self.replica.apply(update)
+        if self.journal is not None:
+            self.journal.update(update)
         if self.is_tail:
-            self.acknowledged = update.sequence
-            for client in touched:
-                self.touched[client] = None
+            self.unsaid.append((update.sequence, touched))
         self.history.append(update)
         if self.follows:
             self.fresh.append(update)
@@ -232,13 +285,15 @@ class ChainMember(Role):
         self.state_parts.append(message.data)
         if message.number < message.count:
             return
-        self.replica = Replica.load(self.shard, message.sequence, self.state_parts)
+        self.replica, _ = Replica.load(self.shard, self.state_parts)
         self.state_parts = []
         self.history.clear()
-        self.forgotten = self.acknowledged = message.sequence
+        self.forgotten = self.acknowledged = self.sequence
+        if self.journal is not None:
+            self.journal.replaced()
         if self.is_tail:
             # What these updates led to is nobody else's to say.
-            self.touched = dict.fromkeys(self.replica.sessions)
+            self._touch_all()
 
     def on_chain_updates(self, message: ChainUpdates) -> None:
         if not self._is_current(message) or self.sender != self._neighbour(-1):
@@ -287,6 +342,20 @@ class ChainMember(Role):
         else:
             self.acknowledged = max(self.acknowledged, message.sequence)
 
+    # --- from our log ---
+
+    def on_log_appended(self, message: LogAppended) -> None:
+        assert self.journal is not None
+        self.journal.on_appended(message)
+        held, self.held = self.held, []
+        self._handle_held(held)
+
+    def on_log_broken(self, message: LogBroken) -> None:
+        """Nobody knows what is on the disk: this replica ends."""
+        self._leave()
+        self.send(self.master, ChainMemberLost(self.address, message.reason))
+        self.perform(EndSession(message.reason))
+
     # --- the end of the turn ---
 
     def end_turn(self, now: float) -> list[Effect]:
@@ -297,15 +366,20 @@ class ChainMember(Role):
                 fresh, self.fresh = self.fresh, []
                 self._pass_on(fresh)
             self._acknowledge()
+            if self.journal is not None:
+                self.journal.end_turn()
+            if not self.is_announced and (self.journal is None or self.journal.logged_epoch == self.epoch):
+                self.is_announced = True
+                self.send(self.master, ChainJoined(self.shard, self.epoch))
             if self.is_tail:
                 self._tell_clients()
-            else:
-                self.touched.clear()
         return self.take_effects()
 
     def _acknowledge(self) -> None:
         """Upstream; and forget what nobody can ask for any more."""
         assert self.replica is not None
+        if self.is_tail:
+            self.acknowledged = max(self.acknowledged, self.safe)
         known = self.acknowledged
         if self.address == self.joining:
             known = self.replica.sequence
@@ -319,17 +393,27 @@ class ChainMember(Role):
             self.forgotten = history.popleft().sequence
 
     def _tell_clients(self) -> None:
+        """What is there for good, and not more."""
         assert self.replica is not None
+        while self.unsaid and self.unsaid[0][0] <= self.acknowledged:
+            self.touched.update(dict.fromkeys(self.unsaid.popleft()[1]))
+        if not self.touched:
+            return
+        not_yet: dict[str, int] = {}  # client -> its first request that is not there for good
+        for update in self.history:
+            if update.sequence > self.acknowledged:
+                not_yet.setdefault(update.client, update.first)
         for client in self.touched:
             session = self.replica.sessions.get(client)
             if session is None:
                 continue  # of a node that is lost
             told = self.told_results.get(client, 0)
-            results = [result for result in session.results if result.number > told]
-            self.told_results[client] = session.produced
-            first = results[0].number if results else session.produced + 1
-            pairs = [(result.target, result.message) for result in results]
-            self.send(client, ChainResults(session.received, first, pairs))
+            results = [item for item in session.results if item.number > told and item.sequence <= self.acknowledged]
+            first = results[0].number if results else 1 + max(told, session.produced - len(session.results))
+            if results:
+                self.told_results[client] = results[-1].number
+            done = not_yet[client] - 1 if client in not_yet else session.received
+            self.send(client, ChainResults(done, first, [(item.target, item.message) for item in results]))
         self.touched.clear()
 
     # --- looking in from outside ---
@@ -347,6 +431,8 @@ class ChainMember(Role):
 
     def statistics(self) -> dict[str, Any]:
         counts = self.replica.shard.statistics() if self.replica is not None else {}
+        if self.journal is not None and self.journal.refused:
+            counts["refuses"] = self.journal.refused
         return {"epoch": self.epoch, "sequence": self.sequence, "history": len(self.history), **counts}
 
     HANDLERS = {
@@ -357,4 +443,8 @@ class ChainMember(Role):
         ChainUpdates: on_chain_updates,
         ChainHave: on_chain_have,
         ChainAck: on_chain_ack,
+        LogAppended: on_log_appended,
+        LogRefused: lambda self, message: self.journal.on_refused(message),
+        LogBroken: on_log_broken,
+        RetryAppend: lambda self, message: self.journal.on_retry(),
     }

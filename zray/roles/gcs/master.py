@@ -6,6 +6,7 @@ Dialog (who says it -> what we do):
     client           ChainFollow        tell it of the chain, now and at each change
     host, monitor    ChainMemberLost    close the chain over it; a spare joins
     monitor          NodeLost           the same for every member that was on that host
+    head             ChainJoined        the first time: the clients may hear of the chain
     member           ChainJoined        append it; once it has caught up as a member, it may be left alone
 
 A member that is out never comes back: its process starts anew, under another address.
@@ -19,6 +20,10 @@ from ...wire.chain import ChainChanged, ChainFollow, ChainJoined, ChainMemberLos
 from ...wire.gcs import NodeLost
 from ..role import Role
 
+# A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
+# clients and lost with the log's last records.
+EPOCHS_PER_START = 1 << 20
+
 
 class Chain:
     """One shard's."""
@@ -31,6 +36,7 @@ class Chain:
         self.joining = ""
         self.spares: list[str] = []
         self.followers: dict[str, None] = {}
+        self.is_announced = False  # its first member has the first epoch for good: now clients may hear of it
         self.is_lost = False  # the last full member is gone, and what only it had
 
     def full(self) -> list[str]:
@@ -57,7 +63,8 @@ class ChainMaster(Role):
         if not chain.joining and chain.spares and len(chain.members) < self.replicas:
             chain.joining = chain.spares.pop(0)
         chain.epoch += 1
-        for listener in dict.fromkeys((*chain.members, chain.joining, *chain.followers, *dropped)):
+        followers = chain.followers if chain.is_announced else ()
+        for listener in dict.fromkeys((*chain.members, chain.joining, *followers, *dropped)):
             if listener:
                 self._tell(chain, listener)
 
@@ -69,6 +76,8 @@ class ChainMaster(Role):
         if member in chain.members or member in chain.spares or member == chain.joining:
             self.reject("an offer made twice")
         elif not chain.epoch:
+            if message.epoch:
+                chain.epoch = message.epoch + EPOCHS_PER_START
             chain.members.append(member)
             self._change(chain)
         else:
@@ -79,7 +88,7 @@ class ChainMaster(Role):
     def on_chain_follow(self, message: ChainFollow) -> None:
         chain = self._chain(message.shard)
         chain.followers[self.sender] = None
-        if chain.epoch:
+        if chain.is_announced:
             self._tell(chain, self.sender)
 
     def on_chain_joined(self, message: ChainJoined) -> None:
@@ -89,6 +98,10 @@ class ChainMaster(Role):
             return
         member = self.sender
         chain.tentative.pop(member, None)
+        if member == chain.members[0] and not chain.is_announced:
+            chain.is_announced = True
+            for follower in chain.followers:
+                self._tell(chain, follower)
         if member == chain.joining:
             chain.joining = ""
             chain.members.append(member)

@@ -41,6 +41,8 @@ class Session(Struct, array_like=True, forbid_unknown_fields=True):
 class Sessions(Struct, array_like=True, forbid_unknown_fields=True):
     """The first part of a member's state: all but the shard itself."""
 
+    sequence: int  # of the last update
+    epoch: int  # in which it was applied; 0 where that is not asked for
     clock: float
     sessions: list[Session]
     lost: list[str]
@@ -110,14 +112,14 @@ class Replica:
             for other in self.sessions.pop(client).roles:
                 del self.client_by_role[other]
 
-    def dump(self) -> Iterator[bytes]:
+    def dump(self, epoch: int = 0) -> Iterator[bytes]:
         """In parts; ends before the next `apply`."""
-        yield _encode(Sessions(self.clock, list(self.sessions.values()), list(self.lost)))
+        yield _encode(Sessions(self.sequence, epoch, self.clock, list(self.sessions.values()), list(self.lost)))
         yield from self.shard.dump()
 
     @classmethod
-    def load(cls, shard: str, sequence: int, parts: list[bytes]) -> Replica:
-        """The replica whose parts these are.
+    def load(cls, shard: str, parts: list[bytes]) -> tuple[Replica, int]:
+        """The replica whose parts these are, and its epoch.
 
         Raises:
             ValueError: they are none.
@@ -127,10 +129,10 @@ class Replica:
             found = _decode(parts[0])
         except (MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
             raise ValueError(f"no state of a replica: {error}") from error
-        replica.sequence = sequence
+        replica.sequence = found.sequence
         replica.clock = found.clock
         replica.sessions = {session.client: session for session in found.sessions}
         replica.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
         replica.lost = dict.fromkeys(found.lost)
         replica.shard.load(parts[1:])
-        return replica
+        return replica, found.epoch

@@ -1,0 +1,162 @@
+"""Replicas with logs: what was acknowledged outlives all of them; a full disk refuses, a broken one is final."""
+
+import pytest
+
+from tests.roles.chain_desk import ChainDesk
+from zray.roles.effects import EndSession
+from zray.roles.gcs import journal
+from zray.roles.gcs.chain import ChainMember
+
+
+@pytest.fixture
+def desk():
+    desk = ChainDesk(replicas=1, offers=1, is_durable=True)
+    desk.settle()
+    return desk
+
+
+def one(desk):
+    """The only member, and its disk."""
+    (member,) = desk.members()
+    return member, desk.disks[member.address]
+
+
+def test_nothing_is_said_before_it_is_there_for_good(desk):
+    member, disk = one(desk)
+    desk.ask()
+    while not disk.orders:
+        desk.step()
+    desk.random.random = lambda: 1.0  # the disk takes its time
+    orders, disk.orders = disk.orders, type(disk.orders)()
+    desk.settle()
+    assert member.sequence > 0 and desk.askers[0].answers == []
+    disk.orders = orders
+    desk.check_all_is_well()
+    assert len(desk.askers[0].answers) == 3
+
+
+def test_many_requests_share_one_append(desk):
+    member, disk = one(desk)
+    desk.random.random = lambda: 1.0  # the disk is slow: it is the last to do anything
+    orders = member.journal._token
+    for _ in range(30):
+        desk.ask()
+        desk.deliver(desk.askers[0].address, desk.askers[0].shard)
+    desk.check_all_is_well()
+    assert member.sequence >= 30 and member.journal._token - orders < 10
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_all_die_at_once_and_one_starts_again_on_its_log(chunk, monkeypatch):
+    """At any moment, several times; nothing acknowledged is lost, nothing is done twice, and it goes on."""
+    starts = 0
+    for seed in range(chunk * 25, chunk * 25 + 25):
+        monkeypatch.setattr(journal, "SNAPSHOT_BYTES", seed % 3 * 1_000)
+        desk = ChainDesk(replicas=1, offers=1, hosts=3, seed=seed, is_durable=True)
+        random = desk.random
+        for _ in range(random.randint(20, 150)):
+            what = random.random()
+            if what < 0.3:
+                desk.ask(random.randrange(3))
+            elif what < 0.33 and desk.chain.epoch:
+                _, disk = one(desk)
+                desk.start_anew(disk)
+                starts += 1
+            else:
+                desk.step()
+        try:
+            desk.check_all_is_well()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+    assert starts > 20
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_chains_with_logs(chunk, monkeypatch):
+    """Deaths of members, as without logs; whoever is left has it all in its log too."""
+    for seed in range(chunk * 40, chunk * 40 + 40):
+        monkeypatch.setattr(journal, "SNAPSHOT_BYTES", seed % 2 * 3_000)
+        desk = ChainDesk(replicas=1 + seed % 3, offers=1 + seed % 5, hosts=2, seed=seed, is_durable=True)
+        random = desk.random
+        for _ in range(random.randint(20, 120)):
+            what = random.random()
+            if what < 0.25:
+                desk.ask(random.randrange(2))
+            elif what < 0.31 and desk.killable():
+                desk.kill(random.choice(desk.killable()), is_false=random.random() < 0.4)
+            elif what < 0.35:
+                desk.offer()
+            else:
+                desk.step()
+        try:
+            desk.check_all_is_well()
+            for member in desk.members():
+                disk = desk.disks[member.address]
+                again = ChainMember("again/gcs-0", "gcs-0", "master", is_durable=True)
+                again.recover(disk.snapshot, disk.records)
+                assert list(again.replica.dump()) == list(member.replica.dump()), member.address
+                assert again.epoch == member.epoch
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def test_a_full_disk_refuses_says_so_stays_readable_and_recovers(desk):
+    member, disk = one(desk)
+    desk.ask()
+    desk.settle()
+    disk.is_full = True
+    desk.ask()
+    for _ in range(300):
+        desk.step()
+    desk.ask(1)
+    for _ in range(300):
+        desk.step()
+    assert member.statistics()["refuses"] == "no space left on device"
+    assert len(desk.askers[0].answers) == 3 and desk.askers[1].answers == []
+    assert member.held
+    disk.is_full = False
+    desk.check_all_is_well()
+    assert "refuses" not in member.statistics() and not member.held
+
+
+def test_a_broken_disk_is_final(desk):
+    member, disk = one(desk)
+    disk.is_broken = True
+    ended = []
+    perform = member.perform
+    member.perform = lambda effect: ended.append(effect) if type(effect) is EndSession else perform(effect)
+    desk.ask()
+    desk.settle()
+    assert ended == [EndSession("input/output error")]
+    assert member.is_out and desk.chain.is_lost
+    assert desk.askers[0].answers == []
+
+
+def test_records_that_make_no_sense_are_refused(desk):
+    member, disk = one(desk)
+    for _ in range(3):
+        desk.ask()
+        desk.settle()
+    assert len(disk.records) > 3
+    for records in ([b"\xc1"], [b"\x93\x01\x02\x03"], [disk.records[0], *disk.records[2:]]):
+        with pytest.raises(ValueError, match="no record|comes after"):
+            ChainMember("again/gcs-0", "gcs-0", "master", is_durable=True).recover([], records)
+    with pytest.raises(ValueError, match="no state"):
+        ChainMember("again/gcs-0", "gcs-0", "master", is_durable=True).recover([b"\xc1"], [])
+
+
+def test_what_a_joining_member_remembers_of_another_life_is_thrown_away():
+    """Its last updates may never have been acknowledged, and others have taken their numbers."""
+    other = ChainDesk(replicas=1, offers=1, is_durable=True, seed=2)
+    for _ in range(3):
+        other.ask(1)
+        other.settle()
+    desk = ChainDesk(replicas=2, offers=1, is_durable=True)
+    for _ in range(5):
+        desk.ask(0)
+        desk.settle()
+    _, stale = one(other)
+    member = desk.offer(stale)
+    assert 0 < member.sequence < desk.members()[0].sequence
+    desk.check_all_is_well()
+    assert member.is_tail
