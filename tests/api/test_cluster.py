@@ -221,3 +221,17 @@ def test_what_a_driver_has_started_elsewhere_ends_with_it(cluster, tmp_path):
     tape = cluster.worker_nodes[1]
     with control.Control(tape.session, tape.pid) as link:
         until(lambda: (counts := link.status().counts)["jobs"] == counts["tasks"] == counts["objects"] == 0)
+
+
+def test_tasks_elsewhere_know_the_namespace_and_modules_of_their_program(cluster, tmp_path):
+    (tmp_path / "beside_the_script.py").write_text("def answer():\n    return 42\n")
+    code = f"""
+        import os, zray, beside_the_script
+        zray.init(address="{cluster.address}", namespace="here")
+        far = zray.remote(beside_the_script.answer).options(resources={{"tape": 1}})
+        facts = lambda: (zray.get_runtime_context().namespace, os.getcwd() == "{os.getcwd()}")
+        there = zray.remote(facts).options(resources={{"disk": 1}})
+        print(zray.get(far.remote(), timeout=20), *zray.get(there.remote(), timeout=20))
+        """
+    done = run_script(tmp_path, code)
+    assert (done.returncode, done.stdout) == (0, "42 here True\n"), done.stderr

@@ -10,9 +10,12 @@ from tests.gates import is_running, until
 from tests.host.raw import RawPeer, random_message
 from zray.host import context
 from zray.wire.codec import MESSAGE_TYPES, encode
+from zray.wire.gcs import FreeCopies, NodeLost
+from zray.wire.hosts import MessageRefused
 from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.scheduling import SpillRefused
 from zray.wire.session import GetStatus, HelloRefused, ProcessDropped, StatusReply, StopSession, Welcome
-from zray.wire.tasks import SubmitTasks
+from zray.wire.tasks import SubmitTasks, TasksFinished
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -143,6 +146,34 @@ def test_a_message_that_no_handler_can_digest_costs_its_sender(others_work):
         peer.say(SubmitTasks([TaskSpec(b"x" * 16, b"f", b"", (), (), b"no options")]))
         heard = peer.hear()
         assert type(heard[-1]) is ProcessDropped
+
+
+FOREIGN = [NodeLost("x", "y"), TasksFinished([]), FreeCopies([]), SpillRefused(b"t" * 16, "no"), StopSession()]
+
+
+@pytest.mark.parametrize("message", FOREIGN, ids=lambda message: type(message).__name__)
+def test_what_is_not_a_drivers_to_say_is_refused_and_told(message, others_work):
+    """B11: other roles' words, and those of workers and commands."""
+    before = bad_frames()
+    with RawPeer(address()) as peer:
+        assert type(peer.hello()) is Welcome
+        peer.say(message)
+        (refused,) = peer.hear()
+        assert type(refused) is MessageRefused and "PermissionDenied: driver-" in refused.reason
+        assert type(message).__name__ in refused.reason
+        peer.say(GetStatus(5))
+        assert peer.hear()[0].request == 5
+    assert bad_frames() == before + 1
+
+
+def test_who_says_it_again_and_again_is_dropped(others_work):
+    """S11: ten in a minute are put up with."""
+    with RawPeer(address()) as peer:
+        assert type(peer.hello()) is Welcome
+        peer.say(*[NodeLost("x", "y")] * 10)
+        assert {type(message) for message in peer.hear()} == {MessageRefused}
+        peer.say(NodeLost("x", "y"))
+        assert type(peer.hear()[-1]) is ProcessDropped
 
 
 def test_an_owners_namesake_does_not_end_the_session(others_work):

@@ -11,6 +11,8 @@ global scheduler    SpillRefused   no node that is known could ever run it
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from ..ids import ObjectID, TaskID
 from .message import Message
 from .task_spec import TaskSpec
@@ -30,12 +32,21 @@ class LoadReport(Message, tag=80):
     bandwidth_bytes_per_s: float
 
 
+class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
+    """What a worker of another node must know of the job whose tasks it runs (JobStarted)."""
+
+    namespace: str = ""
+    sys_path: tuple[str, ...] = ()
+    working_dir: str = ""
+
+
 class SpillTask(Message, tag=81):
     """local scheduler -> global scheduler.  Place this task; origin is the sender's address."""
 
     spec: TaskSpec
     origin: str
     job_id: bytes
+    job: JobFacts = JobFacts()
 
 
 class SpillRefused(Message, tag=82):
@@ -51,6 +62,7 @@ class PlaceTask(Message, tag=83):
     spec: TaskSpec
     origin: str
     job_id: bytes
+    job: JobFacts = JobFacts()
 
 
 class TaskAccepted(Message, tag=84):

@@ -98,7 +98,7 @@ class GlobalScheduler(Role):
             self.send(spill.origin, SpillRefused(spill.spec.task_id, reason))
             return
         load.placed_count += 1
-        self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id))
+        self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job))
 
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [

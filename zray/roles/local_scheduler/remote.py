@@ -29,7 +29,7 @@ from ...wire.gcs import (
     SubscribeObject,
 )
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
-from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
+from ...wire.scheduling import JobFacts, PlaceTask, SpillRefused, SpillTask, TaskAccepted
 from ...wire.task_spec import RESOURCE_UNIT, StoredValue, parse_options
 from .resources import CPU
 from .tables import Job, ObjectEntry, Task, TaskState
@@ -184,7 +184,9 @@ class Remote:
             elif task.state == TaskState.SPILLED:
                 schedulers = node.addresses.global_schedulers
                 chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
-                node.send(chosen, SpillTask(task.spec, node.address, task.job.job_id))
+                job = task.job
+                facts = JobFacts(job.namespace, job.sys_path, job.working_dir)
+                node.send(chosen, SpillTask(task.spec, node.address, job.job_id, facts))
 
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes; we need not."""
@@ -227,7 +229,8 @@ class Remote:
             return
         job = node.jobs.get(message.job_id)
         if job is None:
-            job = node.jobs[message.job_id] = Job(message.job_id, "", (), "")
+            facts = message.job
+            job = node.jobs[message.job_id] = Job(message.job_id, facts.namespace, facts.sys_path, facts.working_dir)
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
         arguments = [*spec.deps, *spec.holds]
         for object_id in arguments:
