@@ -14,7 +14,7 @@ _TABLES = (
 
 
 class SqliteStore:
-    """path: of the file.  Locked for as long as it is open."""
+    """path: of the file.  Locked for as long as it is open; used by one thread at a time."""
 
     def __init__(self, path: str) -> None:
         """Raises:
@@ -22,7 +22,7 @@ class SqliteStore:
         """
         self.path = path
         self.cut_bytes = 0
-        self._database = sqlite3.connect(path, timeout=0.0, isolation_level=None)
+        self._database = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
         try:
             for words in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA synchronous = FULL", "BEGIN EXCLUSIVE", *_TABLES):
                 self._database.execute(words)

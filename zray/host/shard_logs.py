@@ -1,0 +1,93 @@
+"""The log of a replica that this process hosts: recovery before its first turn, then its orders, in a thread.
+
+    log = ShardLog(folder, member, reactor.deliver_from_thread)      recovers; raises StoreLocked, StoreDamaged
+    effects: AppendToLog and SaveSnapshot of that member -> log.perform
+    member.start()
+
+A thread of its own: an fsync stalls neither the reactor nor what else is slow.  Orders are carried out in the order in
+which they were given.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..roles.effects import AppendToLog, LogAppended, LogBroken, LogRefused, SaveSnapshot
+from ..roles.gcs.chain import ChainMember
+from ..store.durable import Entry, Store, StoreBroken, StoreDamaged, StoreFull
+from ..store.log import Log
+
+Order = AppendToLog | SaveSnapshot
+
+
+class ShardLog:
+    """Of one member.  folder: where it lies; deliver: gives a message to a role, from any thread."""
+
+    def __init__(
+        self,
+        folder: str,
+        member: ChainMember,
+        deliver: Callable[[str, Any], None],
+        open_store: Callable[[str], Store] = Log,
+    ) -> None:
+        """Raises:
+        StoreLocked, StoreDamaged: with the place; PermissionError.
+        """
+        self.member = member.address
+        self._deliver = deliver
+        self._store = open_store(folder)
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._last_place = folder
+        try:
+            member.recover(self._payloads(self._store.snapshot()), self._payloads(self._store.records()))
+        except ValueError as error:
+            self._store.close()
+            # The checksums are right: somebody has written what no shard writes.
+            file, _, offset = self._last_place.rpartition(" at byte ")
+            raise StoreDamaged(file or folder, int(offset or 0), str(error)) from error
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _payloads(self, entries: Iterator[Entry]) -> Iterator[bytes]:
+        for entry in entries:
+            self._last_place = entry.place
+            yield entry.payload
+
+    def perform(self, role: str, order: Order) -> None:
+        """AppendToLog, SaveSnapshot."""
+        assert role == self.member
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="zray-log", daemon=True)
+            self._thread.start()
+        self._orders.put(order)
+
+    def _run(self) -> None:
+        while True:
+            order = self._orders.get()
+            if order is None:
+                return
+            self._deliver(self.member, self._carry_out(order))
+
+    def _carry_out(self, order: Order) -> Any:
+        try:
+            if type(order) is AppendToLog:
+                self._store.append(order.records)
+            elif type(order) is SaveSnapshot:
+                self._store.save_snapshot(order.parts)
+        except StoreFull as error:
+            return LogRefused(order.token, str(error))
+        except StoreBroken as error:
+            return LogBroken(str(error))
+        return LogAppended(order.token)
+
+    def close(self) -> None:
+        """What has been ordered is carried out first."""
+        if self._thread is not None:
+            self._orders.put(None)
+            self._thread.join()
+        self._store.close()
