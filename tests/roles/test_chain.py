@@ -3,7 +3,9 @@
 import pytest
 
 from tests.roles.chain_desk import ChainDesk
-from zray.wire.chain import ChainRead, ChainState
+from zray.wire.chain import ChainMemberLost, ChainRead, ChainState, ChainWrite
+from zray.wire.gcs import RecordTasks
+from zray.wire.task_spec import TaskSpec
 
 
 @pytest.fixture
@@ -189,6 +191,24 @@ def test_one_that_lags_behind_what_is_remembered_gets_the_whole_state():
     desk.check_all_is_well()
     assert [member.address for member in desk.members()] == [head.address, late.address]
     assert any(type(message) is ChainState for message in desk.told[head.address, late.address])
+
+
+def test_a_host_speaks_for_its_own_roles_alone(desk):
+    desk.settle()
+    head = desk.members()[0]
+    mine, other = desk.askers
+    record = RecordTasks(other.address, [TaskSpec(b"t" * 16, b"f" * 16)], 7)
+    head.handle(mine.shard, ChainWrite(head.epoch, 1, 0, [(other.address, record)]), 0.0)
+    assert head.sequence == 0 and len(head.rejected) == 1
+
+
+def test_a_member_reports_itself_alone(desk):
+    desk.settle()
+    head, middle, tail = members = desk.chain.members
+    desk.master.handle(middle, ChainMemberLost(head, "I say so"), 0.0)
+    assert desk.chain.members == members and desk.master.rejected
+    desk.master.handle(middle, ChainMemberLost(middle, "my disk is broken"), 0.0)
+    assert desk.chain.members == [head, tail]
 
 
 def run_seed(seed):

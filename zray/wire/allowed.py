@@ -20,6 +20,21 @@ from .actors import (
     LookUpActorReply,
     RegisterActor,
 )
+from .chain import (
+    ChainAck,
+    ChainChanged,
+    ChainFollow,
+    ChainHave,
+    ChainJoined,
+    ChainMemberLost,
+    ChainOffer,
+    ChainRead,
+    ChainReadReply,
+    ChainResults,
+    ChainState,
+    ChainUpdates,
+    ChainWrite,
+)
 from .gcs import (
     AddLocations,
     FetchFunction,
@@ -117,13 +132,22 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("monitor", "local"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
+    # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
+    ("shard", "gcs"): frozenset({ChainWrite, ChainRead}),
+    ("gcs", "shard"): frozenset({ChainResults, ChainReadReply}),
+    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainUpdates, ChainAck}),
+    ("gcs", "chains"): frozenset({ChainOffer, ChainJoined, ChainMemberLost}),
+    ("shard", "chains"): frozenset({ChainFollow}),
+    ("chains", "gcs"): frozenset({ChainChanged}),
+    ("chains", "shard"): frozenset({ChainChanged}),
+    ("monitor", "chains"): frozenset({NodeJoined, NodeLost, ChainMemberLost}),
 }
 
 # The roles that a host may speak for, by the kind of its key (USERS S5).
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
-    "head": frozenset({"local", "objects", "host", "global", "gcs", "monitor"}),
-    "node": frozenset({"local", "objects", "host"}),
-    "driver": frozenset({"local", "objects", "host"}),
+    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "monitor"}),
+    "node": frozenset({"local", "objects", "host", "shard"}),
+    "driver": frozenset({"local", "objects", "host", "shard"}),
     "joiner": frozenset(),
 }
 

@@ -62,7 +62,7 @@ from ...wire.chain import (
 from ..effects import Effect, EndSession, LogAppended, LogBroken, LogRefused, Send
 from ..role import Role
 from .journal import Journal, RetryAppend, recover
-from .replica import Replica
+from .replica import Replica, speaks_for
 
 # In one message: with what the specs of tasks may weigh, well below what a frame may have.
 UPDATES_MAX = 100
@@ -239,8 +239,8 @@ class ChainMember(Role):
             self.held.append((self.sender, message))
             return
         client = self.sender
-        if client in replica.lost:
-            self.reject("a request from a node that is lost")
+        if client in replica.lost or not speaks_for(client, message.requests):
+            self.reject("a request from a node that is lost, or in the name of another host's role")
             return
         session = replica.sessions.get(client)
         received = session.received if session is not None else 0

@@ -110,6 +110,10 @@ class ChainMaster(Role):
 
     def on_chain_member_lost(self, message: ChainMemberLost) -> None:
         for chain in self.chains.values():
+            if self.sender != message.member and self.sender in (*chain.members, chain.joining, *chain.spares):
+                self.reject("a member that reports another one")
+                return
+        for chain in self.chains.values():
             self._lose(chain, message.member)
 
     def on_node_lost(self, message: NodeLost) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import MsgspecError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
-from ...wire.chain import ShardReply, Update
+from ...wire.chain import ShardReply, ShardRequest, Update
 from ...wire.gcs import NodeLost
 from ..effects import Effect, Send
 from .shard import GcsShard
@@ -136,3 +136,10 @@ class Replica:
         replica.lost = dict.fromkeys(found.lost)
         replica.shard.load(parts[1:])
         return replica, found.epoch
+
+
+def speaks_for(client: str, requests: list[tuple[str, ShardRequest]]) -> bool:
+    """Whether all requests are of roles of the client's own host."""
+    host, slash, _ = client.partition("/")
+    own = host + slash
+    return all(source.startswith(own) or "/" not in source for source, _ in requests)
