@@ -12,6 +12,13 @@ zray runs: session {session}.
   join it     zray.init(address="auto")
   look at it  zray status
   end it      {end}"""
+RUNNING = """\
+Note: {count} on this machine already:
+
+{lines}
+
+{joins}
+To end one: {ends}"""
 
 
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
@@ -25,6 +32,30 @@ def resource_map(context: click.Context, option: click.Parameter, text: str | No
     if not isinstance(value, dict):
         raise click.BadParameter('a JSON object is needed, like {"disk": 2}.')
     return value
+
+
+def note_others(new: str) -> None:
+    """Say on standard error which sessions ran already, and which one a program will join: `new` is the latest."""
+    from zray.host.nodes import find_session
+    from zray.host.session import lasting_sessions
+
+    others = [(session, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
+    others = [(session, info) for session, info in others if session.name != new]
+    if not others:
+        return
+    try:
+        joined = find_session()[0].name
+    except ConnectionError:
+        return  # they have all ended meanwhile
+    text = RUNNING.format(
+        count="a session of this user runs" if len(others) == 1 else f"{len(others)} sessions of this user run",
+        lines="\n".join(
+            f"  {session.name}  started {session.started_at()}, node pid {info.node_pid}" for session, info in others
+        ),
+        joins=f'zray.init(address="auto") joins the newest, {joined}{" (this one)" if joined == new else ""}.',
+        ends=", ".join(f"zray stop {session.name}" for session, _ in others),
+    )
+    click.echo(text, err=True)
 
 
 @click.command()
@@ -58,6 +89,7 @@ def start(
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
     click.echo(STARTED.format(session=session.name, end="Ctrl-C" if block else f"zray stop {session.name}"))
+    note_others(session.name)
     if interrupted is not None and not interrupted.wait(node_pid):
         nodes.end_node(session, node_pid)
         raise click.ClickException("The session has ended.")

@@ -15,14 +15,11 @@ from msgspec import msgpack
 from ..exceptions import ClusterLostError
 from .machine import cpu_count, store_bytes
 from .processes import last_lines, wait_for_end
-from .session import Session, lasting_sessions
+from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, Session, lasting_sessions
 from .spawn import spawn
 
 NODE_START_SECONDS = 20.0
 NODE_END_SECONDS = 5.0
-# As the node expects them (node_main.py).
-READY_DESCRIPTOR = 3
-DRIVER_DESCRIPTOR = 4
 STORE_BYTES_MIN = 1 << 20
 
 

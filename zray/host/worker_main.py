@@ -28,13 +28,14 @@ from ..store.values import deserialize, deserialize_writable, is_error, serializ
 from ..wire.actors import StartActor
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.objects import AbandonObject
-from ..wire.session import Hello
+from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context
 from .connection import Connection, python_version
 from .forks import end_child
 from .hints import add_hints
+from .logs import begun_lines
 from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
@@ -74,6 +75,7 @@ class Worker(Runtime):
         self._submitter: Submitter | None = None
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
+        self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
         with self.lock:
             self._handle(early)
@@ -90,6 +92,8 @@ class Worker(Runtime):
             self.executor.on_start_tasks(message)  # type: ignore[arg-type]
         elif kind is JobStarted:
             self._join_job(message)  # type: ignore[arg-type]
+        elif kind is GoodbyeReply:
+            self.said_goodbye = True
         else:
             self.orders.append(message)
 
@@ -213,6 +217,7 @@ class Worker(Runtime):
             values, contained, wants_retry = self.failure(spec, error)
             del error
         self.current, self._submitter = outer, outer_submitter
+        begun_lines.write_own()
         executor = self.executor
         with self.lock:
             executor.ran_for(spec.function_id, took * 1e6)
@@ -262,7 +267,7 @@ class Worker(Runtime):
             parts = list(value)
         except TypeError as error:
             kind = type(value).__name__
-            raise ValueError(f"The task must return {count} values (num_returns), not a {kind}.") from error
+            raise ValueError(f"The task must return {count} values (num_returns), not one of type {kind}.") from error
         if len(parts) != count:
             raise ValueError(f"The task must return {count} values (num_returns), but it returned {len(parts)}.")
         values: list[bytes | StoredValue] = []
