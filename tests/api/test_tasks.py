@@ -226,6 +226,12 @@ def test_no_return_at_all():
     assert identity.options(num_returns=0).remote(None) is None
 
 
+@pytest.mark.slow
+def test_the_returns_of_one_task_may_be_more_than_one_message_holds():
+    refs = zray.remote(lambda: ["x" * 100_000] * 6_000).options(num_returns=6_000).remote()
+    assert zray.get(refs, timeout=50) == ["x" * 100_000] * 6_000
+
+
 @pytest.mark.parametrize("values", [(1,), (1, 2, 3), 7], ids=str)
 def test_a_wrong_number_of_returns_fails_every_reference(values):
     for ref in identity.options(num_returns=2).remote(values):

@@ -218,7 +218,8 @@ class ActorHost:
         try:
             try:
                 args, kwargs = worker.arguments_of(spec)
-                result = self.result_of(spec, self.method_of(spec)(*args, **kwargs))
+                value = self.method_of(spec)(*args, **kwargs)  # lives until it is noted, with the refs inside
+                result = self.result_of(spec, value)
             except BaseException as error:
                 result = self.outcome_of(spec, error)
             self.finished(spec, result)

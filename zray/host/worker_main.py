@@ -43,6 +43,8 @@ from .submitter import Submitter, current_call
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
+# Of the returns of one task, so much travels in its message; the rest lies in the arena (frames have a limit).
+SEVERAL_INLINE_BYTES_MAX = 16 << 20
 
 
 class Leave(SystemExit):
@@ -193,6 +195,7 @@ class Worker(Runtime):
         self.current, self._submitter = spec, None
         began = time.perf_counter()
         wants_retry = False
+        value = None  # what it returns lives until that is noted: with it go the refs inside, and what they refer to
         try:
             function = self.functions.get(spec.function_id) or self.function_of(spec.function_id)
             args, kwargs = self.arguments_of(spec)
@@ -201,7 +204,6 @@ class Worker(Runtime):
             took = time.perf_counter() - began
             if not spec.options or (options := parse_options(spec.options)).num_returns == 1:
                 serialized = serialize(value)
-                del value
                 if serialized.size <= self.inline_bytes_max and not serialized.buffers:
                     values: list[bytes | StoredValue] = [serialized.inband]
                 else:
@@ -209,7 +211,6 @@ class Worker(Runtime):
                 contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
             else:
                 values, contained = self.several(spec, value, options.num_returns)
-                del value
         except Leave:
             raise
         except BaseException as error:
@@ -272,10 +273,16 @@ class Worker(Runtime):
             raise ValueError(f"The task must return {count} values (num_returns), but it returned {len(parts)}.")
         values: list[bytes | StoredValue] = []
         contained = []
+        inline_bytes = 0
         try:
             for index, part in enumerate(parts, 1):
                 serialized = serialize(part)
-                values.append(self.store(return_id(spec.task_id, index), serialized))
+                if inline_bytes + serialized.size <= SEVERAL_INLINE_BYTES_MAX:
+                    stored = self.store(return_id(spec.task_id, index), serialized)
+                else:
+                    stored = self.writer.write(return_id(spec.task_id, index), serialized)
+                values.append(stored)
+                inline_bytes += len(stored) if type(stored) is bytes else 0
                 contained.append(serialized.contained)
         except BaseException:
             for index, stored in enumerate(values, 1):
