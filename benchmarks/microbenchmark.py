@@ -25,6 +25,10 @@ from .figures import Figure, Group, chosen_groups
 from .runner import Outcome, run_group
 
 MODULE = "zray"
+LEGEND = (
+    "floor: what this machine does at best without zray, just before and after; ratio: measured / floor; "
+    "needed: the ratio that binds, the target where there is none; no: not reached in this run"
+)
 
 
 @dataclass
@@ -146,6 +150,7 @@ def print_table(report: Report) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(table)
+    console.print(LEGEND, soft_wrap=True, highlight=False)
     for workload, error in report.errors.items():
         console.print(f"[red]{workload}[/]: ", end="")
         console.print(error, markup=False)

@@ -25,6 +25,13 @@ zray runs: session {session}, a node of the cluster at {cluster}.
   look at it  zray status
   end it      {end}
 """
+RUNNING = """\
+Note: {count} on this machine already:
+
+{lines}
+
+{joins}
+To end one: {ends}"""
 
 
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
@@ -55,6 +62,30 @@ def read_token(path: str | None, from_stdin: bool) -> str:
     if not token.strip():
         raise click.UsageError("A join token is needed: set ZRAY_TOKEN, or give --token-file or --token-stdin.")
     return token.strip()
+
+
+def note_others(new: str) -> None:
+    """Say on standard error which sessions ran already, and which one a program will join: `new` is the latest."""
+    from zray.host.nodes import find_session
+    from zray.host.session import lasting_sessions
+
+    others = [(session, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
+    others = [(session, info) for session, info in others if session.name != new]
+    if not others:
+        return
+    try:
+        joined = find_session()[0].name
+    except ConnectionError:
+        return  # they have all ended meanwhile
+    text = RUNNING.format(
+        count="a session of this user runs" if len(others) == 1 else f"{len(others)} sessions of this user run",
+        lines="\n".join(
+            f"  {session.name}  started {session.started_at()}, node pid {info.node_pid}" for session, info in others
+        ),
+        joins=f'zray.init(address="auto") joins the newest, {joined}{" (this one)" if joined == new else ""}.',
+        ends=", ".join(f"zray stop {session.name}" for session, _ in others),
+    )
+    click.echo(text, err=True)
 
 
 @click.command()
@@ -94,6 +125,8 @@ def start(
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
+    if head:
+        note_others(session.name)
     if interrupted is not None and not interrupted.wait(node_pid):
         nodes.end_node(session, node_pid)
         raise click.ClickException("The session has ended.")

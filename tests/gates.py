@@ -1,20 +1,29 @@
 """Order between processes without sleeping: doors, counters, and conditions with a deadline."""
 
 import os
+import select
 import threading
 import time
 from pathlib import Path
 
 STEP_S = 0.002
+# A look and a step that take longer than this: the machine stood still, or had no time for us.
+STALL_S = 0.1
 DEADLINE_S = 20.0
 
 
 def until(condition, deadline_s=DEADLINE_S):
-    """Wait for a condition to become true and return its value; AssertionError when it does not."""
-    end = time.monotonic() + deadline_s
+    """Wait for a condition to become true and return its value; AssertionError when it does not.
+
+    Stalls of the machine do not count towards the deadline, up to as much time again.
+    """
+    left, now = deadline_s, time.monotonic()
+    end = now + 2 * deadline_s
     while not (value := condition()):
-        assert time.monotonic() < end, f"not true after {deadline_s} s: {condition}"
+        assert left > 0 and now < end, f"not true after {deadline_s} s: {condition}"
         threading.Event().wait(STEP_S)
+        before, now = now, time.monotonic()
+        left -= min(now - before, STALL_S)
     return value
 
 
@@ -75,3 +84,19 @@ def is_running(pid):
     except OSError:
         return False
     return state not in "ZX"
+
+
+def until_ended(pids, deadline_s=DEADLINE_S):
+    """Wait until processes, whoever's children they are, have ended with all their threads and let go of their files.
+
+    A process whose main thread is a zombie may still hold what another of its threads has in use: a pidfd tells.
+    """
+    for pid in pids:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        try:
+            assert select.select([pidfd], [], [], deadline_s)[0], f"process {pid} has not ended after {deadline_s} s"
+        finally:
+            os.close(pidfd)

@@ -30,6 +30,11 @@ def segments():
     return {path.name for path in SHARED_MEMORY.iterdir() if "zray" in path.name}
 
 
+def windows(session):
+    """The semaphores whose workers have not opened them yet: the names go when they have."""
+    return {name for name in segments() if name.startswith("sem.") and session in name}
+
+
 def segments_of_strangers(mark):
     """Segments that a process outside this run has mapped: another zray on this machine."""
     found = set()

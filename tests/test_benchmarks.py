@@ -1,12 +1,14 @@
 """The measuring programs run, and their table is whole."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks.figures import GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
+from benchmarks.microbenchmark import Report, print_table, row_of
 from tests.scripts import ROOT, environment
 
 
@@ -20,6 +22,18 @@ def test_figures_and_workloads_have_names_of_their_own():
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="no such group or workload: nothing; there are .*tasks_sync"):
         chosen_groups(["nothing"])
+
+
+def test_the_table_explains_its_columns(capsys):
+    """In one line below it."""
+    report = Report()
+    group = next(group for group in GROUPS if group.name == "tasks")
+    report.rows = [row_of(group, group.figures[0], 50_000.0, {"async_10k": 200_000.0})]
+    print_table(report)
+    *_, legend = capsys.readouterr().out.strip().splitlines()
+    for column in ("target", "floor", "ratio", "needed", "no"):
+        assert re.search(rf"\b{column}\b", legend), column
+    assert len(legend) <= 200
 
 
 @pytest.mark.slow

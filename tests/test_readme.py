@@ -7,6 +7,7 @@ import pytest
 from benchmarks.readme_table import filled
 from tests.cli.commands import zray
 from tests.scripts import ROOT, run_script
+from zray import remote
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -37,6 +38,20 @@ def test_the_session_that_outlives_its_drivers(tmp_path):
 def test_what_it_points_to_is_there():
     for path in re.findall(r"\]\((\S+?)\)|^    (scripts/\w+)", README, re.MULTILINE):
         assert (ROOT / next(filter(None, path))).exists(), path
+
+
+def test_what_it_says_is_missing_says_so():
+    """The list of what is not there yet, against what a program finds that tries."""
+    missing = README.partition("## What it does not do yet")[2]
+    assert "async remote functions" in missing
+
+    async def answer():
+        return 42
+
+    with pytest.raises(NotImplementedError, match="async actor"):
+        remote(answer)
+    with pytest.raises(NotImplementedError, match="async actor"):
+        remote(num_cpus=2)(answer)
 
 
 REPORT = {

@@ -148,6 +148,16 @@ def test_every_package_is_installed():
     assert listed == there | {"zray.cli", "zray.benchmarks"}
 
 
+def test_the_number_of_a_descriptor_is_said_once():
+    """Two processes agree on it: the one that hands it over, and the one that is born with it."""
+    homes = {}
+    for path in sorted((ROOT / "zray").rglob("*.py")):
+        for found in re.findall(r"^(\w+_DESCRIPTOR)\b.*=", path.read_text(), re.MULTILINE):
+            homes.setdefault(found, []).append(name(path))
+    assert len(homes) == 4
+    assert all(len(paths) == 1 for paths in homes.values()), homes
+
+
 def test_nobody_imports_the_commands():
     """The command line is the top floor; import-linter does not see it, since it lies beside the package."""
     found = [

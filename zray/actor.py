@@ -12,7 +12,7 @@ from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
 from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units
 from .remote_function import Code, put_into
-from .signatures import parameters_of, signature_from, signature_of
+from .signatures import check_arguments, parameters_of, signature_from, signature_of
 from .store.arguments import serialize_arguments
 from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
@@ -166,10 +166,7 @@ class ActorClass:
             return
         signature, _ = signature_of(constructor, skip_self=True)
         if signature is not None:
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{self._name}.remote(): {error}") from None
+            check_arguments(signature, self._name, args, kwargs)
 
     def _actor_options(self, runtime: Runtime, methods: dict[str, dict[str, Any]]) -> ActorOptions:
         from .store.values import serialize, to_bytes
@@ -329,10 +326,7 @@ class ActorMethod:
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._signature is not None:
-            try:
-                self._signature.bind(*args, **kwargs)
-            except TypeError as error:
-                raise TypeError(f"{self._class_name}.{self._name}.remote(): {error}") from None
+            check_arguments(self._signature, f"{self._class_name}.{self._name}", args, kwargs)
 
     def _encode_options(self) -> bytes:
         from .store.values import serialize, to_bytes

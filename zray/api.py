@@ -186,7 +186,7 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         raise ValueError(f"get() takes an ObjectRef or a list of them, not {type(object_refs).__name__}.")
     for ref in object_refs:
         if type(ref) is not ObjectRef:
-            raise ValueError(f"get() takes a list of ObjectRefs, but one item is a {type(ref).__name__}.")
+            raise ValueError(f"get() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
     return runtime.get(object_refs, timeout, writable=writable)
 
 
@@ -254,7 +254,7 @@ def _check_wait(object_refs: Any) -> None:
         raise TypeError(f"wait() takes a list of ObjectRefs, not {type(object_refs).__name__}.")
     for ref in object_refs:
         if type(ref) is not ObjectRef:
-            raise TypeError(f"wait() takes a list of ObjectRefs, but one item is a {type(ref).__name__}.")
+            raise TypeError(f"wait() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
     if len(set(object_refs)) != len(object_refs):
         raise ValueError("wait() takes a list of different ObjectRefs, but one is in it twice.")
 

@@ -225,8 +225,10 @@ class _ProcessDeath(ZrayError):
 
     def __str__(self) -> str:
         parts = [str(self.args[0]) if self.args else ""]
-        if self.pid or self.exit_text:
-            parts.append(f"(pid={self.pid or '?'}: {self.exit_text or 'unknown exit'})")
+        if self.pid:
+            parts.append(f"(pid={self.pid}: {self.exit_text or 'exit code unknown'})")
+        elif self.exit_text:
+            parts.append(f"({self.exit_text})")
         text = " ".join(part for part in parts if part)
         return "\n  | ".join([text, *self.log_tail]) if self.log_tail else text
 

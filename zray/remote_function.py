@@ -12,7 +12,7 @@ from .ids import function_id as id_of_code
 from .ids import return_id
 from .object_ref import ObjectRef
 from .options import TASK_OPTIONS, check_options, resource_units
-from .signatures import signature_of
+from .signatures import check_arguments, signature_of
 from .store.arguments import NO_ARGUMENTS, serialize_arguments
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 from .wire.tasks import Function
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
+# Code of more is refused, as by Ray; far below what a frame may have (host/peers.py).
+CODE_BYTES_MAX = 100_000_000
 _FIRST = (1).to_bytes(4, "big")
 
 
@@ -139,12 +141,23 @@ class RemoteFunction:
 
 
 class Code:
-    """A function's or class's pickled code, and the refs that its closure captures: they count as arguments."""
+    """A function's or class's pickled code, and the refs that its closure captures: they count as arguments.
+
+    Raises:
+        ValueError: it is too large to be sent.
+        SerializationError: it cannot be pickled.
+    """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         from .store.functions import serialize_function
 
         data, captured = serialize_function(function)
+        if len(data) > CODE_BYTES_MAX:
+            raise ValueError(
+                f"{name} is too large: {len(data):,} bytes with what it takes along{_largest_part(function)}, but at "
+                f"most {CODE_BYTES_MAX:,} can be sent.  Does it use a large array or object of the scope around it?  "
+                "put() that, and pass the ref as an argument."
+            )
         if len(data) > LARGE_CODE_BYTES:
             _warn_of_size(function, name, len(data))
         self.function = Function(id_of_code(data), name, data)
@@ -158,6 +171,9 @@ class Code:
         """Make it known in this session."""
         if self.session is not runtime:
             runtime.publish(self.function)
+            if len(self.function.code) > LARGE_CODE_BYTES:
+                runtime.flush()  # one by one: frames have a limit too
+                runtime.wait_for_room()
             self.captured = [runtime.another_ref(object_id) for object_id in self.captured_ids]
             self.session = runtime
 
@@ -165,21 +181,27 @@ class Code:
         """A wrong number of arguments is an error here, not on the worker.
 
         Raises:
-            TypeError: as the function itself would.
+            TypeError: as the function itself would; names it.
         """
         if self.signature is not None and (kwargs or not self.counts[0] <= len(args) <= self.counts[1]):
-            self.signature.bind(*args, **kwargs)
+            check_arguments(self.signature, self.function.name, args, kwargs)
 
 
 def _warn_of_size(function: Any, name: str, size: int) -> None:
     import warnings
 
+    text = (
+        f"The code of {name} is {size:,} bytes{_largest_part(function)}.  Every worker gets them: put() large values, "
+        "and pass the ref."
+    )
+    warnings.warn(text, stacklevel=5)
+
+
+def _largest_part(function: Any) -> str:
     from .store.functions import largest_captured
 
     said, largest = largest_captured(function)
-    most = f"; {said} makes {largest:,} of them" if said else ""
-    text = f"The code of {name} is {size:,} bytes{most}.  Every worker gets them: put() large values, and pass the ref."
-    warnings.warn(text, stacklevel=5)
+    return f"; {said} makes {largest:,} of them" if said else ""
 
 
 def put_into(runtime: Runtime, keep: list[ObjectRef]) -> Callable[[Any], bytes]:

@@ -38,6 +38,18 @@ def counts_of(signature: inspect.Signature) -> tuple[int, int]:
     return required, maximum
 
 
+def check_arguments(signature: inspect.Signature, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a call that the signature does not allow.
+
+    Raises:
+        TypeError: says what is wrong, and with which function: a program makes many calls.
+    """
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{name}.remote(): {error}") from None
+
+
 def parameters_of(cls: type, name: str, function: Any) -> tuple[tuple[str, int, bool], ...] | None:
     """(name, kind, whether it has a default) of each parameter that a caller gives; None: nothing can be checked.
 

@@ -187,9 +187,9 @@ def test_an_unknown_method_is_refused_here():
 
 
 def test_wrong_arguments_are_refused_at_the_call():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^Counter\.remote\(\): "):
         Counter.remote(1, 2)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^Counter\.add\.remote\(\): "):
         Counter.remote().add.remote(1, 2)
 
 

@@ -320,6 +320,35 @@ def test_a_dead_actor_says_how_it_died():
         assert word in str(error)
 
 
+@pytest.mark.parametrize(
+    "details, text",
+    [
+        ({}, "It died."),
+        ({"pid": 7}, "It died. (pid=7: exit code unknown)"),
+        ({"exit_text": "exited with code 3"}, "It died. (exited with code 3)"),
+        ({"pid": 7, "exit_text": "exited with code 3"}, "It died. (pid=7: exited with code 3)"),
+    ],
+    ids=["nothing", "pid", "how", "both"],
+)
+def test_a_death_says_what_is_known_of_it(details, text):
+    assert str(zray.exceptions.WorkerCrashedError("It died.", **details)) == text
+
+
+def test_what_is_said_is_plain_language(gate):
+    """No article before a type's name, which may begin with any letter; no terms of the specification."""
+    with pytest.raises(ValueError, match="one item is of type int"):
+        zray.get([1])
+    with pytest.raises(TypeError, match="one item is of type int"):
+        zray.wait([1])
+    with pytest.raises(TypeError, match="of type _thread.lock"):
+        zray.put(threading.Lock())
+    assert "not one of type int" in str(error_of(zray.remote(num_returns=2)(lambda: 1).remote()[0]))
+    ref = zray.remote(gate.wait).remote()
+    with pytest.raises(zray.exceptions.GetTimeoutError, match=r"They may still come\.$"):
+        zray.get(ref, timeout=0)
+    gate.open()
+
+
 def test_the_tree_of_exceptions():
     known = zray.exceptions
     for name in (

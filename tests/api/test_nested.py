@@ -58,10 +58,11 @@ def test_a_get_on_a_full_stack_loses_nothing(start):
     assert zray.get(identity.remote(1), timeout=20) == 1
 
 
+@pytest.mark.timeout(180)
 def test_a_chain_without_end_is_an_error(start):
     start(num_cpus=1)
     with pytest.raises(zray.exceptions.RayError, match="deep in one process"):
-        zray.get(descend.remote(1_000_000), timeout=50)
+        zray.get(descend.remote(1_000_000), timeout=150)
     assert zray.get(identity.remote(1), timeout=20) == 1
 
 
@@ -107,6 +108,13 @@ def test_a_chain_inside_actors(start):
             return 1 + (zray.get(self.following.length.remote()) if self.following else 0)
 
     assert zray.get(Link.remote(5).length.remote()) == 6
+
+
+@pytest.fixture(scope="class")
+def session(nothing_left):
+    """Not the module's: there would be no room beside it for those of the tests above."""
+    with zray.init(num_cpus=2) as context:
+        yield context
 
 
 class TestInOneSession:

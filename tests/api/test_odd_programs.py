@@ -1,6 +1,7 @@
 """Programs that do what one would rather not: fork in tasks, raise anything, press Ctrl-C, keep old refs."""
 
 import os
+import re
 import sys
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 import zray
 from tests.gates import until
 from tests.scripts import run_script
+from zray.remote_function import CODE_BYTES_MAX
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -150,6 +152,62 @@ def test_large_code_is_warned_of_once_and_says_what_makes_it_large():
         assert zray.get(look_up.remote()) == 0.0
 
 
+def refused(call):
+    """The text of the ValueError that `call` ends with, in which size, limit and the way out are said."""
+    with pytest.raises(ValueError) as caught:
+        call()
+    text = str(caught.value)
+    assert f"at most {CODE_BYTES_MAX:,}" in text and "put()" in text
+    assert re.search(r"too large: 101,\d{3},\d{3} bytes", text)
+    return text
+
+
+def test_code_that_is_too_large_is_refused_at_the_call():
+    """As Ray refuses it; a frame of more than peers.FRAME_BYTES_MAX would be dropped without a word."""
+    table = b"x" * 101_000_000
+
+    @zray.remote
+    def look_up():
+        return table[0]
+
+    for _ in range(2):
+        text = refused(look_up.remote)
+        assert "look_up" in text and "closure 'table' makes 101," in text
+
+
+def test_a_class_that_is_too_large_is_refused_at_the_call():
+    table = b"x" * 101_000_000
+
+    @zray.remote
+    class Captures:
+        def look_up(self):
+            return table[0]
+
+    @zray.remote
+    class Holds:
+        table = b"x" * 101_000_000
+
+        def look_up(self):
+            return self.table[0]
+
+    text = refused(Captures.remote)
+    assert "Captures" in text and "closure 'table' of look_up makes 101," in text
+    text = refused(Holds.remote)
+    assert "Holds" in text and "attribute 'table' makes 101," in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The code of")
+def test_several_large_functions_at_once_need_not_fit_into_a_frame():
+    def make(number):
+        table = bytes((number,)) * 99_000_000
+        return zray.remote(lambda: table[0]).options(num_cpus=1)  # which pickles it
+
+    functions = [make(number) for number in range(6)]
+    refs = [function.remote() for function in functions]
+    assert zray.get(refs, timeout=50) == list(range(6))
+
+
 def test_threads_that_write_and_read_large_values():
     failures = []
 
@@ -200,66 +258,77 @@ def test_a_reference_of_a_session_that_has_ended(tmp_path):
     assert result.stdout.split() == ["lost"] * 3, result.stderr
 
 
+# Catches each interrupt, and goes on: at the end nothing must be left of what was under way.
+INTERRUPTED = """
+import gc, os, random, signal, threading, time
+import numpy as np
+import zray as ray
+from zray.host import context
+from zray.wire.session import GetStatus
+
+is_caught = False
+
+def interrupt(number, frame):
+    # As the default, but once for each `try`: what is pressed outside of one is nobody's.
+    global is_caught
+    if is_caught:
+        is_caught = False
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupt)
+ray.init(num_cpus=2)
+identity = ray.remote(lambda value: value)
+array = np.ones(100_000)
+ray.get(identity.remote(0))
+
+def one():
+    assert ray.get(identity.remote(7), timeout=20) == 7
+
+def many():
+    rest = [identity.remote(i) for i in range(20)]
+    while rest:
+        ready, rest = ray.wait(rest, timeout=20)
+        assert ready
+
+def large():
+    assert ray.get(identity.remote(ray.put(array)), timeout=20)[0] == 1
+
+def press():
+    while not over.wait(random.random() * 0.01):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def goes_on():
+    return time.monotonic() < end or interrupts <= 20
+
+for work in (one, many, large):
+    interrupts, over = 0, threading.Event()
+    thread = threading.Thread(target=press)
+    thread.start()
+    end = time.monotonic() + 1.5
+    while goes_on():
+        try:
+            is_caught = True
+            while goes_on():
+                work()
+            is_caught = False
+        except KeyboardInterrupt:
+            interrupts += 1
+    over.set()
+    thread.join()
+    assert ray.get([identity.remote(i) for i in range(100)], timeout=20) == list(range(100))
+deadline = time.monotonic() + 20
+while True:
+    gc.collect()
+    counts = context.runtime.ask(GetStatus).counts
+    if not counts["objects"] and not counts["tasks"] and not counts["store_used_bytes"]:
+        break
+    assert time.monotonic() < deadline, counts
+    time.sleep(0.1)
+print("whole")
+"""
+
+
 def test_interrupts_at_any_moment_leave_the_client_whole(tmp_path):
     """DESIGN 11: KeyboardInterrupt inside a client's turn is deferred to its end."""
-    result = run_script(
-        tmp_path,
-        """
-        import gc, os, random, signal, threading, time
-        import numpy as np
-        import zray as ray
-        from zray.host import context
-        from zray.wire.session import GetStatus
-        ray.init(num_cpus=2)
-        identity = ray.remote(lambda value: value)
-        array = np.ones(100_000)
-        ray.get(identity.remote(0))
-
-        def one():
-            assert ray.get(identity.remote(7), timeout=10) == 7
-
-        def many():
-            rest = [identity.remote(i) for i in range(20)]
-            while rest:
-                ready, rest = ray.wait(rest, timeout=10)
-                assert ready
-
-        def large():
-            assert ray.get(identity.remote(ray.put(array)), timeout=10)[0] == 1
-
-        def press():
-            while not over.wait(random.random() * 0.01):
-                os.kill(os.getpid(), signal.SIGINT)
-
-        for work in (one, many, large):
-            interrupts, over = 0, threading.Event()
-            thread = threading.Thread(target=press)
-            thread.start()
-            end = time.monotonic() + 1.5
-            while time.monotonic() < end:
-                try:
-                    while time.monotonic() < end:
-                        work()
-                except KeyboardInterrupt:
-                    interrupts += 1
-            while thread.is_alive():
-                try:
-                    over.set()
-                    thread.join()
-                    time.sleep(0.3)
-                except KeyboardInterrupt:
-                    interrupts += 1
-            assert interrupts > 20, interrupts
-            assert ray.get([identity.remote(i) for i in range(100)], timeout=10) == list(range(100))
-        deadline = time.monotonic() + 10
-        while True:
-            gc.collect()
-            counts = context.runtime.ask(GetStatus).counts
-            if not counts["objects"] and not counts["tasks"] and not counts["store_used_bytes"]:
-                break
-            assert time.monotonic() < deadline, counts
-            time.sleep(0.1)
-        print("whole")
-        """,
-    )
+    result = run_script(tmp_path, INTERRUPTED)
     assert result.stdout.split() == ["whole"], result.stderr

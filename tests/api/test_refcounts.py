@@ -268,3 +268,29 @@ def test_many_small_values_come_and_go():
     for _ in range(10):
         refs = [zray.put(i) for i in range(1_000)]
         assert zray.get(refs) == list(range(1_000))
+
+
+@pytest.mark.parametrize("kind", ["task", "serial", "threaded", "async"])
+def test_refs_inside_a_large_return_value_live(kind):
+    """The value itself goes with the end of the call, and with it its refs: not before the node knows of them."""
+
+    def give():
+        return [zray.put("inside"), bytes(300_000)]
+
+    class Giver:
+        def give(self):
+            return give()
+
+    class AsyncGiver:
+        async def give(self):
+            return give()
+
+    if kind == "task":
+        given = zray.remote(give).remote()
+    else:
+        options = {"max_concurrency": 2} if kind == "threaded" else {}
+        giver = zray.remote(AsyncGiver if kind == "async" else Giver).options(**options).remote()
+        given = giver.give.remote()
+    inner, _ = zray.get(given, timeout=20)
+    del given
+    assert zray.get(inner, timeout=20) == "inside"

@@ -88,12 +88,20 @@ def test_a_direct_call_is_refused_with_the_right_spelling():
 
 
 def test_wrong_arguments_are_refused_at_the_call():
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^add\.remote\(\): missing a required argument: 'x'"):
         add.remote()
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"^add\.remote\(\): too many positional arguments"):
         add.remote(1, 2, 3)
-    with pytest.raises(TypeError):
-        add.remote(1, z=2)
+    with pytest.raises(TypeError, match=r"^add\.remote\(\): .*'z'"):
+        add.remote(1, y=2, z=2)
+    with pytest.raises(TypeError, match=r"^add\.remote\(\)"):
+        add.options(name="sum").remote()
+
+
+def test_wrong_arguments_that_show_only_on_the_worker_name_the_function():
+    """A signature that nobody can read is checked by the call itself."""
+    with pytest.raises(TypeError, match="getattr"):
+        zray.get(zray.remote(getattr).remote(1))
 
 
 def test_name_documentation_and_signature_are_kept():
@@ -216,6 +224,12 @@ def test_a_generator_with_a_fixed_number_of_returns():
 
 def test_no_return_at_all():
     assert identity.options(num_returns=0).remote(None) is None
+
+
+@pytest.mark.slow
+def test_the_returns_of_one_task_may_be_more_than_one_message_holds():
+    refs = zray.remote(lambda: ["x" * 100_000] * 6_000).options(num_returns=6_000).remote()
+    assert zray.get(refs, timeout=50) == ["x" * 100_000] * 6_000
 
 
 @pytest.mark.parametrize("values", [(1,), (1, 2, 3), 7], ids=str)
@@ -347,7 +361,7 @@ def test_a_long_task_does_not_trap_short_ones_behind_it(gate):
     """DESIGN 6: tasks that are queued behind a long one can be taken back from the busy worker."""
     zray.get([identity.remote(i) for i in range(200)])  # short so far: many go to a worker at once
     long = wait_at.remote(gate)
-    assert zray.get([identity.remote(i) for i in range(100)], timeout=10) == list(range(100))
+    assert zray.get([identity.remote(i) for i in range(100)], timeout=20) == list(range(100))
     gate.open()
     zray.get(long)
 

@@ -174,7 +174,7 @@ def test_threads_that_wait_at_the_same_time_all_see_their_refs(session):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=40)
     assert not any(thread.is_alive() for thread in threads)
 
 

@@ -1,6 +1,7 @@
 """A session that `zray start --head` has started outlives its drivers, and they leave nothing in it."""
 
 import os
+import re
 import signal
 import subprocess
 
@@ -155,9 +156,10 @@ def test_two_drivers_at_once_do_not_see_each_other(head, tmp_path):
                 print("speaks")
                 return os.getpid()
         named = Named.options(name="same").remote()
-        print(zray.get(named.pid.remote()), flush=True)
+        # In one piece: what workers print comes in between otherwise.
+        sys.stdout.write(f"{zray.get(named.pid.remote())}\\n")
         sys.stdin.readline()
-        print(zray.get(zray.get_actor("same").pid.remote()), flush=True)
+        sys.stdout.write(f"{zray.get(zray.get_actor('same').pid.remote())}\\n")
     """
     scripts = []
     for number in (1, 2):
@@ -195,6 +197,33 @@ def test_two_sessions_are_told_apart(head):
     assert head in unclear.stderr and name in unclear.stderr
     assert zray("stop", name).returncode == 0
     assert list(statuses()) == [head]
+
+
+def test_a_further_start_says_what_runs_already_and_what_auto_will_join(head, tmp_path):
+    """Standard output stays what it is with the first; the note is on standard error, and as true as init."""
+    first = statuses()[head]["node_pid"]
+    other = zray("start", "--head", "--num-cpus", "1")
+    assert other.returncode == 0, other.stderr
+    (name,) = set(statuses()) - {head}
+    try:
+        assert other.stdout.startswith(f"zray runs: session {name}.") and head not in other.stdout
+        assert re.search(rf"^  {head}  started \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d, node pid {first}$", other.stderr, re.M)
+        assert f'init(address="auto") joins the newest, {name}' in other.stderr
+        assert f"zray stop {head}" in other.stderr
+        joined = run_script(tmp_path, 'import zray; print(zray.init(address="auto")["session_name"])')
+        assert joined.stdout == f"{name}\n", joined.stderr
+    finally:
+        assert zray("stop", name).returncode == 0
+
+
+def test_a_first_start_has_nothing_to_note(start):
+    """A session that belongs to a running program is none that anybody could join or stop."""
+    start(num_cpus=1)
+    started = zray("start", "--head", "--num-cpus", "1")
+    try:
+        assert (started.returncode, started.stderr) == (0, "")
+    finally:
+        assert zray("stop").returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -13,7 +13,7 @@ from zray.wire.codec import decode, encode
 from zray.wire.message import PROTOCOL_VERSION
 from zray.wire.session import Hello
 
-ANSWER_MS = 10_000
+ANSWER_MS = 20_000
 
 
 class RawPeer:

@@ -74,6 +74,21 @@ def test_an_actor_that_dies(how, arguments, words):
         assert caught.value.pid > 0 and "my last words" in caught.value.log_tail
 
 
+@pytest.mark.parametrize(
+    "restarts, text",
+    [(0, "The actor Mortal died."), (1, "The actor Mortal died after 1 restart (max_restarts=1).")],
+)
+def test_an_actor_that_dies_for_good_says_how_often_it_was_restarted(restarts, text):
+    class Mortal:
+        def die(self):
+            leave(7)
+
+    mortal = zray.remote(Mortal).options(max_restarts=restarts, max_task_retries=-1).remote()
+    with pytest.raises(zray.exceptions.ActorDiedError) as caught:
+        zray.get(mortal.die.remote(), timeout=20)
+    assert caught.value.args[0].replace(Mortal.__qualname__, "Mortal") == text
+
+
 def test_a_call_lost_in_a_restart_says_how():
     @zray.remote(max_restarts=1)
     class Mortal:
@@ -98,6 +113,7 @@ def test_a_constructor_that_raises_or_dies():
 
     with pytest.raises(zray.exceptions.ActorDiedError, match="no such part") as caught:
         zray.get(Raises.remote().__ray_ready__.remote(), timeout=20)
-    assert "Raises.__init__" in str(caught.value) and caught.value.pid > 0
+    assert "Raises.__init__" in str(caught.value)
+    assert f"(pid={caught.value.pid}: its constructor raised)" in str(caught.value)
     with pytest.raises(zray.exceptions.ActorDiedError, match="code 5"):
         zray.get(Dies.remote().__ray_ready__.remote(), timeout=20)

@@ -2,7 +2,8 @@
 
 import re
 
-from tests.scripts import run_script
+from tests.gates import Gate
+from tests.scripts import ROOT, run_script, start_script
 
 
 def test_what_workers_print_is_on_the_drivers_standard_output(tmp_path):
@@ -90,3 +91,84 @@ def test_a_worker_that_floods_does_not_hold_up_the_end(tmp_path):
         timeout_s=30,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_what_a_call_printed_is_shown_if_the_driver_leaves_with_its_result(tmp_path):
+    """Of tasks, and of actors of each kind."""
+    result = run_script(
+        tmp_path,
+        """
+        import sys
+        import zray as ray
+
+        class Actor:
+            def speak(self, text):
+                sys.stdout.write(text)
+                sys.stderr.write(text.upper())
+
+        class AsyncActor:
+            async def speak(self, text):
+                sys.stdout.write(text)
+
+        @ray.remote
+        def work(text):
+            sys.stdout.write(text)
+
+        ray.init(num_cpus=1)
+        actors = [ray.remote(Actor).remote(), ray.remote(Actor).options(max_concurrency=2).remote()]
+        actors.append(ray.remote(AsyncActor).remote())
+        ray.get([actor.__ray_ready__.remote() for actor in actors])
+        ray.get([work.remote("task"), *(actor.speak.remote("call") for actor in actors)])
+        """,
+    )
+    texts = [line.partition(") ")[2] for line in result.stdout.splitlines()]
+    assert sorted(texts) == ["call", "callCALL", "callCALL", "task"], result.stderr
+
+
+def test_what_was_printed_without_an_end_of_line_is_shown_whatever_comes_next(tmp_path):
+    """The task goes on, or is done when the driver leaves; the worker dies; the actor is killed."""
+    script = start_script(
+        tmp_path,
+        f"""
+        import os, sys
+        sys.path.insert(0, {str(ROOT)!r})
+        import zray as ray
+        from tests.gates import Gate
+
+        @ray.remote
+        class Actor:
+            def speak(self):
+                sys.stdout.write("killed")
+
+        @ray.remote(max_retries=0)
+        def die():
+            print("dead", end="")
+            os.kill(os.getpid(), 9)
+
+        @ray.remote
+        def work(text):
+            sys.stdout.write(text)
+            Gate({str(tmp_path / "gate")!r}).wait()
+            print(text, "again", end=" ")
+
+        ray.init(num_cpus=2)
+        actor = Actor.remote()
+        ray.get(actor.speak.remote())
+        ray.kill(actor)
+        try:
+            ray.get(die.remote())
+        except ray.exceptions.WorkerCrashedError:
+            pass
+        ray.get(work.remote("waiting"))
+        """,
+    )
+    with script:
+        lines = []
+        while not any("waiting" in line for line in lines):
+            lines.append(script.stdout.readline())
+            assert lines[-1], script.stderr.read()
+        Gate(tmp_path / "gate").open()
+        lines += script.stdout.readlines()
+        assert script.wait(20) == 0, script.stderr.read()
+    texts = [line.partition(") ")[2] for line in lines]
+    assert sorted(texts) == ["dead\n", "killed\n", "waiting\n", "waiting again \n"]

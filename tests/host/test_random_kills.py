@@ -21,7 +21,7 @@ ROUNDS = int(os.environ.get("ZRAY_KILL_ROUNDS", "20"))
 FIRST_SEED = int(os.environ.get("ZRAY_KILL_SEED", "0"))
 VICTIMS = ("worker", "worker", "fork server", "node", "driver")
 MOMENTS = ("starting", "idle", "busy", "busy", "busy")
-LEFTOVER_DEADLINE_S = 5.0
+LEFTOVER_DEADLINE_S = 20.0
 DRIVER_END_S = 50.0
 
 

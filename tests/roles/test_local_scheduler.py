@@ -10,7 +10,7 @@ from zray.exceptions import SYSTEM_ERROR
 from zray.roles import effects as e
 from zray.roles.local_scheduler.pool import START_FAILURES_MAX
 from zray.wire.objects import HoldObjects, PutObject, PutObjects, ReleaseObjects, UnpinObjects
-from zray.wire.task_spec import StoredValue, TaskSpec
+from zray.wire.task_spec import StoredValue, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import (
     CancelWait,
     ObjectsReady,
@@ -220,6 +220,17 @@ def test_a_task_that_kills_its_workers_ends_with_an_error_that_says_how(desk):
     value = desk.scheduler.objects.entries[ref].value
     assert value[0] == SYSTEM_ERROR
     assert b"killed by signal 9" in value
+    assert b"The worker that ran task f died, in the last of 4 attempts." in value
+
+
+def test_a_task_that_may_not_be_repeated_says_nothing_of_attempts(desk):
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(max_retries=0))
+    (ref,) = desk.submit(spec)
+    worker = desk.give_birth()
+    desk.windows[worker] -= 1
+    desk.kill(worker)
+    assert b"The worker that ran task f died." in desk.scheduler.objects.entries[ref].value
 
 
 def test_a_ref_inside_a_value_lives_as_long_as_the_value(desk):

@@ -9,24 +9,29 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from ..exceptions import encode_system_error
+from ..exceptions import ClusterLostError, encode_system_error
 from ..ids import return_id
 from ..store.errors import deserialize_error, serialize_error
 from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ..wire.session import Goodbye
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .async_calls import AsyncCalls
+from .logs import begun_lines
 from .submitter import Call, Submitter, current_call
 
 if TYPE_CHECKING:
     from .worker_main import Worker
 
 
+# A node that does not answer for so long has other troubles than one actor's last words.
+GOODBYE_SECONDS = 10.0
 # Values of a call's returns, the refs inside each, and whether it asks for another attempt.
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
@@ -50,7 +55,8 @@ class ActorHost:
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
-        self.exiting = ""
+        self.last_call: TaskSpec | None = None  # it raised ActorExit
+        self.exiting = ""  # why, once that call's result is on its way
 
     def start(self) -> None:
         """Run the constructor, then say so; replace the worker's way to run tasks by ours."""
@@ -96,7 +102,7 @@ class ActorHost:
         name = f"{self.options.class_name}.__init__"
         task_error = deserialize_error(serialize_error(error, name, skip_frames=2))
         text = f"The actor died in its constructor: {task_error}"
-        return encode_system_error("ActorDiedError", text, {"pid": os.getpid()})
+        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "exit_text": "its constructor raised"})
 
     # --- calls ---
 
@@ -104,6 +110,8 @@ class ActorHost:
         """The call at the head of the queue, if the window lets us have it and its arguments are here."""
         worker = self.worker
         executor = worker.executor
+        if self.exiting:
+            self.leave_if_asked()  # nothing begins behind the call that leaves
         while executor.queue:
             try:
                 worker.claim(0)
@@ -183,6 +191,7 @@ class ActorHost:
     def finished(self, spec: TaskSpec, result: Result) -> None:
         worker = self.worker
         values, contained, wants_retry = result
+        begun_lines.write_own()
         with worker.lock:
             worker.executor.finished(spec, values, contained, wants_retry=wants_retry)
             if worker.writer.found:
@@ -190,12 +199,15 @@ class ActorHost:
             if spec.deps:
                 for object_id in worker.executor.done_with(spec):
                     worker.client.place_unused(object_id)
+            if spec is self.last_call:
+                # Not before: another thread that sees it ends the process.
+                self.exiting = "The actor left by exit_actor()."
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """What a call that raised leaves behind: an error, or the wish to leave."""
         if isinstance(error, ActorExit):
-            self.exiting = "The actor left by exit_actor()."
-            return self.result_of(spec, None)
+            self.last_call = spec
+            return [serialize(None).inband] * max(1, parse_options(spec.options).num_returns), (), False
         return self.worker.failure(spec, error)
 
     # --- threads ---
@@ -206,7 +218,8 @@ class ActorHost:
         try:
             try:
                 args, kwargs = worker.arguments_of(spec)
-                result = self.result_of(spec, self.method_of(spec)(*args, **kwargs))
+                value = self.method_of(spec)(*args, **kwargs)  # lives until it is noted, with the refs inside
+                result = self.result_of(spec, value)
             except BaseException as error:
                 result = self.outcome_of(spec, error)
             self.finished(spec, result)
@@ -219,17 +232,22 @@ class ActorHost:
     # --- the end ---
 
     def leave_if_asked(self) -> None:
-        """By itself: results first, then the news, then the process."""
+        """By itself: results first, then the news, then the process.
+
+        The node hears of the process's end by another way, the fork server's, which may be the faster one: so the
+        news must have been heard before.
+        """
         if not self.exiting:
             return
         worker = self.worker
-        worker.say(ActorExited(self.actor_id, self.exiting))
-        worker.flush()
-        with worker.lock:
-            worker.connection.is_closed = True
-            worker.connection.over = self.exiting
-            worker.connection.socket.close(linger=1000)
-            worker.connection.context.term()
+        try:
+            worker.flush()  # in one frame with what is said, results would come behind it
+            worker.say(ActorExited(self.actor_id, self.exiting))
+            worker.say(Goodbye(self.exiting))
+            worker.flush()
+            worker.receive_until(lambda: worker.said_goodbye, time.monotonic() + GOODBYE_SECONDS)
+        except ClusterLostError:
+            pass
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -25,15 +25,13 @@ from collections.abc import Iterator
 
 from msgspec import msgpack
 
+from .logs import worker_streams
 from .processes import adopt_orphans, end_children, end_with_parent, wait_for_end
-from .session import Session
+from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import PACKET_BYTES_MAX
 
 # Set before numpy is imported; a task that asks for more CPUs raises them.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# As the node hands them over (workers.py).
-CONNECTION_DESCRIPTOR = 3
-NODE_DESCRIPTOR = 4
 NODE_END_SECONDS = 5.0
 
 
@@ -170,7 +168,7 @@ class ForkServer:
 
 
 def redirect_output(session: Session, worker_id: int) -> None:
-    """Standard output and error go to the log, line by line; there is no standard input."""
+    """Standard output and error go to the log, at once; there is no standard input."""
     log = session.open_log(session.worker_log_path(worker_id, os.getpid()))
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -179,8 +177,7 @@ def redirect_output(session: Session, worker_id: int) -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     sys.stdin = open(0, encoding="utf-8", closefd=False)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+    sys.stdout, sys.stderr = worker_streams()
 
 
 def preload() -> Iterator[None]:

@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from .session import Session
+from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import spawn
-
-# As the fork server expects them.
-CONNECTION_DESCRIPTOR = 3
-NODE_DESCRIPTOR = 4
 
 
 def launch_fork_server(session: Session) -> tuple[int, socket.socket]:

@@ -1,18 +1,191 @@
-"""What workers print, on the driver's terminal: a thread follows the logs of the workers of its job.
+"""What workers print: into a log per worker, and from there to the driver's terminal.
 
-Each line carries the worker's number and pid, `(worker-1 pid=4711) line`.  Lines are passed on as they are; none is
-merged, none is dropped but the rest of a line beyond LINE_BYTES_MAX.
+A worker's standard output and error lead into its log, line by line.  In the driver a thread follows the logs of the
+workers of its job.  Each line carries the worker's number and pid, `(worker-1 pid=4711) line`.  Lines are passed on
+as they are; none is merged, none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
+A line that is not ended is shown when its worker prints nothing for QUIET_SECONDS, or has ended, or when the driver
+leaves; what is printed behind it later is a line of its own.
 """
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 import threading
+import time
+from threading import get_ident
 
+# What a thread has begun to print is in the log after twice this long, if it stays as it is.
+BEGUN_SECONDS = 0.05
+BEGUN_MAX = 8192  # characters
 LOOK_SECONDS = 0.1
+QUIET_SECONDS = 0.5
 LINE_BYTES_MAX = 64 << 10
 READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one does not starve the others
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class BegunLines:
+    """Lines of a worker that are begun and not ended, by stream and thread: soon in the log nevertheless."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a signal's handler may print in the middle of a print
+        self.lines: dict[tuple[WorkerOutput, int], str] = {}
+        self.are_there = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def notice(self) -> None:
+        """There is one.  The first of all starts the thread that looks after them."""
+        self.are_there.set()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._follow, name="zray-output", daemon=True)
+            try:
+                self.thread.start()
+            except RuntimeError:
+                pass  # no room for a thread: the line comes with its end
+
+    def _follow(self) -> None:
+        seen: dict[tuple[WorkerOutput, int], str] = {}
+        while self.are_there.wait():
+            time.sleep(BEGUN_SECONDS)
+            with self.lock:
+                self.are_there.clear()
+                for key in [key for key, line in self.lines.items() if seen.get(key) == line]:
+                    self.write_out(key)
+                seen = self.lines.copy()
+                if seen:
+                    self.are_there.set()
+
+    def write_out(self, key: tuple[WorkerOutput, int]) -> None:
+        """One of them, as far as it goes.  With the lock held."""
+        io.TextIOWrapper.write(key[0], self.lines.pop(key))
+
+    def write_own(self) -> None:
+        """Those of this thread, whose task is done: in the log before its result is on its way."""
+        if self.lines:
+            thread = get_ident()
+            with self.lock:
+                for key in list(self.lines):
+                    if key[1] == thread:
+                        self.write_out(key)
+
+    def before_fork(self) -> None:
+        """A child must not write its parent's lines once more, nor find the lock taken."""
+        self.lock.acquire()
+        for key in list(self.lines):
+            self.write_out(key)
+
+    def in_child(self) -> None:
+        """Here nobody looks after them: nobody need be told."""
+        self.are_there = threading.Event()
+        self.are_there.set()
+        self.lock.release()
+
+
+class WorkerOutput(io.TextIOWrapper):
+    """A worker's standard output or error, on a descriptor that leads into its log.
+
+    A line goes into the log in one piece, whatever other threads, the other stream and forked children print.  One
+    that is begun and not ended goes with `flush`, with the end of `print(..., end="")`, or when its thread has added
+    nothing to it for some BEGUN_SECONDS.
+    """
+
+    def __init__(self, descriptor: int, begun: BegunLines) -> None:
+        raw = io.FileIO(descriptor, "wb", closefd=False)
+        super().__init__(raw, encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[arg-type]
+        self.begun = begun
+
+    def write(self, text: str) -> int:
+        """Into the log up to the last end of a line; all of it, when there is no end in sight."""
+        begun, key = self.begun, (self, get_ident())
+        with begun.lock:
+            lines = begun.lines
+            line = lines[key] + text if key in lines else text
+            # The last that print(..., end="") writes is its end, an empty text.
+            upto = len(line) if line[-1:] == "\n" or not text or len(line) > BEGUN_MAX else line.rfind("\n") + 1
+            if upto < len(line):
+                lines[key] = line[upto:]
+                if not begun.are_there.is_set():
+                    begun.notice()
+            elif key in lines:
+                del lines[key]
+            if upto:
+                super().write(line[:upto])
+        return len(text)
+
+    def flush(self) -> None:
+        """What all threads have begun."""
+        with self.begun.lock:
+            for key in list(self.begun.lines):
+                if key[0] is self:
+                    self.begun.write_out(key)
+            super().flush()
+
+
+begun_lines = BegunLines()  # of a worker; a driver has none
+
+
+def worker_streams(output: int = 1, error: int = 2) -> tuple[WorkerOutput, WorkerOutput]:
+    """Standard output and error of this process, on descriptors that lead into its log."""
+    begun = begun_lines
+    os.register_at_fork(before=begun.before_fork, after_in_parent=begun.lock.release, after_in_child=begun.in_child)
+    return WorkerOutput(output, begun), WorkerOutput(error, begun)
+
+
+class Log:
+    """One worker's log, as far as it was read."""
+
+    def __init__(self, name: str, upto: int) -> None:
+        worker, _, pid = name.removesuffix(".log").rpartition("-")
+        self.label = f"({worker} pid={pid})"
+        self.process = f"/proc/{pid}"
+        self.upto = upto
+        self.rest = b""  # of a line that has no end yet
+        self.left_out = 0  # bytes of that line that are not kept
+        self.is_shown = False  # the line's beginning is on the terminal already
+        self.grew_at = 0.0
+
+    def take(self, data: bytes) -> list[str]:
+        """The lines that the next bytes of the log make complete."""
+        self.upto += len(data)
+        self.grew_at = time.monotonic()
+        first, *others = data.split(b"\n")
+        self._extend(first)
+        if not others:
+            return []
+        shown = self.take_rest(is_ended=True)
+        *others, last = others
+        shown += [self._line(line) for line in others]
+        self._extend(last)
+        return shown
+
+    def _extend(self, piece: bytes) -> None:
+        room = LINE_BYTES_MAX - len(self.rest)
+        self.rest += piece[:room]
+        self.left_out += max(0, len(piece) - room)
+
+    def take_rest(self, *, is_ended: bool = False) -> list[str]:
+        """What there is of the unfinished line, to be shown now; its end, if it comes later, is no line."""
+        shown = [] if not self.rest and (self.is_shown or not is_ended) else [self._line(self.rest, self.left_out)]
+        self.is_shown = not is_ended and (self.is_shown or bool(shown))
+        self.rest, self.left_out = b"", 0
+        return shown
+
+    def _line(self, line: bytes, left_out: int = 0) -> str:
+        left_out += max(0, len(line) - LINE_BYTES_MAX)
+        if not left_out:
+            return f"{self.label} {line.decode('utf-8', 'backslashreplace')}\n"
+        decoder = _new_decoder("backslashreplace")
+        text = decoder.decode(line[:LINE_BYTES_MAX])
+        left_out += len(decoder.getstate()[0])  # the beginning of a character
+        return f"{self.label} {text} [... {left_out:,} more bytes of this line are left out]\n"
+
+    def is_quiet(self) -> bool:
+        """Whether nothing will come that could end the line soon."""
+        return time.monotonic() - self.grew_at >= QUIET_SECONDS or not os.path.exists(self.process)
 
 
 class LogFollower:
@@ -20,11 +193,8 @@ class LogFollower:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.read_upto: dict[str, int] = {}
-        self.rest: dict[str, bytes] = {}
-        for name in self._names():
-            # A session that was here before us: what was printed before is not ours.
-            self.read_upto[name] = self._size(name)
+        # A session that was here before us: what was printed before is not ours.
+        self.logs = {name: Log(name, self._size(name)) for name in self._names()}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._follow, name="zray-logs", daemon=True)
         self.thread.start()
@@ -41,6 +211,12 @@ class LogFollower:
         except OSError:
             return 0
 
+    def _log(self, name: str) -> Log:
+        log = self.logs.get(name)
+        if log is None:
+            log = self.logs[name] = Log(name, 0)
+        return log
+
     def _follow(self) -> None:
         while not self.ended.wait(LOOK_SECONDS):
             self.look()
@@ -48,32 +224,28 @@ class LogFollower:
     def look(self) -> None:
         """Print what is new."""
         for name in self._names():
-            begin = self.read_upto.get(name, 0)
-            if self._size(name) > begin:
-                self._print_from(name, begin)
+            log = self._log(name)
+            is_quiet = bool(log.rest) and log.is_quiet()  # before the look at its size: it may end between the two
+            if self._size(name) > log.upto:
+                self._print_from(name, log)
+            elif is_quiet:
+                self._write(log.take_rest())
 
-    def _print_from(self, name: str, begin: int) -> bool:
+    def _print_from(self, name: str, log: Log) -> bool:
         """The next piece of a log.  False: there is none, or nobody reads us."""
         try:
             with open(os.path.join(self.folder, name), "rb") as file:
-                file.seek(begin)
+                file.seek(log.upto)
                 data = file.read(READ_BYTES_MAX)
         except OSError:
             return False
-        self.read_upto[name] = begin + len(data)
-        lines = (self.rest.pop(name, b"") + data).split(b"\n")
-        if lines[-1]:
-            if len(lines[-1]) < LINE_BYTES_MAX:
-                self.rest[name] = lines[-1]
-            else:
-                lines.append(b"")
-        return self._write(name, lines[:-1]) and bool(data)
+        return self._write(log.take(data)) and bool(data)
 
-    def _write(self, name: str, lines: list[bytes]) -> bool:
-        label = " pid=".join(name.removesuffix(".log").rsplit("-", 1))
-        text = "".join(f"({label}) {line[:LINE_BYTES_MAX].decode('utf-8', 'backslashreplace')}\n" for line in lines)
+    def _write(self, lines: list[str]) -> bool:
+        if not lines:
+            return True
         try:
-            sys.stdout.write(text)
+            sys.stdout.write("".join(lines))
             sys.stdout.flush()
         except (OSError, ValueError):
             self.ended.set()  # nobody reads us any more
@@ -88,7 +260,7 @@ class LogFollower:
             return  # it hangs in a write: so would we
         upto = {name: self._size(name) for name in self._names()}
         for name, size in upto.items():
-            while self.read_upto.get(name, 0) < size and self._print_from(name, self.read_upto.get(name, 0)):
+            log = self._log(name)
+            while log.upto < size and self._print_from(name, log):
                 pass
-            if self.rest.get(name):
-                self._write(name, [self.rest.pop(name)])
+            self._write(log.take_rest())

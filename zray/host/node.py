@@ -54,11 +54,10 @@ from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
 from .doorman import Doorman, HeadTimeout
-from .node_main import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
-from .session import Session, SessionInfo
+from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, SessionInfo
 from .workers import Workers
 
 if TYPE_CHECKING:

@@ -15,12 +15,8 @@ from msgspec import msgpack
 from ..store.sweeper import lock_session
 from .launch import launch_fork_server
 from .processes import adopt_orphans, end_children
-from .session import Session
+from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 
-# As the driver hands them over (driver.py).
-READY_DESCRIPTOR = 3
-DRIVER_DESCRIPTOR = 4
-SECRET_DESCRIPTOR = 5  # the join token; only where there is one
 UNPICKLED_EXIT_CODE = 70
 
 

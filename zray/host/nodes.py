@@ -16,15 +16,11 @@ from msgspec import msgpack
 from ..exceptions import ClusterLostError
 from .machine import cpu_count, store_bytes
 from .processes import last_lines, wait_for_end
-from .session import Session, lasting_sessions
+from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, lasting_sessions
 from .spawn import spawn
 
 NODE_START_SECONDS = 20.0
 NODE_END_SECONDS = 5.0
-# As the node expects them (node_main.py).
-READY_DESCRIPTOR = 3
-DRIVER_DESCRIPTOR = 4
-SECRET_DESCRIPTOR = 5
 STORE_BYTES_MIN = 1 << 20
 HEAD_PORT = 6379
 LOOPBACK = "127.0.0.1"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
 
 import msgspec
 
@@ -22,6 +23,13 @@ from ..exceptions import ZrayError
 from ..store.segment import unlink_session
 from ..store.sweeper import check_private, sweep
 
+# The descriptors that its processes are born with, by the numbers that they see (spawn.py).  A node:
+READY_DESCRIPTOR = 3  # of a pipe: a byte says that it listens
+DRIVER_DESCRIPTOR = 4  # a pidfd of whoever started it
+SECRET_DESCRIPTOR = 5  # the join token, where there is one
+# A fork server:
+CONNECTION_DESCRIPTOR = 3  # its end of the socket pair to the node
+NODE_DESCRIPTOR = 4  # a pidfd of the node
 # A Unix socket's path has at most 107 bytes; the session's part of it needs some 35.
 SOCKET_PATH_BYTES_MAX = 100
 
@@ -165,6 +173,15 @@ class Session:
                 return msgspec.json.decode(file.read(), type=SessionInfo)
         except (OSError, msgspec.MsgspecError):
             return None
+
+    def started_at(self) -> str:
+        """When the node was ready, in local time, for people; "?" when the session has ended meanwhile."""
+        try:
+            # node.json is written once; the folder's own times change with what lies in it.
+            written = os.stat(os.path.join(self.folder, "node.json")).st_mtime
+        except OSError:
+            return "?"
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(written))
 
     def open_fork_server(self) -> int | None:
         """A pidfd of the fork server, which is the last one to go; None when it is gone."""

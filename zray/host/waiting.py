@@ -53,8 +53,7 @@ class Waiting:
         left = sum(1 for object_id in missing if object_id not in values)
         if left:
             raise GetTimeoutError(
-                f"{left} of {len(missing)} objects were not there after {timeout:g} s.  "
-                "They may still come (indefinite)."
+                f"{left} of {len(missing)} objects were not there after {timeout:g} s.  They may still come."
             )
 
     def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
@@ -212,6 +211,4 @@ class Waiting:
 
 
 def _stranger(object_id: bytes) -> ObjectLostError:
-    return ObjectLostError(
-        f"ObjectRef({object_id.hex()}) is of a session that has ended (definite): nothing will come of it."
-    )
+    return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: nothing will come of it.")

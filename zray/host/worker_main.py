@@ -28,13 +28,14 @@ from ..store.values import deserialize, deserialize_writable, is_error, serializ
 from ..wire.actors import StartActor
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.objects import AbandonObject
-from ..wire.session import Hello
+from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context
 from .connection import Connection, python_version
 from .forks import end_child
 from .hints import add_hints
+from .logs import begun_lines
 from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
@@ -42,6 +43,8 @@ from .submitter import Submitter, current_call
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
+# Of the returns of one task, so much travels in its message; the rest lies in the arena (frames have a limit).
+SEVERAL_INLINE_BYTES_MAX = 16 << 20
 
 
 class Leave(SystemExit):
@@ -74,6 +77,7 @@ class Worker(Runtime):
         self._submitter: Submitter | None = None
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
+        self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
         with self.lock:
             self._handle(early)
@@ -90,6 +94,8 @@ class Worker(Runtime):
             self.executor.on_start_tasks(message)  # type: ignore[arg-type]
         elif kind is JobStarted:
             self._join_job(message)  # type: ignore[arg-type]
+        elif kind is GoodbyeReply:
+            self.said_goodbye = True
         else:
             self.orders.append(message)
 
@@ -189,6 +195,7 @@ class Worker(Runtime):
         self.current, self._submitter = spec, None
         began = time.perf_counter()
         wants_retry = False
+        value = None  # what it returns lives until that is noted: with it go the refs inside, and what they refer to
         try:
             function = self.functions.get(spec.function_id) or self.function_of(spec.function_id)
             args, kwargs = self.arguments_of(spec)
@@ -197,7 +204,6 @@ class Worker(Runtime):
             took = time.perf_counter() - began
             if not spec.options or (options := parse_options(spec.options)).num_returns == 1:
                 serialized = serialize(value)
-                del value
                 if serialized.size <= self.inline_bytes_max and not serialized.buffers:
                     values: list[bytes | StoredValue] = [serialized.inband]
                 else:
@@ -205,7 +211,6 @@ class Worker(Runtime):
                 contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
             else:
                 values, contained = self.several(spec, value, options.num_returns)
-                del value
         except Leave:
             raise
         except BaseException as error:
@@ -213,6 +218,7 @@ class Worker(Runtime):
             values, contained, wants_retry = self.failure(spec, error)
             del error
         self.current, self._submitter = outer, outer_submitter
+        begun_lines.write_own()
         executor = self.executor
         with self.lock:
             executor.ran_for(spec.function_id, took * 1e6)
@@ -262,15 +268,21 @@ class Worker(Runtime):
             parts = list(value)
         except TypeError as error:
             kind = type(value).__name__
-            raise ValueError(f"The task must return {count} values (num_returns), not a {kind}.") from error
+            raise ValueError(f"The task must return {count} values (num_returns), not one of type {kind}.") from error
         if len(parts) != count:
             raise ValueError(f"The task must return {count} values (num_returns), but it returned {len(parts)}.")
         values: list[bytes | StoredValue] = []
         contained = []
+        inline_bytes = 0
         try:
             for index, part in enumerate(parts, 1):
                 serialized = serialize(part)
-                values.append(self.store(return_id(spec.task_id, index), serialized))
+                if inline_bytes + serialized.size <= SEVERAL_INLINE_BYTES_MAX:
+                    stored = self.store(return_id(spec.task_id, index), serialized)
+                else:
+                    stored = self.writer.write(return_id(spec.task_id, index), serialized)
+                values.append(stored)
+                inline_bytes += len(stored) if type(stored) is bytes else 0
                 contained.append(serialized.contained)
         except BaseException:
             for index, stored in enumerate(values, 1):

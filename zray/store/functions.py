@@ -5,6 +5,7 @@ written.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 from ..exceptions import DeserializationError
@@ -38,11 +39,12 @@ def deserialize_function(code: bytes) -> Any:
 
 
 def largest_captured(function: Any) -> tuple[str, int]:
-    """What of a function's closure, defaults and globals makes the most bytes: how to say it, and how many."""
-    from .inspect import function_parts
+    """What of a function's or class's closures, defaults, globals and attributes makes the most bytes.
 
+    Returns how to say it, and how many bytes; ("", 0) when there is nothing.
+    """
     largest, most = "", 0
-    for said, part in function_parts(function):
+    for said, part in _captured(function):
         try:
             with collect_refs():
                 size = len(cloudpickled(part))
@@ -51,3 +53,19 @@ def largest_captured(function: Any) -> tuple[str, int]:
         if size > most:
             largest, most = said, size
     return largest, most
+
+
+def _captured(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function, or a class with its methods, takes along, with how to say each."""
+    from .inspect import function_parts
+
+    if not isinstance(function, type):
+        yield from function_parts(function)
+        return
+    for name, value in vars(function).items():
+        value = getattr(value, "__func__", value)  # of a class method or static method
+        if hasattr(value, "__code__"):
+            for said, part in function_parts(value):
+                yield f"{said} of {name}", part
+        elif not name.startswith("__"):
+            yield f"attribute {name!r}", value

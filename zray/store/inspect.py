@@ -43,7 +43,7 @@ def explain(value: Any, error: BaseException) -> SerializationError:
     path, culprit = find_culprit(value)
     kind = type(culprit)
     name = kind.__name__
-    lines = [f"Cannot pickle {' -> '.join(path)}: a {kind.__module__}.{name} ({_first_line(error)})."]
+    lines = [f"Cannot pickle {' -> '.join(path)}: of type {kind.__module__}.{name} ({_first_line(error)})."]
     size = getattr(culprit, "nbytes", None)
     if isinstance(size, int):
         lines.append(f"It holds {size} bytes.")

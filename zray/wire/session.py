@@ -46,13 +46,13 @@ class HelloRefused(Message, tag=3):
 
 
 class Goodbye(Message, tag=4):
-    """driver -> node.  An orderly end; everything that the driver holds is let go."""
+    """driver, worker -> node.  An orderly end; everything that a driver holds is let go."""
 
     reason: str = ""
 
 
 class GoodbyeReply(Message, tag=5):
-    """node -> driver.  All before it has been handled."""
+    """node -> driver, worker.  All before it has been handled."""
 
 
 class GetStatus(Message, tag=6):

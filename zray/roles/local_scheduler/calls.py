@@ -352,7 +352,9 @@ class Calls:
         may_restart = actor.options.max_restarts < 0 or actor.restart_count < actor.options.max_restarts
         if actor.state == ActorState.DEAD or actor.killed or not may_restart:
             text = f"The actor {actor.options.class_name} died"
-            text += f": {actor.killed}." if actor.killed else f" ({actor.restart_count} restarts before)."
+            if (count := actor.restart_count) and not actor.killed:
+                text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
+            text += f": {actor.killed}." if actor.killed else "."
             self._bury(actor, self._error("ActorDiedError", text, message.details()))
             return
         actor.restart_count += 1

@@ -235,11 +235,8 @@ class WorkerPool:
                 node.lifecycle.run_again(task)
             elif is_blamed or task.options.max_retries == 0:
                 name = task.options.name or self.node.lifecycle.function_name(task.spec.function_id)
-                node.lifecycle.fail(
-                    task,
-                    "WorkerCrashedError",
-                    f"The worker that ran task {name} (attempt {task.attempts + 1}) died.",
-                    death.details(),
-                )
+                often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
+                text = f"The worker that ran task {name} died{often}."
+                node.lifecycle.fail(task, "WorkerCrashedError", text, death.details())
             else:
                 node.lifecycle.run_again(task)

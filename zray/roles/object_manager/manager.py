@@ -22,6 +22,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ...ids import is_put
 from ...wire.message import Local
 from ...wire.objects import (
     AbandonObject,
@@ -46,6 +47,8 @@ SEGMENT = 0
 RESERVE_BYTES = 64 << 20
 # How long a writer is held back in a full store before it is told so.
 FULL_SECONDS = 5.0
+# So many objects are named to one who finds the store full.
+SHOWN_MAX = 5
 
 
 class FullTimeout(Local):
@@ -214,14 +217,24 @@ class ObjectManager(Role):
                 return
 
     def explain(self, size: int) -> str:
-        """What fills the store, in words."""
-        largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:5]
-        holders = ", ".join(f"{stored.object_id.hex()[:12]} {stored.place.size:,} bytes" for stored in largest)
+        """What fills the store, and what keeps it there, in words; the ids are whole, as an ObjectRef shows its own."""
+        largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:SHOWN_MAX]
+        lines = "".join(f"\n  {self._describe(stored)}" for stored in largest)
+        listed = f"  The largest:{lines}\n" if largest else "  "
         return (
             f"{size:,} bytes asked; the store holds {self.ranges.capacity:,}, {self.ranges.used_bytes:,} of them in "
-            f"{len(self.objects)} objects ({holders or 'none'}).  Drop refs to large objects, or start with a larger "
-            "object_store_memory."
+            f"{len(self.objects)} objects.{listed}"
+            "An object stays while an ObjectRef to it lives in any process or in another object, while a task that "
+            "takes it has not ended, and while an array that get() gave on it is in use.  Drop what is needed no "
+            "longer, or start with a larger object_store_memory."
         )
+
+    def _describe(self, stored: Stored) -> str:
+        origin = "put" if is_put(stored.object_id) else "returned by a task"
+        state = f", still being written by {stored.process}" if stored.process else ""
+        if stored.process == self.address:
+            state = ", still on its way from another node"
+        return f"ObjectRef({stored.object_id.hex()}): {stored.place.size:,} bytes, {origin}{state}"
 
     def on_segment_created(self, message: SegmentCreated) -> None:
         self.segment_state = "there"
