@@ -206,7 +206,7 @@ def test_a_further_start_says_what_runs_already_and_what_auto_will_join(head, tm
     assert other.returncode == 0, other.stderr
     (name,) = set(statuses()) - {head}
     try:
-        assert other.stdout.startswith(f"zray runs: session {name}.") and head not in other.stdout
+        assert other.stdout.startswith(f"zray runs: session {name}, head of ") and head not in other.stdout
         assert re.search(rf"^  {head}  started \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d, node pid {first}$", other.stderr, re.M)
         assert f'init(address="auto") joins the newest, {name}' in other.stderr
         assert f"zray stop {head}" in other.stderr
