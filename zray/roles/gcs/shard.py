@@ -45,7 +45,6 @@ from ...wire.gcs import (
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..role import Role
-from . import state
 from .tables import ObjectRecord, TaskTable
 
 
@@ -174,10 +173,14 @@ class GcsShard(Role):
 
     def dump(self) -> Iterator[bytes]:
         """Its whole state, in parts."""
+        from . import state  # a node alone never needs it
+
         return state.dump(self)
 
     def load(self, parts: Iterable[bytes]) -> None:
         """Into a new shard.  Raises: ValueError."""
+        from . import state
+
         state.load(self, parts)
 
     def check_everything(self) -> None:
