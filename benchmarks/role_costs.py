@@ -133,7 +133,7 @@ def measure(tasks: int) -> dict[str, float]:
             path.settle()
     path.settle()
     assert path.ready == path.submitted, (path.ready, path.submitted)
-    path.handle("driver-1", ReleaseObjects(list(path.client.counts)), "scheduler: release")
+    path.handle("driver-1", ReleaseObjects(list(path.client.held)), "scheduler: release")
     path.settle()
     assert not path.scheduler.objects.entries
     return {name: seconds / path.submitted * 1e6 for name, seconds in sorted(path.spent.items())}

@@ -317,9 +317,9 @@ class ActorMethod:
             task_id, b"", arguments.payload, arguments.deps, arguments.holds, blob, submitter.next_call(actor_id)
         )
         count = self._num_returns
-        runtime.submit(spec, count)
+        first = runtime.submit(spec, count)
         if count == 1:
-            return ObjectRef(task_id + FIRST_RETURN)
+            return ObjectRef(first)
         if count == 0:
             return None
         return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]

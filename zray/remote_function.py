@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LARGE_CODE_BYTES = 1 << 20
 # Code of more is refused, as by Ray; far below what a frame may have (host/peers.py).
 CODE_BYTES_MAX = 100_000_000
-_FIRST = (1).to_bytes(4, "big")
 
 
 class RemoteFunction:
@@ -99,9 +98,9 @@ class RemoteFunction:
         task_id = runtime.submitter().next_task_id()
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, arguments.deps, holds, blob)
         count = self._num_returns
-        runtime.submit(spec, count)
+        first = runtime.submit(spec, count)
         if count == 1:
-            return ObjectRef(task_id + _FIRST)
+            return ObjectRef(first)
         if count == 0:
             return None
         return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]

@@ -123,7 +123,8 @@ class ClientMachine(RuleBasedStateMachine):
         self.refs.clear()
         self.arrays.clear()
         self.flush()
-        assert not self.client.counts
+        assert not self.client.held
+        assert not self.client.further_refs
         assert not self.client.values
         assert not self.client.told
         assert not self.client.reading
@@ -131,6 +132,16 @@ class ClientMachine(RuleBasedStateMachine):
 
 ClientMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None, derandomize=True)
 TestClient = ClientMachine.TestCase
+
+
+def test_one_copy_of_an_id_serves_every_table():
+    client = make_client()
+    first = client.submit(TaskSpec(b"a" * 16, b"f" * 16))
+    client.handle(ObjectsReady([(bytes(bytearray(first)), b"\1")]))
+    assert first == return_id(b"a" * 16, 1)
+    for table in (client.held, client.values):
+        (known,) = table
+        assert known is first
 
 
 def test_results_go_between_what_was_said_and_what_is_let_go_of():

@@ -80,7 +80,7 @@ class TablesMachine(RuleBasedStateMachine):
             record = self.table.records.get(task_of(object_id))
             item = self.table.find_object(object_id)
             known = set(item.holders) if item is not None else set()
-            if record is not None and record.holder and object_id == return_id(record.task_id, 1):
+            if record is not None and record.holder and object_id == return_id(task_of(object_id), 1):
                 known.add(record.holder)
             assert known == holders
 

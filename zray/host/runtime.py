@@ -82,11 +82,11 @@ class Runtime:
 
     # --- sending ---
 
-    def submit(self, spec: TaskSpec, num_returns: int) -> None:
-        """Buffer a task or a call."""
+    def submit(self, spec: TaskSpec, num_returns: int) -> bytes:
+        """Buffer a task or a call.  Returns the id of its first return."""
         with self.lock:
             client = self.client
-            client.submit(spec, num_returns)
+            first = client.submit(spec, num_returns)
             is_full = client.buffered >= BUFFERED_COUNT_MAX
             if is_full:
                 self.send_buffered()
@@ -94,6 +94,7 @@ class Runtime:
             self.wait_for_room()
         elif not self._is_armed:
             self.arm()
+        return first
 
     def wait_for_room(self) -> None:
         """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py)."""

@@ -58,7 +58,7 @@ class Waiting:
 
     def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
         runtime, client = self.runtime, self.client
-        values, counts = client.values, client.counts
+        values, held = client.values, client.held
         client.waits.append(missing)
         if client.borrowed:
             with runtime.lock:
@@ -77,7 +77,7 @@ class Waiting:
                 current = following
             if client.arrivals != seen:
                 seen = client.arrivals
-                if current not in counts and current not in values:
+                if current not in held and current not in values:
                     raise _stranger(current)
                 if arrived:
                     self._raise_arrived(arrived, missing)
@@ -185,9 +185,9 @@ class Waiting:
     def _ask(self, missing: list[bytes], fetch: bool) -> None:
         """Have the node tell us of those that are not our own tasks'."""
         runtime, client = self.runtime, self.client
-        counts = client.counts
+        held = client.held
         for object_id in missing:
-            if object_id not in counts:
+            if object_id not in held:
                 raise _stranger(object_id)
         borrowed = [i for i in missing if i in client.borrowed]
         if not borrowed:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable
 from typing import Any
 
-from ..ids import FIRST_RETURN
+from ..ids import FIRST_RETURN, return_id
 from ..wire.actors import FindActorReply
 from ..wire.hosts import NodesReply
 from ..wire.message import Message
@@ -50,7 +50,10 @@ class Client:
         """`released`: ids of refs that died (appended to by their finalizers); `unread`: of arrays that died."""
         self.released = released
         self.unread = unread
-        self.counts: dict[bytes, int] = {}  # object -> refs on it in this process
+        # Objects that this process has refs on -> the one copy of the id that tables and refs share: each further
+        # copy of a million ids is 64 MB.
+        self.held: dict[bytes, bytes] = {}
+        self.further_refs: dict[bytes, int] = {}  # object -> refs on it beyond the first; most have none
         self.borrowed: set[bytes] = set()  # refs that were handed to us: their values come only when asked for
         self.asked: set[bytes] = set()  # borrowed ones that we have asked for
         self.values: dict[bytes, bytes | StoredValue] = {}
@@ -73,13 +76,18 @@ class Client:
 
     # --- what the process says ---
 
-    def submit(self, spec: TaskSpec, num_returns: int = 1) -> None:
-        """A task or an actor call.  Its returns are held by this process from now on."""
+    def submit(self, spec: TaskSpec, num_returns: int = 1) -> bytes:
+        """A task or an actor call.  Its returns are held by this process from now on.
+
+        Returns the id of the first one, for its ref to share.
+        """
+        first = spec.task_id + FIRST_RETURN
         if num_returns == 1:
-            self.counts[spec.task_id + FIRST_RETURN] = 1
+            self.held[first] = first
         else:
             for index in range(1, num_returns + 1):
-                self.counts[spec.task_id + index.to_bytes(4, "big")] = 1
+                object_id = return_id(spec.task_id, index)
+                self.held[object_id] = object_id
         specs = self._specs
         if specs is None:
             specs = self._specs = []
@@ -87,10 +95,11 @@ class Client:
             self.outbox.append(SubmitTasks(specs))
         specs.append(spec)
         self.buffered += 1
+        return first
 
     def put(self, object_id: bytes, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
         """A value; this process holds it, and knows it."""
-        self.counts[object_id] = 1
+        self.held[object_id] = object_id
         self.values[object_id] = value
         if type(value) is StoredValue:
             self.told[object_id] = self.told.get(object_id, 0) + 1
@@ -111,17 +120,16 @@ class Client:
 
     def hold(self, object_id: bytes) -> None:
         """One more ref on it in this process; the first one is announced."""
-        count = self.counts.get(object_id)
-        if count is not None:
-            self.counts[object_id] = count + 1
+        if object_id in self.held:
+            self.further_refs[object_id] = self.further_refs.get(object_id, 0) + 1
             return
-        self.counts[object_id] = 1
+        self.held[object_id] = object_id
         self.borrowed.add(object_id)
         self.say(HoldObjects([object_id]))
 
     def expect_actor(self, object_id: bytes) -> None:
         """The object behind a new actor's handles: ours, like a task's return."""
-        self.counts[object_id] = 1
+        self.held[object_id] = object_id
 
     def take_messages(self, results: Iterable[Message] = ()) -> list[Message]:
         """All there is to say, and nothing is kept.  Refs and arrays that died meanwhile are included.
@@ -146,14 +154,14 @@ class Client:
     def _drop_dead(self) -> None:
         released = self.released
         if released:
-            counts, values, gone = self.counts, self.values, []
+            held, further_refs, values, gone = self.held, self.further_refs, self.values, []
             for _ in range(len(released)):
                 object_id = released.popleft()
-                count = counts.get(object_id, 0)
-                if count > 1:
-                    counts[object_id] = count - 1
-                elif count == 1:
-                    del counts[object_id]
+                if object_id in further_refs:
+                    further_refs[object_id] -= 1
+                    if not further_refs[object_id]:
+                        del further_refs[object_id]
+                elif held.pop(object_id, None) is not None:
                     gone.append(object_id)
                     if type(values.pop(object_id, None)) is StoredValue:
                         self.place_unused(object_id)
@@ -240,7 +248,7 @@ class Client:
 
     def _lie_elsewhere(self, object_ids: list[bytes]) -> None:
         """Large results of our own tasks are on other nodes: they come when they are asked for."""
-        mine = [object_id for object_id in object_ids if object_id in self.counts]
+        mine = [object_id for object_id in object_ids if object_id in self.held]
         self.borrowed.update(mine)
         wanted = [object_id for object_id in mine if any(object_id in wait for wait in self.waits)]
         if wanted:
@@ -248,18 +256,18 @@ class Client:
             self.is_urgent = True
 
     def on_objects_ready(self, message: ObjectsReady) -> None:
-        counts, values = self.counts, self.values
+        held, values = self.held, self.values
         self.arrivals += 1
         for arrived in self.arrived_lists:
             arrived.append(message.objects)
         for object_id, value in message.objects:
+            known = held.get(object_id)
             if type(value) is StoredValue:
                 self.told[object_id] = self.told.get(object_id, 0) + 1
-                if object_id not in counts:
+                if known is None:
                     self.place_unused(object_id)
-                    continue
-            if object_id in counts:
-                values[object_id] = value
+            if known is not None:
+                values[known] = value
         if self.on_ready is not None:
             for object_id, _ in message.objects:
                 self.on_ready(object_id)
@@ -269,7 +277,7 @@ class Client:
         if not message.request:
             self._lie_elsewhere(message.ready)
         for object_id in message.ready:
-            if object_id not in self.values and object_id in self.counts:
+            if object_id not in self.values and object_id in self.held:
                 self.located.add(object_id)
         if message.request in self.replies:
             self.replies[message.request] = message
@@ -279,7 +287,7 @@ class Client:
             self.replies[message.request] = message
         if type(message) is FindActorReply and message.actor_id:
             object_id = message.actor_id + FIRST_RETURN
-            if object_id not in self.counts:
+            if object_id not in self.held:
                 self.borrowed.add(object_id)
 
     def on_allocation(self, message: ObjectAllocated | PagesReserved | AllocateRefused) -> None:

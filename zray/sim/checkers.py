@@ -59,12 +59,12 @@ class Checkers:
             for task_id, record in shard.tasks.records.items()
             if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address
         }
-        for record in records.values():
+        for task_id, record in records.items():
             if record.spec is None:
                 continue
             for object_id in (*record.spec.deps, *record.spec.holds):
                 parent = task_of(object_id)
-                if shard_of(parent, len(names)) != shard_of(record.task_id, len(names)):
+                if shard_of(parent, len(names)) != shard_of(task_id, len(names)):
                     continue
                 if not is_put(object_id) and parent not in self.actor_ids:
                     known = records.get(parent)
@@ -134,7 +134,7 @@ class Checkers:
     def process_is_empty(self, process: Any) -> None:
         """It refers to nothing and reads nothing."""
         client = process.client
-        nothing(client.counts, f"refs in {process.address}")
+        nothing(client.held, f"refs in {process.address}")
         nothing(client.values, f"values in {process.address}")
         nothing(client.told, f"places told to {process.address}")
         nothing(client.reading, f"arrays in {process.address}")

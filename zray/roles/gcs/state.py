@@ -59,8 +59,8 @@ _decode = Decoder(Part).decode
 def dump(shard: GcsShard) -> Iterator[bytes]:
     """The parts.  The shard must not change before the last has been taken."""
     tasks: list[TaskState] = []
-    for record in shard.tasks.records.values():
-        tasks.append(_task_state(record))
+    for task_id, record in shard.tasks.records.items():
+        tasks.append(_task_state(task_id, record))
         if len(tasks) == PART_RECORDS_MAX:
             yield _encode(Part(tasks))
             tasks = []
@@ -95,14 +95,14 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             shard.name_by_actor[actor.actor_id] = key
 
 
-def _task_state(record: TaskRecord) -> TaskState:
+def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:
     objects = None
     if record.objects is not None:
         objects = [
             ObjectState(item.object_id, list(item.holders), list(item.sizes.items()), list(item.subscribers))
             for item in record.objects.values()
         ]
-    return TaskState(record.task_id, record.spec, record.holder, record.dependents, objects)
+    return TaskState(task_id, record.spec, record.holder, record.dependents, objects)
 
 
 def _task_record(task: TaskState) -> TaskRecord:
@@ -114,4 +114,4 @@ def _task_record(task: TaskState) -> TaskRecord:
             )
             for item in task.objects
         }
-    return TaskRecord(task.task_id, task.spec, task.holder, task.dependents, objects)
+    return TaskRecord(task.spec, task.holder, task.dependents, objects)

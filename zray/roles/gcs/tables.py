@@ -25,7 +25,6 @@ class ObjectRecord(Struct, gc=False, eq=False):
 class TaskRecord(Struct, gc=False, eq=False):
     """One task: its spec (None: not heard of yet, only of its objects), and what keeps the record."""
 
-    task_id: bytes
     spec: TaskSpec | None = None
     holder: str = ""  # the one node that holds the first return, while `objects` has no record of it
     dependents: int = 0  # living records whose tasks take an object of this one
@@ -42,7 +41,7 @@ class TaskTable:
         """The record; a new one for a task not heard of."""
         record = self.records.get(task_id)
         if record is None:
-            record = self.records[task_id] = TaskRecord(task_id)
+            record = self.records[task_id] = TaskRecord()
         return record
 
     def require_object(self, object_id: bytes) -> ObjectRecord:
@@ -68,7 +67,7 @@ class TaskTable:
         task_id = spec.task_id
         record = self.records.get(task_id)
         if record is None:
-            self.records[task_id] = TaskRecord(task_id, spec, node)
+            self.records[task_id] = TaskRecord(spec, node)
         else:
             if record.spec is None:
                 record.spec = spec
@@ -94,12 +93,13 @@ class TaskTable:
 
     def release(self, object_id: bytes, node: str) -> ObjectRecord | None:
         """The node leaves the holders.  Returns the full record if nobody holds the object now."""
-        record = self.records.get(task_of(object_id))
+        task_id = task_of(object_id)
+        record = self.records.get(task_id)
         if record is None:
             return None
         if record.holder == node and object_id[-4:] == FIRST_RETURN:
             record.holder = ""
-            self._let_go(record)
+            self._let_go(task_id)
             return None
         item = record.objects.get(object_id) if record.objects else None
         if item is None or node not in item.holders:
@@ -109,22 +109,25 @@ class TaskTable:
             return None
         assert record.objects is not None
         del record.objects[object_id]
-        self._let_go(record)
+        self._let_go(task_id)
         return item
 
-    def _let_go(self, record: TaskRecord) -> None:
-        doomed = [record]
+    def _let_go(self, task_id: bytes) -> None:
+        doomed = [task_id]
         while doomed:
-            record = doomed.pop()
-            if record.holder or record.dependents or record.objects:
+            task_id = doomed.pop()
+            record = self.records.get(task_id)
+            if record is None or record.holder or record.dependents or record.objects:
                 continue
-            if self.records.pop(record.task_id, None) is None or record.spec is None:
+            del self.records[task_id]
+            if record.spec is None:
                 continue
             for object_id in (*record.spec.deps, *record.spec.holds):
-                parent = self.records.get(task_of(object_id))
+                parent_id = task_of(object_id)
+                parent = self.records.get(parent_id)
                 if parent is not None:
                     parent.dependents -= 1
-                    doomed.append(parent)
+                    doomed.append(parent_id)
 
     def check_everything(self) -> None:
         """Dependents are what the specs say; no record is kept by nothing."""

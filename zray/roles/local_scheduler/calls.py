@@ -88,7 +88,7 @@ class Calls:
             self._bury(known, self._error("ActorDiedError", "The task that made the actor died, and made it anew."))
         node.objects.hold(entry, process)
         entry.value = entry.pushed_to = None
-        task = Task(spec, process, parse_options(spec.options), entry, process.job, state=TaskState.CALL)
+        task = Task(spec, parse_options(spec.options), entry, process.job, state=TaskState.CALL)
         entry.task = task
         node.tasks[spec.task_id] = task
         actor = Actor(task, options, process.job, entry)

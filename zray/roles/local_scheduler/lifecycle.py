@@ -61,7 +61,7 @@ class Lifecycle:
             else:  # somebody asked for it before we heard of its task
                 entry = known
                 self.node.objects.hold(entry, process)
-            task = Task(spec, process, options, entry, job, 0, depth)
+            task = Task(spec, options, entry, job, 0, depth)
             entry.task = task
             if options.num_returns != 1:
                 self._make_further_returns(task, process)
@@ -85,9 +85,7 @@ class Lifecycle:
         known = [self.node.objects.entries.get(object_id) for object_id in ids]
         if spec.task_id not in self.node.tasks:
             # One that is neither running nor whole any more runs again.
-            if not ids or any(
-                entry is None or not (entry.value is not None or entry.remote_holders) for entry in known
-            ):
+            if not ids or any(entry is None or not (entry.value is not None or entry.is_elsewhere) for entry in known):
                 return False
         self.node.reject("a task submitted again")
         for entry in known:
@@ -112,15 +110,15 @@ class Lifecycle:
     def accept_placed(self, spec: TaskSpec, options: TaskOptions, job: Job, origin: str) -> Task:
         """A task from another node: nobody here holds its returns, the shard's word frees them."""
         entry = self.node.objects.require(spec.task_id + FIRST_RETURN)
-        task = Task(spec, None, options, entry, job, origin=origin)
+        task = Task(spec, options, entry, job, origin=origin)
         entry.task = task
         if options.num_returns != 1:
             self._make_further_returns(task, None)
         for entry in self.returns_of(task):
-            entry.is_shared = entry.is_recorded = True
+            entry.is_recorded = True
+            shared = entry.share()
             # Not among the holders, unless somebody here has refs on it already.
-            entry.is_released = entry.is_released or (entry.holders is None and not entry.count)
-        task.is_recorded = True
+            shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
         self.node.tasks[spec.task_id] = task
         return task
 

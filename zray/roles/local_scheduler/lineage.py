@@ -51,7 +51,7 @@ class Lineage:
         if fresh:
             fresh_by_id: dict[bytes, Task] | None = None
             self.fresh = []
-            alive = [task for task in fresh if not task.is_recorded and self._is_referred_to(task)]
+            alive = [task for task in fresh if self._is_referred_to(task)]
             chosen = alive
             if len(alive) != len(fresh) and any(task.spec.deps or task.spec.holds for task in alive):
                 fresh_by_id = {task.spec.task_id: task for task in fresh}
@@ -65,12 +65,15 @@ class Lineage:
                 self.node.send(shard, ReleaseAtNode(self.node.address, ids))
 
     def _still_gone(self, freed: list[bytes]) -> list[bytes]:
-        """Without those that a repeated task has made anew: this node never stopped to hold them."""
+        """Without those that a repeated task has made anew: this node never stopped to hold them.
+
+        Unless the repeated task was placed here by another node, and it is that one which holds them.
+        """
         entries = self.node.objects.entries
         gone = []
         for object_id in freed:
             entry = entries.get(object_id)
-            if entry is None:
+            if entry is None or entry.is_released:
                 gone.append(object_id)
             else:
                 entry.is_recorded = True
@@ -107,7 +110,6 @@ class Lineage:
         shard = node.addresses.shards[0] if len(node.addresses.shards) == 1 else ""
         specs = specs_by_shard.setdefault(shard, []) if shard else []
         for task in tasks:
-            task.is_recorded = True
             entry = task.entry
             entry.is_recorded = True
             if shard:

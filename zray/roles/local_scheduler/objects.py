@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...wire.task_spec import StoredValue
-from .tables import Actor, ObjectEntry, Process
+from .tables import Actor, ObjectEntry, Process, Shared
 
 
 class ObjectTable:
@@ -40,8 +40,8 @@ class ObjectTable:
 
     def hold(self, entry: ObjectEntry, process: Process) -> None:
         """The process has refs on it."""
-        if entry.is_released:
-            self._rejoin(entry)
+        if entry.shared is not None:
+            self._rejoin(entry, entry.shared)
         holders = entry.holders
         if holders is None:
             entry.holders = process
@@ -82,14 +82,16 @@ class ObjectTable:
     def retain(self, object_id: bytes) -> ObjectEntry:
         """A task, a containing object or a wait refers to it."""
         entry = self.require(object_id)
-        if entry.is_released:
-            self._rejoin(entry)
+        if entry.shared is not None:
+            self._rejoin(entry, entry.shared)
         entry.count += 1
         return entry
 
-    def _rejoin(self, entry: ObjectEntry) -> None:
-        entry.is_released = False
-        self.rejoined.append(entry.object_id)
+    def _rejoin(self, entry: ObjectEntry, shared: Shared) -> None:
+        """It is held: the shard must hear so, where it has heard the opposite."""
+        if shared.is_released:
+            shared.is_released = False
+            self.rejoined.append(entry.object_id)
 
     def drop(self, object_id: bytes) -> None:
         """The opposite of retain."""
@@ -125,10 +127,11 @@ class ObjectTable:
             entry = doomed.pop()
             if entry.task is not None:
                 continue  # unfinished: freed when it finishes (tasks run though nobody wants the result)
-            if entry.is_shared:
+            shared = entry.shared
+            if shared is not None:
                 # The shard says when the copies go; this node only lets go of its hold.
-                if not entry.is_released:
-                    entry.is_released = True
+                if not shared.is_released:
+                    shared.is_released = True
                     self.freed_shared.append(entry.object_id)
                 continue
             for contained in self._forget(entry):
@@ -160,7 +163,7 @@ class ObjectTable:
 
     def free_copy(self, entry: ObjectEntry) -> None:
         """The shard's word: no node holds it."""
-        entry.is_shared = False
+        entry.shared = None
         entry.is_recorded = False
         self.free_if_unreferenced(entry)
 
@@ -211,7 +214,7 @@ class ObjectTable:
             assert entry.object_id == object_id
             assert entry.count >= 0
             if entry.holders is None and not entry.count:
-                assert entry.task is not None or entry.is_shared, "an entry that nothing refers to"
+                assert entry.task is not None or entry.shared is not None, "an entry that nothing refers to"
             for contained in entry.contained:
                 assert contained in self.entries, "a contained object is gone before its container"
 

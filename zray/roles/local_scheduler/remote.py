@@ -32,7 +32,7 @@ from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched,
 from ...wire.scheduling import JobFacts, PlaceTask, SpillRefused, SpillTask, TaskAccepted
 from ...wire.task_spec import RESOURCE_UNIT, StoredValue, parse_options
 from .resources import CPU
-from .tables import Job, ObjectEntry, Task, TaskState
+from .tables import Job, ObjectEntry, Shared, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -114,9 +114,9 @@ class Remote:
         # Also when it was recorded before: the reply is the acknowledgement that we need.
         node.send(node.addresses.shard_of(spec.task_id), RecordTasks(node.address, [spec], request))
         expected = 1
-        task.is_recorded = True
         for entry in node.lifecycle.returns_of(task):
-            entry.is_shared = entry.is_recorded = entry.is_remote = True
+            entry.share()
+            entry.is_recorded = True
         further = [entry.object_id for entry in task.more or ()]
         expected += self._hold_at_shards(further, request)
         expected += self._share([*spec.deps, *spec.holds], request)
@@ -135,8 +135,8 @@ class Remote:
             if entry.object_id in shared:
                 continue
             shared[entry.object_id] = None
-            if not entry.is_shared:
-                entry.is_shared = True
+            if entry.shared is None:
+                entry.share()
                 if entry.value is not None:
                     news.append(entry)
             to_share.extend(entry.contained)
@@ -224,7 +224,7 @@ class Remote:
                 # Its parent ran again, on another node: it may wait for the one that is known here.
                 node.reject("a task placed twice")
                 if message.origin != node.address:
-                    self._share([e.object_id for e in node.lifecycle.returns_of(known) if not e.is_shared], 0)
+                    self._share([e.object_id for e in node.lifecycle.returns_of(known) if e.shared is None], 0)
                     node.send(message.origin, TaskAccepted(spec.task_id))
             return
         job = node.jobs.get(message.job_id)
@@ -236,7 +236,7 @@ class Remote:
         for object_id in arguments:
             entry = node.objects.require(object_id)
             if entry.value is None and entry.task is None:
-                entry.is_shared = entry.is_remote = True
+                entry.share()
         self.request += 1
         expected = self._hold_at_shards(list(dict.fromkeys(arguments)), self.request)
         if expected:
@@ -251,8 +251,6 @@ class Remote:
         """The global scheduler chose this node after all: all that it takes is still held here."""
         task.origin = self.node.address  # never up again
         node = self.node
-        for entry in node.lifecycle.returns_of(task):
-            entry.is_remote = False
         if not task.missing:
             node.dispatch.enqueue(task)
             return
@@ -274,19 +272,19 @@ class Remote:
             text = f"Object {entry.object_id.hex()} is gone: nothing on this node held it any more."
             entry.value = encode_system_error("ObjectLostError", text)
             return
-        entry.is_shared = entry.is_remote = True
+        entry.share()
         self._hold_at_shards([entry.object_id], 0)
 
     def want(self, entry: ObjectEntry) -> None:
         """Somebody here needs the value, and nobody here makes it."""
-        if entry.is_fetching:
-            return
-        if entry.remote_holders:
-            self._fetch(entry)
-        elif entry.is_remote or entry.is_shared:
+        shared = entry.shared
+        if shared is None:
+            if self.node.is_embedded and entry.task is None and entry.holders is None:
+                self.adopt(entry)
+        elif shared.locations:
+            self._fetch(entry, shared)
+        elif not shared.is_fetching:
             self._subscribe(entry)
-        elif self.node.is_embedded and entry.task is None and entry.holders is None:
-            self.adopt(entry)
 
     def _subscribe(self, entry: ObjectEntry) -> None:
         if entry.object_id not in self.subscribed:
@@ -299,10 +297,11 @@ class Remote:
         node = self.node
         self.subscribed.discard(message.object_id)
         entry = node.objects.entries.get(message.object_id)
-        if entry is None or entry.value is not None:
-            return
-        entry.remote_size = message.size
-        entry.remote_holders = [holder for holder in message.holders if holder != node.address]
+        if entry is None or entry.value is not None or entry.shared is None:
+            return  # come meanwhile, or gone (and perhaps made anew) before
+        shared = entry.shared
+        shared.size = message.size
+        shared.locations = tuple(holder for holder in message.holders if holder != node.address)
         task = entry.task
         if task is not None and task.state == TaskState.SPILLED:
             entry.task = None
@@ -312,16 +311,16 @@ class Remote:
                 self._drop_arguments(task)  # where TaskAccepted comes later than this
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting or entry.watchers or (entry.holders is not None and is_small):
-            self._fetch(entry)
+            self._fetch(entry, shared)
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)
         elif not entry.count:
             node.objects.free_if_unreferenced(entry)
 
-    def _fetch(self, entry: ObjectEntry) -> None:
-        if not entry.is_fetching:
-            entry.is_fetching = True
-            order = FetchObject(entry.object_id, entry.remote_size, entry.remote_holders)
+    def _fetch(self, entry: ObjectEntry, shared: Shared) -> None:
+        if not shared.is_fetching:
+            shared.is_fetching = True
+            order = FetchObject(entry.object_id, shared.size, list(shared.locations))
             self.node.send(self.node.addresses.object_manager, order)
 
     def object_fetched(self, message: ObjectFetched) -> None:
@@ -331,26 +330,26 @@ class Remote:
             if type(message.value) is StoredValue:
                 self.node.objects.freed_places.append(message.object_id)
             return
-        entry.is_fetching = False
+        if entry.shared is not None:
+            entry.shared.is_fetching = False
         for object_id in message.contained:
             inner = self.node.objects.require(object_id)
-            if inner.value is None and inner.task is None and not inner.is_shared:
+            if inner.value is None and inner.task is None and inner.shared is None:
                 self.adopt(inner)
         self.node.object_is_here(entry, message.value, message.contained)
 
     def fetch_failed(self, message: FetchFailed) -> None:
         """FetchFailed: ask the shard again where it is."""
         entry = self.node.objects.entries.get(message.object_id)
-        if entry is not None and entry.value is None:
-            entry.is_fetching = False
-            entry.remote_holders = None
+        if entry is not None and entry.value is None and entry.shared is not None:
+            entry.shared.is_fetching = False
+            entry.shared.locations = ()
             self._subscribe(entry)
 
     def value_is_here(self, entry: ObjectEntry) -> None:
         """A value that others may know of has come: the shard learns where it is."""
-        if entry.is_shared:
-            self._share(entry.contained, 0)
-            self._announce(entry)
+        self._share(entry.contained, 0)
+        self._announce(entry)
 
     def read_inline(self, message: ReadInline) -> None:
         """ReadInline: another node's object manager pulls a small value."""
@@ -365,9 +364,9 @@ class Remote:
         """FreeCopies: no node holds them."""
         for object_id in message.object_ids:
             entry = self.node.objects.entries.get(object_id)
-            if entry is None or not entry.is_shared:
+            if entry is None or entry.shared is None:
                 continue  # freed here before, and perhaps made anew
-            if not entry.is_released:
+            if not entry.shared.is_released:
                 # Held again while the word was on its way: the shard hears of our hold, and then of our copy, anew.
                 self._rejoin()
                 if entry.value is not None:

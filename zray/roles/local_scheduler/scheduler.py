@@ -231,7 +231,7 @@ class LocalScheduler(Role):
         else:
             for process in sorted(holder, key=lambda process: process.address):
                 self.push(entry, process)
-        if entry.is_shared or entry.is_remote:
+        if entry.shared is not None:
             self.remote.value_is_here(entry)
 
     def push(self, entry: ObjectEntry, process: Process) -> None:
