@@ -144,6 +144,21 @@ def test_one_copy_of_an_id_serves_every_table():
         assert known is first
 
 
+def test_a_task_that_runs_again_shares_the_ids_of_its_children_with_its_first_run():
+    """Refs of the first run may live on in this process; one of them going is not the last."""
+    client = make_client()
+    child = client.submit(TaskSpec(b"a" * 16, b"f" * 16))
+    put = bytes(IDS[0])
+    client.put(put, b"\1")
+    client.take_messages()
+    assert client.submit(TaskSpec(b"a" * 16, b"f" * 16)) is child
+    client.put(bytes(bytearray(put)), b"\1")
+    client.released.extend([child, put])
+    assert ReleaseObjects not in [type(message) for message in client.take_messages()]
+    client.released.extend([child, put])
+    assert client.take_messages() == [ReleaseObjects([child, put])]
+
+
 def test_results_go_between_what_was_said_and_what_is_let_go_of():
     """A ref inside a result is the result's before it is no longer the task's."""
     client = make_client()

@@ -82,12 +82,10 @@ class Client:
         Returns the id of the first one, for its ref to share.
         """
         first = spec.task_id + FIRST_RETURN
-        if num_returns == 1:
-            self.held[first] = first
-        else:
-            for index in range(1, num_returns + 1):
-                object_id = return_id(spec.task_id, index)
-                self.held[object_id] = object_id
+        if num_returns:
+            first = self._own(first)
+            for index in range(2, num_returns + 1):
+                self._own(return_id(spec.task_id, index))
         specs = self._specs
         if specs is None:
             specs = self._specs = []
@@ -99,7 +97,7 @@ class Client:
 
     def put(self, object_id: bytes, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
         """A value; this process holds it, and knows it."""
-        self.held[object_id] = object_id
+        self._own(object_id)
         self.values[object_id] = value
         if type(value) is StoredValue:
             self.told[object_id] = self.told.get(object_id, 0) + 1
@@ -129,7 +127,17 @@ class Client:
 
     def expect_actor(self, object_id: bytes) -> None:
         """The object behind a new actor's handles: ours, like a task's return."""
-        self.held[object_id] = object_id
+        self._own(object_id)
+
+    def _own(self, object_id: bytes) -> bytes:
+        """One more ref, on what this process makes.  Returns the copy of the id that is to be shared.
+
+        It may be held already: a task that runs again makes the same ids, and refs of its first run may live.
+        """
+        known = self.held.setdefault(object_id, object_id)
+        if known is not object_id:
+            self.further_refs[known] = self.further_refs.get(known, 0) + 1
+        return known
 
     def take_messages(self, results: Iterable[Message] = ()) -> list[Message]:
         """All there is to say, and nothing is kept.  Refs and arrays that died meanwhile are included.
