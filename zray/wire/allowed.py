@@ -105,7 +105,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
     ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
-    ("worker", "host"): frozenset({Ack, GetStatus, GetNodes}),
+    ("worker", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
     ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
     # Between hosts.
     ("local", "local"): frozenset({TaskAccepted, JobEnded}),
