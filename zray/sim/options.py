@@ -71,11 +71,11 @@ def options_of(seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0)
 
 
 def _options_of(seed: int, nodes: int) -> Options:
-    from .workloads import ONE_NODE_PROGRAMS, PROGRAMS
+    from .workloads import PROGRAMS
 
     random = Random(f"zray options {seed}")
     nodes = nodes or (3 if random.random() < 0.2 else 1)
-    names = sorted(PROGRAMS if nodes == 1 else {name for name in PROGRAMS if name not in ONE_NODE_PROGRAMS})
+    names = sorted(PROGRAMS)
     options = Options(
         seed=seed,
         nodes=nodes,

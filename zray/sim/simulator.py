@@ -68,7 +68,7 @@ class Simulator:
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
-            total={"CPU": options.cpus * RESOURCE_UNIT},
+            total={"CPU": options.cpus * RESOURCE_UNIT, "room": self._rooms_of(name) * RESOURCE_UNIT},
             is_embedded=options.nodes == 1,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
@@ -88,6 +88,12 @@ class Simulator:
             node.add_role(Monitor("monitor", ["global", *shards]))
         if options.nodes > 1:
             self.call_at(0.0, self._join, node)
+
+    def _rooms_of(self, name: str) -> int:
+        """Actors that ask for room find it on other nodes than their driver's, one on each."""
+        if self.options.nodes == 1:
+            return 10
+        return 0 if name == "n1" else 1
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now

@@ -7,18 +7,31 @@ A kind is what stands before the number in a role's name: `9f.../gcs-0` is of ki
 from __future__ import annotations
 
 from .actors import (
+    ActorAccepted,
+    ActorAt,
+    ActorDeferred,
     ActorExited,
+    ActorForgotten,
+    ActorHandedOver,
+    ActorLocated,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
     ActorStarted,
     ActorStartFailed,
+    CallsAccepted,
+    CallsFinished,
     CreateActor,
     FindActor,
+    ForwardCalls,
     KillActor,
+    LocateActor,
     LookUpActor,
     LookUpActorReply,
+    PlaceActor,
     RegisterActor,
+    ResultsHeld,
+    SpillActor,
 )
 from .chain import (
     ChainAck,
@@ -108,25 +121,31 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("worker", "host"): frozenset({Ack, GetStatus, GetNodes}),
     ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
     # Between hosts.
-    ("local", "local"): frozenset({TaskAccepted, JobEnded}),
+    ("local", "local"): frozenset(
+        {
+            *(TaskAccepted, JobEnded, ActorAccepted, ActorHandedOver, ActorDeferred),
+            *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
+        }
+    ),
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
+            *(ActorAt, ActorForgotten, LocateActor),
         }
     ),
-    ("local", "global"): frozenset({LoadReport, SpillTask}),
+    ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor}),
     ("local", "monitor"): frozenset({RegisterNode, Heartbeat}),
     ("objects", "objects"): frozenset({PullObject, ObjectChunk, PullRefused}),
     ("gcs", "local"): frozenset(
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
-            *(ActorRegistered, ActorNameTaken, LookUpActorReply),
+            *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated),
         }
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
-    ("global", "local"): frozenset({PlaceTask, SpillRefused}),
+    ("global", "local"): frozenset({PlaceTask, SpillRefused, PlaceActor, ActorDeferred}),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
     ("monitor", "local"): frozenset({NodeJoined, NodeLost}),

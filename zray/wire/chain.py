@@ -19,7 +19,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .actors import ActorNameTaken, ActorRegistered, ActorRemoved, LookUpActor, LookUpActorReply, RegisterActor
+from .actors import (
+    ActorAt,
+    ActorForgotten,
+    ActorLocated,
+    ActorNameTaken,
+    ActorRegistered,
+    ActorRemoved,
+    LocateActor,
+    LookUpActor,
+    LookUpActorReply,
+    RegisterActor,
+)
 from .gcs import (
     AddLocations,
     FetchFunction,
@@ -53,6 +64,9 @@ ShardRequest = (
     | RegisterActor
     | ActorRemoved
     | LookUpActor
+    | ActorAt
+    | ActorForgotten
+    | LocateActor
     | NodeLost
 )
 ShardReply = (
@@ -65,6 +79,7 @@ ShardReply = (
     | ActorRegistered
     | ActorNameTaken
     | LookUpActorReply
+    | ActorLocated
 )
 
 

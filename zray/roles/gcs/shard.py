@@ -8,7 +8,8 @@ Dialog (who says it -> what we do):
     local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy
     global scheduler   LocateObjects     sizes and places of a task's arguments
     local scheduler    PublishFunction, FetchFunction
-    local scheduler    RegisterActor, LookUpActor, ActorRemoved
+    local scheduler    RegisterActor, LookUpActor, ActorRemoved    who has a name
+    local scheduler    ActorAt, ActorForgotten, LocateActor        where an actor lives
     monitor            NodeLost          its holds and copies are gone
 
 Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority per key).
@@ -20,9 +21,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...wire.actors import (
+    ActorAt,
+    ActorForgotten,
+    ActorLocated,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
+    LocateActor,
     LookUpActor,
     LookUpActorReply,
     RegisterActor,
@@ -45,7 +50,7 @@ from ...wire.gcs import (
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..role import Role
-from .tables import ObjectRecord, TaskTable
+from .tables import ActorHomes, ObjectRecord, TaskTable
 
 
 class GcsShard(Role):
@@ -58,6 +63,7 @@ class GcsShard(Role):
         self.function_waiters: dict[bytes, dict[str, None]] = {}
         self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
+        self.homes = ActorHomes()
 
     # --- tasks and objects ---
 
@@ -158,11 +164,35 @@ class GcsShard(Role):
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
         self.send(self.sender, LookUpActorReply(message.namespace, message.name, actor_id, handle, node))
 
+    def on_actor_at(self, message: ActorAt) -> None:
+        for asker in self.homes.settle(message.actor_id, message.node, is_settled=message.is_settled):
+            self._send_home(asker, message.actor_id)
+
+    def on_actor_forgotten(self, message: ActorForgotten) -> None:
+        self.homes.forget(message.actor_id, message.node)
+
+    def on_locate_actor(self, message: LocateActor) -> None:
+        if self.homes.must_wait(message.actor_id, wait=message.wait):
+            self.homes.askers.setdefault(message.actor_id, {})[message.node] = None
+        else:
+            self._send_home(message.node, message.actor_id)
+
+    def _send_home(self, asker: str, actor_id: bytes) -> None:
+        home = self.homes.home.get(actor_id, "")
+        is_lost = home in self.homes.lost
+        self.send(asker, ActorLocated(actor_id, "" if is_lost else home, home if is_lost else ""))
+
     # --- nodes ---
 
     def on_node_lost(self, message: NodeLost) -> None:
         """Its holds and copies are gone.  Rebuilding what was lost is the next step of this role."""
         node = message.node
+        for actor_id, askers in self.homes.lose(node):
+            for asker in askers:
+                self._send_home(asker, actor_id)
+        for key, registered in list(self.actor_by_name.items()):
+            if registered.node == node:
+                del self.actor_by_name[key], self.name_by_actor[registered.actor_id]
         for record in list(self.tasks.records.values()):
             for item in list((record.objects or {}).values()):
                 item.sizes.pop(node, None)
@@ -202,5 +232,8 @@ class GcsShard(Role):
         RegisterActor: on_register_actor,
         ActorRemoved: on_actor_removed,
         LookUpActor: on_look_up_actor,
+        ActorAt: on_actor_at,
+        ActorForgotten: on_actor_forgotten,
+        LocateActor: on_locate_actor,
         NodeLost: on_node_lost,
     }

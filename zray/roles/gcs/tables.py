@@ -31,6 +31,60 @@ class TaskRecord(Struct, gc=False, eq=False):
     objects: dict[bytes, ObjectRecord] | None = None
 
 
+# Actors that went with their nodes are remembered up to so many: their callers may still ask.
+LOST_ACTORS_MAX = 10_000
+
+
+class ActorHomes:
+    """Where actors live: from their creation until they are dead and nobody holds a handle."""
+
+    def __init__(self) -> None:
+        self.home: dict[bytes, str] = {}  # actor -> its local scheduler
+        self.unsettled: dict[bytes, None] = {}  # those whose maker may yet place them elsewhere
+        self.askers: dict[bytes, dict[str, None]] = {}  # actor not heard of yet -> who asks
+        self.lost: dict[str, None] = {}  # nodes that are lost: what is said of them later changes nothing
+
+    def settle(self, actor_id: bytes, node: str, *, is_settled: bool) -> dict[str, None]:
+        """It lives there, or its name and place are that node's to settle.  Returns who asked."""
+        self.home[actor_id] = node
+        if node in self.lost:
+            self._trim()
+        elif not is_settled:
+            self.unsettled[actor_id] = None
+            return {}
+        self.unsettled.pop(actor_id, None)
+        return self.askers.pop(actor_id, {})
+
+    def must_wait(self, actor_id: bytes, *, wait: bool) -> bool:
+        """Whether who asks now is answered later.  wait: also where nothing is known of it."""
+        return actor_id in self.unsettled or (wait and actor_id not in self.home)
+
+    def forget(self, actor_id: bytes, node: str) -> None:
+        """Unless it was made anew elsewhere."""
+        if self.home.get(actor_id) == node:
+            del self.home[actor_id]
+            self.unsettled.pop(actor_id, None)
+
+    def lose(self, node: str) -> list[tuple[bytes, dict[str, None]]]:
+        """The node is gone, and what it asked.  Returns the actors that it will never settle, and who asked."""
+        self.lost[node] = None
+        for actor_id, askers in list(self.askers.items()):
+            askers.pop(node, None)
+            if not askers:
+                del self.askers[actor_id]
+        never = [actor_id for actor_id in self.unsettled if self.home[actor_id] == node]
+        for actor_id in never:
+            del self.unsettled[actor_id]
+        answers = [(actor_id, self.askers.pop(actor_id, {})) for actor_id in never]
+        self._trim()
+        return answers
+
+    def _trim(self) -> None:
+        lost = [actor_id for actor_id, home in self.home.items() if home in self.lost]
+        for actor_id in lost[: max(0, len(lost) - LOST_ACTORS_MAX)]:
+            del self.home[actor_id]
+
+
 class TaskTable:
     """Lineage and object directory of one shard."""
 

@@ -4,6 +4,7 @@ Dialog (who says it -> what we do):
 
     local scheduler    LoadReport            believe it, until the next
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask
+    local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
     any host           GetNodes              what is believed of them
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import LoadReport, LocateObjects, LocateObjectsReply, PlaceTask, SpillRefused, SpillTask
 from ...wire.task_spec import RESOURCE_UNIT, parse_options
 from ..role import Role
-from .placement import NodeLoad, best_node
+from .placement import NodeLoad, best_home, best_node
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 
@@ -92,13 +94,28 @@ class GlobalScheduler(Role):
         request = parse_options(spill.spec.options).resources
         load = best_node(self.loads.values(), request, objects)
         if load is None:
-            largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT
-            asked = ", ".join(f"{amount / RESOURCE_UNIT:g} {name}" for name, amount in request.items())
-            reason = f"No node can ever run this task: it asks for {asked}; the largest node has {largest:g} CPU."
-            self.send(spill.origin, SpillRefused(spill.spec.task_id, reason))
+            self.send(spill.origin, SpillRefused(spill.spec.task_id, self._why_nowhere("run this task", request)))
             return
         load.placed_count += 1
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job))
+
+    def _why_nowhere(self, what: str, request: dict[str, int]) -> str:
+        largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT
+        asked = ", ".join(f"{amount / RESOURCE_UNIT:g} {name}" for name, amount in request.items())
+        return f"No node can ever {what}: it asks for {asked}; the largest node has {largest:g} CPU."
+
+    def on_spill_actor(self, message: SpillActor) -> None:
+        request, actor_id = message.options.resources, message.spec.task_id
+        load = best_home(self.loads.values(), request, message.origin)
+        if load is not None:
+            for name, amount in request.items():
+                load.free[name] -= amount  # until its next report
+            place = PlaceActor(message.spec, message.options, message.origin, message.job_id, message.job)
+            self.send(load.node, place)
+        elif any(load.could_ever_fit(request) for load in self.loads.values()):
+            self.send(message.origin, ActorDeferred(actor_id))
+        else:
+            self.send(message.origin, SpillRefused(actor_id, self._why_nowhere("hold this actor", request)))
 
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [
@@ -114,6 +131,7 @@ class GlobalScheduler(Role):
         NodeLost: on_node_lost,
         LoadReport: on_load_report,
         SpillTask: on_spill_task,
+        SpillActor: on_spill_actor,
         LocateObjectsReply: on_locate_objects_reply,
         GetNodes: on_get_nodes,
     }

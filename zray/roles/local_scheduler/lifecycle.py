@@ -217,6 +217,9 @@ class Lifecycle:
         writer: Process | None = None,
     ) -> None:
         """The task is done: its values are here.  An error stands in each of its returns."""
+        if task.origin and task.options.actor_id:
+            self.node.remote_calls.finish(task, values, contained)
+            return
         self.node.finished_count += 1
         task.state = TaskState.DONE
         task.worker = None

@@ -65,4 +65,5 @@ class Members:
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
         self.peers.pop(message.node, None)
+        self.node.remote_calls.node_lost(message.node, message.reason)
         self.node.perform(ForgetHost(message.node))

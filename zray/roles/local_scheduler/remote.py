@@ -61,11 +61,12 @@ class Remote:
         if not self.node.members.peers:
             return
         node = self.node
-        slots = max(1, node.resources.total.get(CPU, 0) // RESOURCE_UNIT)
+        # What actors hold is not to be had.
+        slots = (node.resources.total.get(CPU, 0) - node.calls.cpu_held) // RESOURCE_UNIT
         for queue in list(node.dispatch.queues):
             first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
             seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
-            keep = int(SPILL_WAIT_SECONDS * slots / seconds) if seconds else len(queue.tasks)
+            keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
             # What has room now only waits for its worker to start.
             keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
             while len(queue.tasks) > keep:

@@ -15,8 +15,9 @@ Dialog (who says it -> what we do):
     GCS shard         ...Reply, ObjectLocated, FreeCopies
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
-(actors), lineage (what the shard is told), members and remote (other nodes).  All decisions that a turn calls for are
-taken once, at its end.  A message about something that is no longer there is normal: it changes nothing.
+(actors), lineage (what the shard is told), members, remote and remote_calls (other nodes).  All decisions that a
+turn calls for are taken once, at its end.  A message about something that is no longer there is normal: it changes
+nothing.
 Source: Ray paper 4.2.2.
 """
 
@@ -38,7 +39,6 @@ from ...wire.actors import (
 from ...wire.gcs import (
     FetchFunctionReply,
     FreeCopies,
-    HoldAtNodeReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
@@ -59,7 +59,7 @@ from ...wire.objects import (
     SealObjects,
     UnpinObjects,
 )
-from ...wire.scheduling import JobEnded, PlaceTask, SpillRefused, TaskAccepted
+from ...wire.scheduling import JobEnded, PlaceTask, TaskAccepted
 from ...wire.session import GetStatus, StatusReply
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
@@ -90,6 +90,8 @@ from .members import LoadTimeout, Members
 from .objects import ObjectTable
 from .pool import WorkerPool
 from .remote import Remote
+from .remote_calls import HANDLERS as REMOTE_CALLS
+from .remote_calls import RemoteCalls
 from .resources import Resources
 from .tables import Job, ObjectEntry, Process, Task
 from .waits import Waits
@@ -151,6 +153,7 @@ class LocalScheduler(Role):
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
         self.remote = Remote(self)
+        self.remote_calls = RemoteCalls(self)
         self.members = Members(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
@@ -372,6 +375,8 @@ class LocalScheduler(Role):
         objects = self.objects
         if objects.freed_actors:
             self.calls.handles_gone()
+        if self.remote_calls.touched or self.remote_calls.results:
+            self.remote_calls.pump()
         if objects.freed_places:
             self.send(self.addresses.object_manager, FreeObjects(objects.freed_places))
             objects.freed_places = []
@@ -425,14 +430,13 @@ class LocalScheduler(Role):
         LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
         LoadTimeout: lambda self, message: self.members.on_load_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
-        SpillRefused: lambda self, message: self.remote.on_spill_refused(message),
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
         RecordTasksReply: lambda self, message: self.remote.on_recorded(message),
-        HoldAtNodeReply: lambda self, message: self.remote.on_held(message),
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         NodeJoined: lambda self, message: self.members.on_node_joined(message),
         JobEnded: on_job_ended,
+        **REMOTE_CALLS,
         NodeLost: lambda self, message: self.members.on_node_lost(message),
     }
