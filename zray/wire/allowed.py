@@ -53,7 +53,7 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
-from .hosts import GetNodes, NodesReply
+from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 from .message import Message
 from .objects import (
     AbandonObject,
@@ -141,13 +141,18 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("chains", "gcs"): frozenset({ChainChanged}),
     ("chains", "shard"): frozenset({ChainChanged}),
     ("monitor", "chains"): frozenset({NodeJoined, NodeLost, ChainMemberLost}),
+    # The hosts that are no nodes: "services" is who knows of them, on the head.
+    ("services", "host"): frozenset({HostAdded, HostRemoved}),
+    ("services", "global"): frozenset({NodeJoined, NodeLost}),
 }
 
 # The roles that a host may speak for, by the kind of its key (USERS S5).
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
-    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "monitor"}),
+    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "services", "monitor"}),
     "node": frozenset({"local", "objects", "host", "shard"}),
     "driver": frozenset({"local", "objects", "host", "shard"}),
+    "replica": frozenset({"gcs"}),
+    "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),
 }
 
