@@ -113,6 +113,7 @@ class Checkers:
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
+        nothing(scheduler.recovery.placed, "tasks placed elsewhere")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")

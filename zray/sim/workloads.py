@@ -66,6 +66,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
 }
 # Actors are reached only from their own node, so far.
 ONE_NODE_PROGRAMS = frozenset({"counter", "named"})
+PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named"})
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:

@@ -37,15 +37,19 @@ from .chain import (
 )
 from .gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
     Heartbeat,
+    HeartbeatReply,
     HoldAtNode,
     HoldAtNodeReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     RegisterNode,
@@ -75,6 +79,7 @@ from .scheduling import (
     SpillRefused,
     SpillTask,
     TaskAccepted,
+    TaskPlaced,
 )
 from .session import Ack, GetStatus, Goodbye, StopSession
 from .tasks import (
@@ -105,13 +110,14 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
     ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
-    ("worker", "host"): frozenset({Ack, GetStatus, GetNodes}),
+    ("worker", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
     ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
     # Between hosts.
     ("local", "local"): frozenset({TaskAccepted, JobEnded}),
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
+            CannotRebuild,
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
         }
     ),
@@ -121,15 +127,16 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("gcs", "local"): frozenset(
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
+            *(RebuildObject, ObjectLost),
             *(ActorRegistered, ActorNameTaken, LookUpActorReply),
         }
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
-    ("global", "local"): frozenset({PlaceTask, SpillRefused}),
+    ("global", "local"): frozenset({PlaceTask, TaskPlaced, SpillRefused}),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
-    ("monitor", "local"): frozenset({NodeJoined, NodeLost}),
+    ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost}),
     ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.

@@ -22,6 +22,7 @@ from msgspec import Struct
 from .actors import ActorNameTaken, ActorRegistered, ActorRemoved, LookUpActor, LookUpActorReply, RegisterActor
 from .gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
@@ -29,6 +30,8 @@ from .gcs import (
     HoldAtNodeReply,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
@@ -47,6 +50,7 @@ ShardRequest = (
     | HoldAtNode
     | ReleaseAtNode
     | SubscribeObject
+    | CannotRebuild
     | LocateObjects
     | PublishFunction
     | FetchFunction
@@ -60,6 +64,8 @@ ShardReply = (
     | HoldAtNodeReply
     | ObjectLocated
     | FreeCopies
+    | RebuildObject
+    | ObjectLost
     | LocateObjectsReply
     | FetchFunctionReply
     | ActorRegistered

@@ -5,7 +5,8 @@ Dialog (who says it -> what we do):
     local scheduler    RecordTasks       keep the specs; the node holds the first returns
     local scheduler    AddLocations, RemoveLocations    keep the directory; tell the subscribers
     local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies
-    local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy
+    local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy; or losses.py
+    local scheduler    CannotRebuild     ask another one
     global scheduler   LocateObjects     sizes and places of a task's arguments
     local scheduler    PublishFunction, FetchFunction
     local scheduler    RegisterActor, LookUpActor, ActorRemoved
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...ids import is_put, task_of
 from ...wire.actors import (
     ActorNameTaken,
     ActorRegistered,
@@ -29,6 +31,7 @@ from ...wire.actors import (
 )
 from ...wire.gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
@@ -45,6 +48,7 @@ from ...wire.gcs import (
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..role import Role
+from . import losses
 from .tables import ObjectRecord, TaskTable
 
 
@@ -54,31 +58,45 @@ class GcsShard(Role):
     def __init__(self, address: str) -> None:
         super().__init__(address)
         self.tasks = TaskTable()
+        self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.functions: dict[bytes, Function] = {}
         self.function_waiters: dict[bytes, dict[str, None]] = {}
         self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
 
+    def _is_of_lost_node(self, node: str) -> bool:
+        """Whether what it says changes nothing any more."""
+        if node in self.lost:
+            self.reject("a message of a lost node")
+            return True
+        return False
+
     # --- tasks and objects ---
 
     def on_record_tasks(self, message: RecordTasks) -> None:
         record, node = self.tasks.record, message.node
+        if self._is_of_lost_node(node):
+            return
         for spec in message.specs:
             record(spec, node)
         if message.request:
             self.send(self.sender, RecordTasksReply(message.request))
 
     def on_add_locations(self, message: AddLocations) -> None:
+        if self._is_of_lost_node(message.node):
+            return
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
             item.sizes[message.node] = size
+            if not is_put(object_id):
+                self.tasks.makers.pop(task_of(object_id), None)
             subscribers, item.subscribers = item.subscribers, {}
             for subscriber in subscribers:
                 self._send_location(subscriber, item)
             if not item.holders:
                 # Everybody let go while it was being made.
                 item.holders[message.node] = None
-                self._release(object_id, message.node)
+                self.release(object_id, message.node)
 
     def on_remove_locations(self, message: RemoveLocations) -> None:
         for object_id in message.object_ids:
@@ -87,6 +105,8 @@ class GcsShard(Role):
                 item.sizes.pop(message.node, None)
 
     def on_hold_at_node(self, message: HoldAtNode) -> None:
+        if self._is_of_lost_node(message.node):
+            return
         for object_id in message.object_ids:
             self.tasks.hold(object_id, message.node)
         if message.request:
@@ -94,20 +114,26 @@ class GcsShard(Role):
 
     def on_release_at_node(self, message: ReleaseAtNode) -> None:
         for object_id in message.object_ids:
-            self._release(object_id, message.node)
+            self.release(object_id, message.node)
 
-    def _release(self, object_id: bytes, node: str) -> None:
+    def release(self, object_id: bytes, node: str) -> None:
+        """The node leaves the holders.  Nobody left: the copies go."""
         item = self.tasks.release(object_id, node)
         if item is not None:
             for holder in dict.fromkeys((*item.sizes, node)):
-                self.send(holder, FreeCopies([object_id]))
+                if holder not in self.lost:
+                    self.send(holder, FreeCopies([object_id]))
 
     def on_subscribe_object(self, message: SubscribeObject) -> None:
+        if self._is_of_lost_node(message.node):
+            return
         item = self.tasks.require_object(message.object_id)
         if item.sizes:
             self._send_location(message.node, item)
         else:
             item.subscribers[message.node] = None
+            if self.lost:
+                losses.see_to(self, item)
 
     def _send_location(self, node: str, item: ObjectRecord) -> None:
         size = next(iter(item.sizes.values()))
@@ -130,6 +156,8 @@ class GcsShard(Role):
             self.send(node, FetchFunctionReply(function))
 
     def on_fetch_function(self, message: FetchFunction) -> None:
+        if self._is_of_lost_node(message.node):
+            return
         function = self.functions.get(message.function_id)
         if function is not None:
             self.send(message.node, FetchFunctionReply(function))
@@ -157,17 +185,6 @@ class GcsShard(Role):
         found = self.actor_by_name.get((message.namespace, message.name))
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
         self.send(self.sender, LookUpActorReply(message.namespace, message.name, actor_id, handle, node))
-
-    # --- nodes ---
-
-    def on_node_lost(self, message: NodeLost) -> None:
-        """Its holds and copies are gone.  Rebuilding what was lost is the next step of this role."""
-        node = message.node
-        for record in list(self.tasks.records.values()):
-            for item in list((record.objects or {}).values()):
-                item.sizes.pop(node, None)
-                item.subscribers.pop(node, None)
-                self._release(item.object_id, node)
 
     # --- snapshots ---
 
@@ -202,5 +219,6 @@ class GcsShard(Role):
         RegisterActor: on_register_actor,
         ActorRemoved: on_actor_removed,
         LookUpActor: on_look_up_actor,
-        NodeLost: on_node_lost,
+        NodeLost: lambda self, message: losses.node_lost(self, message),
+        CannotRebuild: lambda self, message: losses.cannot_rebuild(self, message),
     }

@@ -11,12 +11,15 @@ Dialog (who says it -> what we do):
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; a placed task is never spilled again
+    global scheduler  TaskPlaced, SpillRefused
     local scheduler   TaskAccepted, JobEnded
-    GCS shard         ...Reply, ObjectLocated, FreeCopies
+    GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
+    monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
-(actors), lineage (what the shard is told), members and remote (other nodes).  All decisions that a turn calls for are
-taken once, at its end.  A message about something that is no longer there is normal: it changes nothing.
+(actors), lineage (what the shard is told), members, remote and recovery (other nodes; their deaths).  All
+decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
+normal: it changes nothing.
 Source: Ray paper 4.2.2.
 """
 
@@ -38,6 +41,7 @@ from ...wire.actors import (
 from ...wire.gcs import (
     FetchFunctionReply,
     FreeCopies,
+    HeartbeatReply,
     HoldAtNodeReply,
     NodeJoined,
     NodeLost,
@@ -89,6 +93,7 @@ from .lineage import Lineage, LineageTimeout
 from .members import LoadTimeout, Members
 from .objects import ObjectTable
 from .pool import WorkerPool
+from .recovery import RECOVERY_HANDLERS, Recovery
 from .remote import Remote
 from .resources import Resources
 from .tables import Job, ObjectEntry, Process, Task
@@ -152,6 +157,7 @@ class LocalScheduler(Role):
         self.lineage = Lineage(self)
         self.remote = Remote(self)
         self.members = Members(self)
+        self.recovery = Recovery(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -164,7 +170,7 @@ class LocalScheduler(Role):
             return
         job = self.jobs.get(message.job_id)
         if job is None:
-            job = Job(message.job_id, message.namespace, message.sys_path, message.working_dir)
+            job = Job(message.job_id, message.namespace, message.sys_path, message.working_dir, self.address)
             self.jobs[message.job_id] = job
         process = Process(message.process, message.kind, message.pid, job)
         job.driver = job.driver or process
@@ -178,7 +184,7 @@ class LocalScheduler(Role):
             return
         job = process.job
         if process is job.driver:
-            self._end_job(job)
+            self.end_job(job)
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
         self.forget_process(process)
@@ -187,9 +193,10 @@ class LocalScheduler(Role):
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
         if job is not None and job.driver is None:
-            self._end_job(job)
+            self.end_job(job)
 
-    def _end_job(self, job: Job) -> None:
+    def end_job(self, job: Job) -> None:
+        """Nothing of it starts any more; what runs is ended."""
         job.is_over = True
         self.dispatch.cancel_job(job)
         self.calls.end_job(job)
@@ -257,7 +264,7 @@ class LocalScheduler(Role):
             entry = entries.get(put.object_id)
             if entry is None:
                 entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
-            elif entry.value is not None:
+            elif entry.value is not None and not entry.is_lost:
                 # By a task that runs again: it holds what its first run has put.
                 self.reject("a value put again")
                 objects.hold(entry, process)
@@ -265,6 +272,7 @@ class LocalScheduler(Role):
                     objects.pin(put.object_id, process)
                 continue
             else:
+                self.recovery.made_after_all(entry)
                 objects.hold(entry, process)
             value = put.value
             if put.contained:
@@ -282,6 +290,8 @@ class LocalScheduler(Role):
                     self.lifecycle.argument_is_here(task)
             if entry.watchers is not None:
                 self.waits.object_is_here(entry)
+            if entry.shared is not None:
+                self.remote.value_is_here(entry)  # others wait for what this task puts again
 
     def on_hold_objects(self, message: HoldObjects) -> None:
         process = self.processes.get(self.sender)
@@ -435,4 +445,6 @@ class LocalScheduler(Role):
         NodeJoined: lambda self, message: self.members.on_node_joined(message),
         JobEnded: on_job_ended,
         NodeLost: lambda self, message: self.members.on_node_lost(message),
+        HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
+        **RECOVERY_HANDLERS,
     }
