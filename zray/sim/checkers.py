@@ -112,8 +112,8 @@ class Checkers:
         nothing(scheduler.calls.wanting, "actors that want a worker")
         calls = scheduler.remote_calls
         nothing(calls.routes, "routes to actors of other nodes")
-        nothing(calls.asks, "actors that look for room")
-        nothing(calls.offers, "actors about to arrive")
+        nothing(scheduler.moves.asks, "actors that look for room")
+        nothing(scheduler.moves.offers, "actors about to arrive")
         nothing(calls.leaving, "calls or actors about to leave")
         nothing(calls.arriving, "calls or actors whose refs are not held")
         nothing(calls.holding, "results of calls that are not held")
@@ -123,6 +123,7 @@ class Checkers:
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
+        nothing(scheduler.recovery.placed, "tasks placed elsewhere")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")

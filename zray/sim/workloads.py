@@ -73,6 +73,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         ),
     ),
 }
+PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread"})
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:

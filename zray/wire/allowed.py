@@ -50,15 +50,19 @@ from .chain import (
 )
 from .gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
     Heartbeat,
+    HeartbeatReply,
     HoldAtNode,
     HoldAtNodeReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     RegisterNode,
@@ -66,7 +70,7 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
-from .hosts import GetNodes, NodesReply
+from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 from .message import Message
 from .objects import (
     AbandonObject,
@@ -88,6 +92,7 @@ from .scheduling import (
     SpillRefused,
     SpillTask,
     TaskAccepted,
+    TaskPlaced,
 )
 from .session import Ack, GetStatus, Goodbye, StopSession
 from .tasks import (
@@ -118,7 +123,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
     ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
-    ("worker", "host"): frozenset({Ack, GetStatus, GetNodes}),
+    ("worker", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
     ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
     # Between hosts.
     ("local", "local"): frozenset(
@@ -130,6 +135,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
+            CannotRebuild,
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
             *(ActorAt, ActorForgotten, LocateActor),
         }
@@ -141,14 +147,15 @@ ALLOWED: dict[tuple[str, str], Types] = {
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
             *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated),
+            *(RebuildObject, ObjectLost),
         }
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
-    ("global", "local"): frozenset({PlaceTask, SpillRefused, PlaceActor, ActorDeferred}),
+    ("global", "local"): frozenset({PlaceTask, TaskPlaced, SpillRefused, PlaceActor, ActorDeferred}),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
-    ("monitor", "local"): frozenset({NodeJoined, NodeLost}),
+    ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost}),
     ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
@@ -160,13 +167,18 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("chains", "gcs"): frozenset({ChainChanged}),
     ("chains", "shard"): frozenset({ChainChanged}),
     ("monitor", "chains"): frozenset({NodeJoined, NodeLost, ChainMemberLost}),
+    # The hosts that are no nodes: "services" is who knows of them, on the head.
+    ("services", "host"): frozenset({HostAdded, HostRemoved}),
+    ("services", "global"): frozenset({NodeJoined, NodeLost}),
 }
 
 # The roles that a host may speak for, by the kind of its key (USERS S5).
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
-    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "monitor"}),
+    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "services", "monitor"}),
     "node": frozenset({"local", "objects", "host", "shard"}),
     "driver": frozenset({"local", "objects", "host", "shard"}),
+    "replica": frozenset({"gcs"}),
+    "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),
 }
 

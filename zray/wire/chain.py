@@ -33,6 +33,7 @@ from .actors import (
 )
 from .gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
@@ -40,6 +41,8 @@ from .gcs import (
     HoldAtNodeReply,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
@@ -58,6 +61,7 @@ ShardRequest = (
     | HoldAtNode
     | ReleaseAtNode
     | SubscribeObject
+    | CannotRebuild
     | LocateObjects
     | PublishFunction
     | FetchFunction
@@ -74,6 +78,8 @@ ShardReply = (
     | HoldAtNodeReply
     | ObjectLocated
     | FreeCopies
+    | RebuildObject
+    | ObjectLost
     | LocateObjectsReply
     | FetchFunctionReply
     | ActorRegistered

@@ -53,6 +53,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     homes: list[tuple[bytes, str]] = []
     home_askers: list[tuple[bytes, list[str]]] = []
     unsettled: list[bytes] = []
+    makers: list[tuple[bytes, str]] = []
     lost: list[str] = []
 
 
@@ -73,6 +74,9 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
     for function in shard.functions.values():
         yield _encode(Part(functions=[function]))
     waiters = [(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()]
+    makers = list(shard.tasks.makers.items())
+    for first in range(0, len(makers), PART_RECORDS_MAX):
+        yield _encode(Part(makers=makers[first : first + PART_RECORDS_MAX]))
     homes = shard.homes
     yield _encode(
         Part(
@@ -81,7 +85,7 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
             homes=list(homes.home.items()),
             home_askers=[(actor_id, list(nodes)) for actor_id, nodes in homes.askers.items()],
             unsettled=list(homes.unsettled),
-            lost=list(homes.lost),
+            lost=list(shard.lost),
         )
     )
 
@@ -103,6 +107,8 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             shard.functions[function.function_id] = function
         for function_id, nodes in part.function_waiters:
             shard.function_waiters[function_id] = dict.fromkeys(nodes)
+        shard.tasks.makers.update(part.makers)
+        shard.lost.update(dict.fromkeys(part.lost))
         for actor in part.actors:
             key = (actor.options.namespace, actor.options.name)
             shard.actor_by_name[key] = actor
@@ -111,7 +117,6 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
         shard.homes.unsettled.update(dict.fromkeys(part.unsettled))
-        shard.homes.lost.update(dict.fromkeys(part.lost))
 
 
 def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:

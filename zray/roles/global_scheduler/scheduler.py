@@ -3,7 +3,7 @@
 Dialog (who says it -> what we do):
 
     local scheduler    LoadReport            believe it, until the next
-    local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask
+    local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
     local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
@@ -19,7 +19,15 @@ from typing import Any
 from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
-from ...wire.scheduling import LoadReport, LocateObjects, LocateObjectsReply, PlaceTask, SpillRefused, SpillTask
+from ...wire.scheduling import (
+    LoadReport,
+    LocateObjects,
+    LocateObjectsReply,
+    PlaceTask,
+    SpillRefused,
+    SpillTask,
+    TaskPlaced,
+)
 from ...wire.task_spec import RESOURCE_UNIT, parse_options
 from ..role import Role
 from .placement import NodeLoad, best_home, best_node
@@ -34,6 +42,7 @@ class GlobalScheduler(Role):
         super().__init__(address)
         self.shards = shards
         self.loads: dict[str, NodeLoad] = {}
+        self.lost: set[str] = set()  # nodes, for good: membership only
         self.request = 0
         # request -> the task, replies still missing, what is known of its arguments
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
@@ -47,9 +56,13 @@ class GlobalScheduler(Role):
         load.kind = message.kind
 
     def on_node_lost(self, message: NodeLost) -> None:
+        self.lost.add(message.node)
         self.loads.pop(message.node, None)
 
     def on_load_report(self, message: LoadReport) -> None:
+        if message.node in self.lost:
+            self.reject("a report of a lost node")
+            return
         known = self.loads.get(message.node)
         self.loads[message.node] = NodeLoad(
             message.node,
@@ -91,6 +104,9 @@ class GlobalScheduler(Role):
             self._place(spill, known)
 
     def _place(self, spill: SpillTask, objects: list[tuple[bytes, int, list[str]]]) -> None:
+        if spill.origin in self.lost:
+            self.reject("a task of a lost node")
+            return
         request = parse_options(spill.spec.options).resources
         load = best_node(self.loads.values(), request, objects)
         if load is None:
@@ -98,6 +114,9 @@ class GlobalScheduler(Role):
             return
         load.placed_count += 1
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job))
+        if load.node != spill.origin:
+            # If that node is lost before it has done it, whoever spilled it passes it up again.
+            self.send(spill.origin, TaskPlaced(spill.spec.task_id, load.node))
 
     def _why_nowhere(self, what: str, request: dict[str, int]) -> str:
         largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT

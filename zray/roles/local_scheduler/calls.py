@@ -21,26 +21,21 @@ from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import (
     ActorExited,
-    ActorNameTaken,
-    ActorRegistered,
     ActorRemoved,
     ActorStarted,
     ActorStartFailed,
     CreateActor,
-    FindActor,
-    FindActorReply,
     KillActor,
-    LookUpActor,
-    LookUpActorReply,
     RegisterActor,
     StartActor,
 )
 from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
 from ...wire.tasks import StartTasks, StopWorker
 from ..effects import OpenWindow, WorkerExited
+from .actor_names import NOTHING, name_key
 from .remote_calls import Route
 from .resources import CPU
-from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Process, Task, TaskState, Worker, WorkerState
+from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -49,8 +44,6 @@ if TYPE_CHECKING:
 CALLS_IN_FLIGHT_MAX = 512
 # Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
 GRAVES_MAX = 10_000
-# The value behind the handles of a living actor: None, as the store writes it.
-NOTHING = b"\xc0"
 
 
 class Calls:
@@ -64,7 +57,6 @@ class Calls:
         self.promised: dict[str, int] = {}  # resources of those that wait and are to start here
         self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
         self.touched: dict[bytes, None] = {}  # actors to look at, at the end of the turn
-        self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
 
     # --- creation ---
 
@@ -89,16 +81,16 @@ class Calls:
             # with its creator, had nobody else had a handle).
             if known.worker is not None:
                 node.pool.kill(known.worker)
-            self.bury(known, self._error("ActorDiedError", "The task that made the actor died, and made it anew."))
+            self.bury(known, self.error("ActorDiedError", "The task that made the actor died, and made it anew."))
         node.remote_calls.made_anew(spec.task_id)
         node.objects.hold(entry, process)
         actor = self.make(spec, options, process.job, entry)
         if not node.resources.could_ever_fit(options.resources) and not node.members.peers:
             lack = node.resources.explain(options.resources)
-            self.bury(actor, self._error("ActorUnschedulableError", f"No node can ever hold this actor: {lack}."))
+            self.bury(actor, self.error("ActorUnschedulableError", f"No node can ever hold this actor: {lack}."))
         elif options.name:
-            node.remote_calls.settle_later(actor)
-            shard = node.addresses.shard_of(self.name_key(options.namespace, options.name))
+            node.moves.settle_later(actor)
+            shard = node.addresses.shard_of(name_key(options.namespace, options.name))
             node.send(shard, RegisterActor(actor.actor_id, options, node.address))
         else:
             self.want_worker(actor, ActorState.PENDING)
@@ -119,25 +111,6 @@ class Calls:
             node.objects.retain(dep)
         return actor
 
-    @staticmethod
-    def name_key(namespace: str, name: str) -> bytes:
-        """What hashes to the shard that is the authority for a name."""
-        return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
-
-    def registered(self, message: ActorRegistered) -> None:
-        """ActorRegistered: the name is ours."""
-        actor = self.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
-            self.want_worker(actor, ActorState.PENDING)
-
-    def name_taken(self, message: ActorNameTaken) -> None:
-        """ActorNameTaken."""
-        actor = self.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
-            name = actor.options.name
-            text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
-            self.bury(actor, self._error("ActorAlreadyExistsError", text), was_named=False)
-
     def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
         """It is to start here; or on another node, if there is no room here now."""
         actor.state = state
@@ -145,9 +118,9 @@ class Calls:
         self.touch(actor.actor_id)
         if state == ActorState.PENDING and may_leave:
             if self.node.members.peers and not self.has_room_for(actor.options):
-                self.node.remote_calls.ask(actor)
+                self.node.moves.ask(actor)
                 return
-            self.node.remote_calls.settled_here(actor)
+            self.node.moves.settled_here(actor)
         self.promise(actor.options)
 
     def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False) -> bool:
@@ -177,7 +150,7 @@ class Calls:
     def no_worker_to_be_had(self, reason: str) -> None:
         """Give up on all that wait for a worker."""
         for actor in list(self.wanting.values()):
-            self.bury(actor, self._error("ActorDiedError", reason))
+            self.bury(actor, self.error("ActorDiedError", reason))
 
     def touch(self, actor_id: bytes) -> None:
         """Look at it at the end of the turn."""
@@ -195,7 +168,7 @@ class Calls:
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
         if actor.creation.missing or not self.node.resources.fits(actor.options.resources):
             return False
-        return not self.node.remote_calls.asks or self.node.remote_calls.stays(actor)
+        return not self.node.moves.asks or self.node.moves.stays(actor)
 
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
@@ -265,7 +238,7 @@ class Calls:
         """The error value that calls on a dead actor get."""
         grave = self.graves.get(actor_id)
         if grave is None:
-            grave = self._error("ActorDiedError", "The actor is not there: it has ended, or never was.")
+            grave = self.error("ActorDiedError", "The actor is not there: it has ended, or never was.")
         return grave
 
     def pump(self) -> None:
@@ -351,7 +324,7 @@ class Calls:
                 continue
             self.graves.pop(actor.actor_id, None)
             if actor.actor_id not in self.actors:
-                self.node.remote_calls.forget(actor.actor_id)
+                self.node.moves.forget(actor.actor_id)
             elif not actor.options.detached:
                 actor.is_going = True
                 if not actor.queue and not actor.inflight:
@@ -363,7 +336,7 @@ class Calls:
             self.node.send(actor.worker.address, StopWorker())
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
-            self.bury(actor, self._error("ActorDiedError", "The actor's last handle is gone."))
+            self.bury(actor, self.error("ActorDiedError", "The actor's last handle is gone."))
 
     def kill(self, message: KillActor) -> None:
         """KillActor: kill -9; may be restarted only if asked for and allowed."""
@@ -375,7 +348,7 @@ class Calls:
         if message.no_restart:
             if actor.worker is not None:
                 self.node.pool.kill(actor.worker)
-            self.bury(actor, self._error("ActorDiedError", "The actor was killed by kill()."))
+            self.bury(actor, self.error("ActorDiedError", "The actor was killed by kill()."))
         elif actor.worker is not None:
             self.node.pool.kill(actor.worker)
 
@@ -383,7 +356,7 @@ class Calls:
         """ActorExited: it leaves by itself, and is not restarted."""
         actor = self.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
-            self.bury(actor, self._error("ActorDiedError", message.reason))
+            self.bury(actor, self.error("ActorDiedError", message.reason))
 
     def end_job(self, job: Job) -> None:
         """Its driver is gone: its actors too, but for the detached."""
@@ -391,7 +364,7 @@ class Calls:
             if actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
                     self.node.pool.kill(actor.worker)
-                self.bury(actor, self._error("ActorDiedError", "The driver that made the actor has ended."))
+                self.bury(actor, self.error("ActorDiedError", "The driver that made the actor has ended."))
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
         """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
@@ -408,7 +381,7 @@ class Calls:
             if (count := actor.restart_count) and not actor.killed:
                 text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
             text += f": {actor.killed}." if actor.killed else "."
-            self.bury(actor, self._error("ActorDiedError", text, message.details()))
+            self.bury(actor, self.error("ActorDiedError", text, message.details()))
             return
         actor.restart_count += 1
         for position, task in reversed(list(enumerate(inflight))):
@@ -421,7 +394,7 @@ class Calls:
             else:
                 actor.inflight.pop(task.spec.task_id, None)
                 text = f"The actor {actor.options.class_name} died while it ran this call; it is restarted."
-                node.lifecycle.fail_with(task, self._error("ActorUnavailableError", text, message.details()))
+                node.lifecycle.fail_with(task, self.error("ActorUnavailableError", text, message.details()))
         self.want_worker(actor, ActorState.RESTARTING)
 
     def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
@@ -429,7 +402,7 @@ class Calls:
         node = self.node
         if self.actors.pop(actor.actor_id, None) is None:
             return
-        is_placed_here = node.remote_calls.withdrawn(actor)
+        is_placed_here = node.moves.withdrawn(actor)
         if self.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
             self.promise(actor.options, -1)
         actor.state = ActorState.DEAD
@@ -446,50 +419,13 @@ class Calls:
         actor.inflight.clear()
         actor.queue.clear()
         if actor.options.name and was_named:
-            shard = node.addresses.shard_of(self.name_key(actor.options.namespace, actor.options.name))
+            shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
             node.send(shard, ActorRemoved(actor.actor_id))
         actor.worker = None
         entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
         if entry is None or entry.actor is not actor:
-            node.remote_calls.forget(actor.actor_id)
+            node.moves.forget(actor.actor_id)
 
     @staticmethod
-    def _error(class_name: str, text: str, details: dict[str, Any] | None = None) -> bytes:
+    def error(class_name: str, text: str, details: dict[str, Any] | None = None) -> bytes:
         return encode_system_error(class_name, text, details)
-
-    # --- names ---
-
-    def find(self, message: FindActor) -> None:
-        """FindActor: the shard knows."""
-        process = self.node.processes.get(self.node.sender)
-        if process is None:
-            return
-        key = (message.namespace, message.name)
-        self.finding.setdefault(key, []).append((process, message.request))
-        shard = self.node.addresses.shard_of(self.name_key(*key))
-        self.node.send(shard, LookUpActor(*key))
-
-    def found(self, message: LookUpActorReply) -> None:
-        """LookUpActorReply: whoever asked holds the actor from now on."""
-        askers = self.finding.get((message.namespace, message.name))
-        if not askers:
-            return
-        process, request = askers.pop(0)
-        if not askers:
-            del self.finding[(message.namespace, message.name)]
-        if process.address not in self.node.processes:
-            return
-        actor_id = message.actor_id
-        here = self.actors.get(actor_id)
-        if actor_id and (here is None or here.is_going) and (message.node == self.node.address or here is not None):
-            actor_id = b""  # it died, or began to leave, while we asked
-        if actor_id and here is None:
-            self.node.remote_calls.name_found(actor_id, message.node)
-        if actor_id:
-            entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
-            self.node.objects.hold(entry, process)
-            actor = self.actors.get(actor_id)
-            if actor is not None and entry.actor is None:
-                entry.actor = actor
-                entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
-        self.node.send(process.address, FindActorReply(request, actor_id, message.handle))

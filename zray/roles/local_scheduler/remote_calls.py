@@ -1,12 +1,8 @@
-"""Actors of other nodes: calls that leave, calls that come, and actors that find no room where they were made.
+"""Actors of other nodes: calls that leave, and calls that come.
 
     call:   ForwardCalls -> the actor's node runs it as its own -> CallsFinished.  Small values come with that; what is
             large, or has refs inside, stays there until the caller's node has joined its holders (ResultsHeld).
             Refs that a call takes are held here until the other node has joined theirs (CallsAccepted).
-    actor:  no room here now -> its arguments and its handle are shared -> SpillActor -> (global scheduler) ->
-            PlaceActor -> the other node has room and holds the arguments -> ActorAccepted -> handed over: from here
-            on its calls are forwarded.  ActorDeferred: nobody had room; it starts here when there is, or asks again.
-            Until it is handed over it is this node's, so that two nodes never have it.
 
 Calls of one caller stay in order: they leave in the order in which they came, on one link.  A route keeps the handle's
 object while calls are under way, so that the actor does not end before they do.
@@ -23,11 +19,6 @@ from msgspec.structs import replace
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.actors import (
-    ActorAccepted,
-    ActorAt,
-    ActorDeferred,
-    ActorForgotten,
-    ActorHandedOver,
     ActorLocated,
     CallResult,
     CallsAccepted,
@@ -35,16 +26,11 @@ from ...wire.actors import (
     ForwardCalls,
     KillActor,
     LocateActor,
-    PlaceActor,
-    RegisterActor,
     ResultsHeld,
-    SpillActor,
 )
 from ...wire.gcs import HoldAtNodeReply
-from ...wire.message import Local
-from ...wire.scheduling import JobFacts, SpillRefused
 from ...wire.task_spec import StoredValue, parse_options
-from .tables import Actor, ActorState, Job, ObjectEntry, Task, TaskState
+from .tables import Actor, Job, ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -52,12 +38,6 @@ if TYPE_CHECKING:
 # One message of calls or results holds at most so much.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
-# An actor that nobody has room for asks again after so long.
-ASK_AGAIN_SECONDS = 0.2
-
-
-class AskAgainTimeout(Local):
-    """Ask again for the actors that nobody had room for."""
 
 
 class Leaving(Struct, gc=False, eq=False):
@@ -83,39 +63,28 @@ class Route:
         self.is_killed = False  # by kill(), before it was located
 
 
-class Ask(Struct, gc=False, eq=False):
-    """An actor of ours that would rather be elsewhere."""
-
-    actor: Actor
-    unacknowledged: int = 0
-    is_deferred: bool = False  # nobody had room; it waits for the timer, or for room here
-
-
 class RemoteCalls:
     """Everything of a local scheduler that has to do with actors of other nodes."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.routes: dict[bytes, Route] = {}
-        self.asks: dict[bytes, Ask] = {}
-        self.offers: dict[bytes, str] = {}  # actors that are here, but not ours before their origin says so
-        self.leaving: dict[int, Leaving | Ask] = {}  # by request to the shards
+        self.leaving: dict[int, Any] = {}  # Leaving or Ask, by request to the shards
         self.arriving: dict[int, list[Any]] = {}  # replies missing, origin, what it is told then
         self.holding: dict[int, list[Any]] = {}  # replies missing, home, its results that we join the holders of
         self.lent: dict[bytes, tuple[bytes, ...]] = {}  # sent calls -> refs that they take, held until accepted
         self.unheld: dict[str, list[bytes]] = {}  # caller's node -> results kept here until it holds them
         self.touched: dict[bytes, None] = {}  # routes to look at, at the end of the turn
         self.results: dict[str, list[CallResult]] = {}  # by origin, of this turn
-        self.timer_is_set = False
 
-    def _next_request(self) -> int:
+    def next_request(self) -> int:
         """Numbers of requests to shards are shared with `remote`."""
         self.node.remote.request += 1
         return self.node.remote.request
 
     # --- calls that leave ---
 
-    def _route(self, actor_id: bytes) -> Route:
+    def route(self, actor_id: bytes) -> Route:
         route = self.routes.get(actor_id)
         if route is None:
             route = self.routes[actor_id] = Route(actor_id)
@@ -135,12 +104,12 @@ class RemoteCalls:
     def submit(self, task: Task) -> None:
         """A call of a process of this node on an actor that is not here."""
         node, spec = self.node, task.spec
-        route = self._route(task.options.actor_id)
+        route = self.route(task.options.actor_id)
         for object_id in (*spec.deps, *spec.holds):
             node.objects.retain(object_id)
-        self._queue(route, task)
+        self.queue(route, task)
 
-    def _queue(self, route: Route, task: Task) -> None:
+    def queue(self, route: Route, task: Task) -> None:
         node, spec = self.node, task.spec
         if not route.is_retaining:
             route.is_retaining = True
@@ -150,7 +119,7 @@ class RemoteCalls:
         self.touched[route.actor_id] = None
         if spec.deps or spec.holds:
             node.lineage.flush()
-            request = self._next_request()
+            request = self.next_request()
             item.unacknowledged = node.remote._share([*spec.deps, *spec.holds], request)
             if item.unacknowledged:
                 self.leaving[request] = item
@@ -163,11 +132,11 @@ class RemoteCalls:
         home = message.node or ("" if message.lost else route.hint)
         if not home or home == self.node.address:
             text = f"its node {message.lost} is lost" if message.lost else "it has ended, or never was"
-            self._fail_route(route, self._error(f"The actor is not there: {text}."))
+            self.fail_route(route, self._error(f"The actor is not there: {text}."))
             return
-        self._settle(route, home)
+        self.settle(route, home)
 
-    def _settle(self, route: Route, home: str) -> None:
+    def settle(self, route: Route, home: str) -> None:
         route.home = home
         self.touched[route.actor_id] = None
 
@@ -182,13 +151,13 @@ class RemoteCalls:
             route.is_forgotten = True
             route.hint = hint
             self._locate(route, wait=False)
-        self._route(actor_id)
+        self.route(actor_id)
 
     def kill(self, message: KillActor) -> None:
         """KillActor, by a process of this node."""
         if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None:
             return
-        route = self._route(message.actor_id)
+        route = self.route(message.actor_id)
         if route.home:
             self._send_calls(route)
             self.node.send(route.home, message)
@@ -246,7 +215,7 @@ class RemoteCalls:
                     self.node.send(home, ResultsHeld(ids))
                 continue
             self._finish_here(task, result.values, home)
-            self._calls_ended(route)
+            self.calls_ended(route)
 
     def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
         node = self.node
@@ -263,7 +232,7 @@ class RemoteCalls:
             else:
                 node.objects.free_if_unreferenced(entry)
         if elsewhere:
-            request = self._next_request()
+            request = self.next_request()
             ids = [entry.object_id for entry, _ in elsewhere]
             for entry, _ in elsewhere:
                 entry.share()
@@ -285,7 +254,7 @@ class RemoteCalls:
         elif not entry.count:
             node.objects.free_if_unreferenced(entry)
 
-    def _calls_ended(self, route: Route) -> None:
+    def calls_ended(self, route: Route) -> None:
         if route.sent or route.queue:
             return
         if route.is_retaining:
@@ -294,7 +263,7 @@ class RemoteCalls:
         if route.is_forgotten:
             self.routes.pop(route.actor_id, None)
 
-    def _fail_route(self, route: Route, error: bytes) -> None:
+    def fail_route(self, route: Route, error: bytes) -> None:
         """All its calls get the error."""
         self.routes.pop(route.actor_id, None)
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
@@ -308,16 +277,18 @@ class RemoteCalls:
             item.task.missing = 0
             self.node.lifecycle.fail_with(item.task, error)
         self.leaving = {
-            request: item for request, item in self.leaving.items() if type(item) is Ask or item not in route.queue
+            request: item
+            for request, item in self.leaving.items()
+            if type(item) is not Leaving or item not in route.queue
         }
         route.sent.clear()
         route.queue.clear()
-        self._calls_ended(route)
+        self.calls_ended(route)
 
     def handle_gone(self, route: Route) -> None:
         """Nothing here refers to the handle any more."""
         route.is_forgotten = True
-        self._calls_ended(route)
+        self.calls_ended(route)
 
     # --- calls that come ---
 
@@ -337,17 +308,17 @@ class RemoteCalls:
             job = actor.job if actor is not None else Job(b"", "", (), "")
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             if spec.deps or spec.holds:
-                self._join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))
+                self.join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))
             node.calls.submit(task)
 
-    def _join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
+    def join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
         """The refs came from the origin, which holds them until it has the reply."""
         node = self.node
         for object_id in arguments:
             entry = node.objects.require(object_id)
             if entry.value is None and entry.task is None:
                 entry.share()
-        request = self._next_request()
+        request = self.next_request()
         expected = node.remote._hold_at_shards(list(dict.fromkeys(arguments)), request)
         if expected:
             self.arriving[request] = [expected, origin, reply]
@@ -397,49 +368,7 @@ class RemoteCalls:
         if not kept:
             self.unheld.pop(self.node.sender, None)
 
-    # --- actors that look for room ---
-
-    def ask(self, actor: Actor) -> None:
-        """There is no room for it here: its refs are shared, and then a global scheduler asked."""
-        node, spec = self.node, actor.creation.spec
-        ask = self.asks[actor.actor_id] = Ask(actor)
-        self._tell_home(actor.actor_id, is_settled=False)
-        node.lineage.flush()
-        request = self._next_request()
-        shared = [actor.entry.object_id, *spec.deps, *spec.holds]
-        ask.unacknowledged = node.remote._share(shared, request)
-        self.leaving[request] = ask
-
-    def _tell_home(self, actor_id: bytes, home: str = "", *, is_settled: bool = True) -> None:
-        node = self.node
-        if not node.is_embedded:
-            node.send(node.addresses.shard_of(actor_id), ActorAt(actor_id, home or node.address, is_settled))
-
-    def settled_here(self, actor: Actor) -> None:
-        """It was made here, and stays."""
-        self._tell_home(actor.actor_id)
-
-    def settle_later(self, actor: Actor) -> None:
-        """It was made here, and waits for its name.  Who finds it by that counts on its object at the shard."""
-        if not self.node.is_embedded:
-            self._tell_home(actor.actor_id, is_settled=False)
-            actor.entry.share()
-            self.node.remote._hold_at_shards([actor.entry.object_id], 0)
-
-    def made_anew(self, actor_id: bytes) -> None:
-        """Its creator runs again: where it was placed first it goes."""
-        route = self.routes.get(actor_id)
-        if route is not None:
-            if route.home:
-                self.node.send(route.home, KillActor(actor_id))
-            self._fail_route(route, self._error("The task that made the actor died, and made it anew."))
-
-    def _send_up(self, actor: Actor) -> None:
-        node, spec, job = self.node, actor.creation.spec, actor.job
-        schedulers = node.addresses.global_schedulers
-        facts = JobFacts(job.namespace, job.sys_path, job.working_dir)
-        message = SpillActor(spec, actor.options, node.address, job.job_id, facts)
-        node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
+    # --- acknowledgements ---
 
     def acknowledged(self, message: HoldAtNodeReply) -> None:
         """HoldAtNodeReply: to a request of this room, or of `remote`."""
@@ -451,8 +380,8 @@ class RemoteCalls:
                 del self.leaving[request]
                 if type(item) is Leaving:
                     self.touched[item.task.options.actor_id] = None
-                elif self.asks.get(item.actor.actor_id) is item:
-                    self._send_up(item.actor)
+                else:
+                    self.node.moves.may_leave(item)
             return
         for table in (self.arriving, self.holding):
             pending = table.get(request)
@@ -466,31 +395,17 @@ class RemoteCalls:
             return
         self.node.remote.on_held(message)
 
-    def on_place_actor(self, message: PlaceActor) -> None:
-        """PlaceActor: if there is room."""
-        node, spec, options = self.node, message.spec, message.options
-        known = node.calls.actors.get(spec.task_id)
-        if not node.calls.has_room_for(options) or known is not None or message.origin not in node.members.peers:
-            node.send(message.origin, ActorDeferred(spec.task_id))
-            return
-        job = node.jobs.get(message.job_id)
-        if job is None:
-            facts = message.job
-            job = node.jobs[message.job_id] = Job(message.job_id, facts.namespace, facts.sys_path, facts.working_dir)
-        entry = node.objects.require(spec.task_id + FIRST_RETURN)
-        shared = entry.share()
-        shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
-        route = self.routes.get(spec.task_id)
-        if route is not None:
-            entry.actor = None
-        self.offers[spec.task_id] = message.origin
-        self._join_holders((*spec.deps, *spec.holds), message.origin, ActorAccepted(spec.task_id))
-        actor = node.calls.make(spec, options, job, entry)
-        node.calls.promise(options)
-        if route is not None:
-            self._comes_here(route, actor)
+    # --- ends ---
 
-    def _comes_here(self, route: Route, actor: Actor) -> None:
+    def made_anew(self, actor_id: bytes) -> None:
+        """Its creator runs again: where it was placed first it goes."""
+        route = self.routes.get(actor_id)
+        if route is not None:
+            if route.home:
+                self.node.send(route.home, KillActor(actor_id))
+            self.fail_route(route, self._error("The task that made the actor died, and made it anew."))
+
+    def come_here(self, route: Route, actor: Actor) -> None:
         """Calls on it have waited here already."""
         items = list(route.queue)
         route.queue.clear()
@@ -499,103 +414,7 @@ class RemoteCalls:
             spec = item.task.spec
             self.node.calls.submit(item.task)
             self.node.objects.drop_all((*spec.deps, *spec.holds))
-        self._calls_ended(route)
-
-    def on_actor_accepted(self, message: ActorAccepted) -> None:
-        """ActorAccepted: it goes, if it is still to go."""
-        node, home = self.node, self.node.sender
-        ask = self.asks.pop(message.actor_id, None)
-        if ask is None or node.calls.actors.get(message.actor_id) is not ask.actor or home not in node.members.peers:
-            node.send(home, KillActor(message.actor_id))
-            return
-        actor, task, entry = ask.actor, ask.actor.creation, ask.actor.entry
-        node.send(home, ActorHandedOver(actor.actor_id))
-        self._tell_home(actor.actor_id, home)
-        node.calls.actors.pop(actor.actor_id)
-        node.calls.wanting.pop(actor.actor_id)
-        node.tasks.pop(actor.actor_id, None)
-        task.state = TaskState.DONE
-        entry.task = entry.actor = None
-        route = self.routes[actor.actor_id] = Route(actor.actor_id)
-        route.is_forgotten = True
-        for call in actor.queue:
-            self._queue(route, call)
-        actor.queue.clear()
-        self._route(actor.actor_id)
-        self._settle(route, home)
-        arguments = (*task.spec.deps, *task.spec.holds)
-        node.objects.drop_all((*arguments, *arguments))  # for the constructor now, and for another one
-        if entry.waiting or entry.watchers:
-            node.remote.want(entry)
-        node.objects.free_if_unreferenced(entry)
-        self._calls_ended(route)
-
-    def on_handed_over(self, message: ActorHandedOver) -> None:
-        """ActorHandedOver: it is ours."""
-        actor = self.node.calls.actors.get(message.actor_id)
-        if self.offers.get(message.actor_id) != self.node.sender or actor is None:
-            return
-        del self.offers[message.actor_id]
-        options = actor.options
-        self.node.calls.promise(options, -1)
-        if options.name:
-            shard = self.node.addresses.shard_of(self.node.calls.name_key(options.namespace, options.name))
-            self.node.send(shard, RegisterActor(actor.actor_id, options, self.node.address))
-        self.node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
-
-    def withdrawn(self, actor: Actor) -> bool:
-        """It is being buried, perhaps while it asks, or before it is handed over.  Whether it was to start here."""
-        is_asking = self.asks.pop(actor.actor_id, None) is not None
-        if self.offers.pop(actor.actor_id, None) is not None:
-            self.node.calls.promise(actor.options, -1)
-        elif is_asking or actor.state == ActorState.REGISTERING:
-            self._tell_home(actor.actor_id)
-        return not is_asking
-
-    def deferred(self, message: ActorDeferred) -> None:
-        """ActorDeferred: nobody had room."""
-        ask = self.asks.get(message.actor_id)
-        if ask is not None:
-            ask.is_deferred = True
-            self.node.calls.touch(message.actor_id)
-            if not self.timer_is_set:
-                self.timer_is_set = True
-                self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
-
-    def stays(self, actor: Actor) -> bool:
-        """Whether it may start here: nobody else may be about to have it."""
-        ask = self.asks.get(actor.actor_id)
-        if ask is None:
-            return True
-        if not ask.is_deferred or not self.node.calls.has_room_for(actor.options, may_borrow=True):
-            return False
-        del self.asks[actor.actor_id]
-        self.settled_here(actor)
-        self.node.calls.promise(actor.options)
-        return True
-
-    def on_ask_again_timeout(self) -> None:
-        """AskAgainTimeout."""
-        self.timer_is_set = False
-        for ask in self.asks.values():
-            if ask.is_deferred:
-                ask.is_deferred = False
-                self._send_up(ask.actor)
-
-    def on_spill_refused(self, message: SpillRefused) -> None:
-        """SpillRefused: of an actor, or of a task."""
-        ask = self.asks.get(message.task_id)
-        if ask is None:
-            self.node.remote.on_spill_refused(message)
-        else:
-            self.node.calls.bury(ask.actor, encode_system_error("ActorUnschedulableError", message.reason))
-
-    # --- ends ---
-
-    def forget(self, actor_id: bytes) -> None:
-        """It was ours, is dead, and nobody holds a handle."""
-        if not self.node.is_embedded:
-            self.node.send(self.node.addresses.shard_of(actor_id), ActorForgotten(actor_id, self.node.address))
+        self.calls_ended(route)
 
     def node_lost(self, lost: str, reason: str) -> None:
         """Its actors are dead; what it was promised, nobody waits for.  Those of ours that asked for room ask again."""
@@ -603,19 +422,13 @@ class RemoteCalls:
         error = self._error(f"The actor died: its node {lost} is lost ({reason}).")
         for route in list(self.routes.values()):
             if route.home == lost:
-                self._fail_route(route, error)
-        for actor_id, origin in list(self.offers.items()):
-            if origin == lost:
-                node.calls.bury(node.calls.actors[actor_id], error)
+                self.fail_route(route, error)
         for pending in (self.arriving, self.holding):
             for request in [request for request, item in pending.items() if item[1] == lost]:
                 del pending[request]
         node.objects.drop_all(self.unheld.pop(lost, []))
         self.results.pop(lost, None)
-        for ask in self.asks.values():
-            if not ask.unacknowledged and not ask.is_deferred:
-                # It may have been offered to that node.  Who accepts second is told that it is gone.
-                self._send_up(ask.actor)
+        node.moves.node_lost(lost, error)
 
     @staticmethod
     def _error(text: str) -> bytes:
@@ -624,12 +437,6 @@ class RemoteCalls:
 
 HANDLERS: dict[type, Any] = {
     ActorLocated: lambda self, message: self.remote_calls.located(message),
-    PlaceActor: lambda self, message: self.remote_calls.on_place_actor(message),
-    ActorAccepted: lambda self, message: self.remote_calls.on_actor_accepted(message),
-    ActorHandedOver: lambda self, message: self.remote_calls.on_handed_over(message),
-    ActorDeferred: lambda self, message: self.remote_calls.deferred(message),
-    AskAgainTimeout: lambda self, message: self.remote_calls.on_ask_again_timeout(),
-    SpillRefused: lambda self, message: self.remote_calls.on_spill_refused(message),
     HoldAtNodeReply: lambda self, message: self.remote_calls.acknowledged(message),
     ForwardCalls: lambda self, message: self.remote_calls.on_forward_calls(message),
     CallsAccepted: lambda self, message: self.remote_calls.accepted(message),
