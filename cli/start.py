@@ -34,6 +34,10 @@ Note: {count} on this machine already:
 To end one: {ends}"""
 
 
+# They make sense with --head alone.
+HEAD_OPTIONS = ("gcs_shards", "gcs_replicas", "global_schedulers", "state_dir")
+
+
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
     """--resources as a dict."""
     if text is None:
@@ -99,6 +103,10 @@ def note_others(new: str) -> None:
 @click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default 0.")
 @click.option("--resources", callback=resource_map, metavar="JSON", help='Further ones, like {"disk": 2}.')
 @click.option("--object-store-memory", type=int, metavar="BYTES", help="Shared memory to use at most.")
+@click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
+@click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
+@click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
+@click.option("--state-dir", metavar="PATH", help="With --head: keep what the GCS knows there, and go on from there.")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 def start(
     head: bool,
@@ -140,13 +148,18 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
 
     if where["token_file"] is not None or where["token_stdin"]:
         raise click.UsageError("A head draws its own token; tokens are for --address.")
-    return nodes.start_head(total, store, host=tokens.own_address(where["host"] or nodes.LOOPBACK), port=where["port"])
+    plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
+    host = tokens.own_address(where["host"] or nodes.LOOPBACK)
+    return nodes.start_head(total, store, host=host, port=where["port"], **plan)
 
 
 def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any]) -> Any:
     """--address."""
     from zray.host import nodes, tokens
 
+    for name in HEAD_OPTIONS:
+        if where[name] is not None:
+            raise click.UsageError(f"--{name.replace('_', '-')} is the head's.")
     if where["port"] is not None:
         raise click.UsageError("--port is the head's; a node that joins takes one that is free.")
     token = read_token(where["token_file"], where["token_stdin"])

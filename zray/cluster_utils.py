@@ -84,14 +84,20 @@ class Cluster:
         num_gpus: float | None = None,
         resources: dict[str, float] | None = None,
         object_store_memory: int | None = None,
+        **head: Any,
     ) -> Node:
-        """The first one is the head.  Returns when it is a member.  wait: changes nothing here."""
+        """The first one is the head.  Returns when it is a member.  wait: changes nothing here.
+
+        head: for the head alone, gcs_shards, gcs_replicas, global_schedulers, state_dir (as `zray start --head`).
+        """
         total = nodes.declared_resources(num_cpus, num_gpus, resources)
         if self.head_node is None:
-            session, pid = nodes.start_head(total, object_store_memory, port=0)
+            session, pid = nodes.start_head(total, object_store_memory, **{"port": 0, **head})
             self.head_node = Node(session, pid)
             self.token = read_secret(session.token_path).decode()
             return self.head_node
+        if head:
+            raise TypeError(f"{', '.join(head)}: only for the head.")
         node = Node(*nodes.start_member(total, object_store_memory, self.address, self.token))
         self.worker_nodes.append(node)
         return node

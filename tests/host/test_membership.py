@@ -7,7 +7,7 @@ import pytest
 from tests.host.wires import Host, Stranger, pump
 from zray.host.connection import python_version
 from zray.host.keys import KeyPair, Token
-from zray.host.membership import Admission
+from zray.host.membership import Admission, addresses_of
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
@@ -19,7 +19,7 @@ from zray.wire.message import PROTOCOL_VERSION
 def head():
     """A head that admits, and the token that it was made with."""
     with Host("head") as host:
-        admission = Admission(host.name, host.ring)
+        admission = Admission(host.name, host.ring, addresses_of(host.name, host.name, [], 1))
         admission.neighbours = host.links
         host.links.on_join = admission.join
         host.token = Token.draw(host.keys.public)

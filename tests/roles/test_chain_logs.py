@@ -161,3 +161,45 @@ def test_what_a_joining_member_remembers_of_another_life_is_thrown_away():
     assert member.sequence == sequence
     desk.check_all_is_well()
     assert member.is_tail
+
+
+def test_a_recovered_member_that_is_a_spare_waits():
+    """It has a state of another life, and no chain."""
+    from zray.roles.gcs.chain import ChainMember
+    from zray.roles.gcs.journal import Entry, _encode
+
+    member = ChainMember("s9/gcs-0", "gcs-0", "master", is_durable=True)
+    member.recover((), [_encode(Entry(7, None))])
+    member.start()
+    (offer,) = member.end_turn(0.0)
+    assert (offer.message.sequence, offer.message.epoch) == (0, 7)
+    assert not member.end_turn(1.0)
+
+
+def test_the_chain_begins_with_the_log_of_the_latest_epoch_and_of_those_the_longest():
+    from zray.roles.gcs.master import ChainMaster
+    from zray.wire.chain import ChainChanged, ChainOffer
+
+    master = ChainMaster("master", replicas=2, first_offers={"gcs-0": 3})
+    assert not master.handle("a/gcs-0", ChainOffer("gcs-0", 90, 4), 0.0)
+    assert not master.handle("b/gcs-0", ChainOffer("gcs-0", 50, 5), 0.0)
+    told = master.handle("c/gcs-0", ChainOffer("gcs-0", 60, 5), 0.0)
+    (change,) = {effect.message.members[0]: effect.message for effect in told}.values()
+    assert type(change) is ChainChanged and change.members == ["c/gcs-0"] and change.joining == "a/gcs-0"
+
+
+def test_a_chain_whose_last_full_member_is_lost_waits_for_all_logs():
+    from zray.roles.gcs.master import ChainMaster
+    from zray.wire.chain import ChainJoined, ChainMemberLost, ChainOffer
+
+    master = ChainMaster("master", replicas=2, first_offers={"gcs-0": 2})
+    for member in ("a/gcs-0", "b/gcs-0"):
+        master.handle(member, ChainOffer("gcs-0"), 0.0)
+    chain = master.chains["gcs-0"]
+    master.handle("a/gcs-0", ChainJoined("gcs-0", chain.epoch), 0.0)
+    told = master.handle("host", ChainMemberLost("a/gcs-0", "killed"), 0.0)
+    assert chain.is_lost and [effect.destination for effect in told] == ["a/gcs-0", "b/gcs-0"]
+    epoch = chain.epoch
+    assert not master.handle("b2/gcs-0", ChainOffer("gcs-0", 7, epoch - 1), 0.0)
+    master.handle("a2/gcs-0", ChainOffer("gcs-0", 9, epoch - 1), 0.0)
+    assert chain.members == ["a2/gcs-0"] and chain.epoch > epoch and not chain.is_lost

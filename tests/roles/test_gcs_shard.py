@@ -22,6 +22,7 @@ from zray.wire.gcs import (
     HoldAtNodeReply,
     NodeLost,
     ObjectLocated,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
@@ -93,8 +94,11 @@ def test_a_lost_node_holds_nothing(shard):
     tell(shard, N2, HoldAtNode(N2, [OBJECT], 0))
     tell(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
     tell(shard, "monitor", NodeLost(N2, "silent"))
-    assert tell(shard, N3, SubscribeObject(N3, OBJECT)) == []
+    (order,) = tell(shard, N1, SubscribeObject(N1, OBJECT))
+    assert order == (N1, RebuildObject(OBJECT, TaskSpec(TASK, b"f" * 16)))
     tell(shard, N1, ReleaseAtNode(N1, [OBJECT]))
+    assert not shard.tasks.records
+    assert tell(shard, N2, HoldAtNode(N2, [OBJECT], 1)) == []
     assert not shard.tasks.records
 
 

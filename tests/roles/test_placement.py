@@ -14,6 +14,7 @@ from zray.wire.scheduling import (
     PlaceTask,
     SpillRefused,
     SpillTask,
+    TaskPlaced,
 )
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
 
@@ -72,14 +73,15 @@ def spill(scheduler, deps=(), options=b"", origin="n1/local"):
 
 
 def test_a_task_without_arguments_is_placed_at_once():
-    (effect,) = spill(make_scheduler())
+    effect, news = spill(make_scheduler())
     assert type(effect) is Send
     assert type(effect.message) is PlaceTask
+    assert (news.destination, news.message) == ("n1/local", TaskPlaced(b"t" * 16, effect.destination))
 
 
 def test_the_node_that_spills_is_taken_to_be_busy():
     """Whatever its last report said."""
-    (effect,) = spill(make_scheduler(), origin="n1/local")
+    effect, _ = spill(make_scheduler(), origin="n1/local")
     assert effect.destination == "n2/local"
 
 
@@ -90,7 +92,7 @@ def test_a_task_goes_to_where_its_arguments_are():
     (effect,) = spill(scheduler, deps=(argument,), origin="n3/local")
     assert effect.message == LocateObjects(1, [argument])
     reply = LocateObjectsReply(1, [(argument, 10**9, ["n2/local"])])
-    (effect,) = scheduler.handle("gcs-0", reply, 1.0)
+    effect, _ = scheduler.handle("gcs-0", reply, 1.0)
     assert effect.destination == "n2/local"
     assert scheduler.handle("gcs-0", reply, 1.0) == []  # a repeat
 
@@ -114,5 +116,8 @@ def test_what_no_node_can_run_is_refused_in_words():
 def test_a_lost_node_gets_nothing():
     scheduler = make_scheduler()
     scheduler.handle("monitor", NodeLost("n2/local", "silent"), 0.5)
-    (effect,) = spill(scheduler)
-    assert effect.destination == "n1/local"
+    late = LoadReport("n2/local", CPU, CPU, 0, 0.0, 1e9)
+    assert scheduler.handle("n2/local", late, 0.6) == []
+    (effect,) = spill(scheduler)  # who spilled it has it back
+    assert (effect.destination, type(effect.message)) == ("n1/local", PlaceTask)
+    assert spill(scheduler, origin="n2/local") == []

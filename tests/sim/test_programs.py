@@ -3,7 +3,7 @@
 import pytest
 
 from zray.sim.main import run_program
-from zray.sim.workloads import ONE_NODE_PROGRAMS, PROGRAMS
+from zray.sim.workloads import PROGRAMS
 
 pytestmark = pytest.mark.sim
 
@@ -16,7 +16,7 @@ def test_on_one_node(name, cpus):
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ONE_NODE_PROGRAMS])
+@pytest.mark.parametrize("name", list(PROGRAMS))
 def test_on_three_nodes(name):
     for seed in range(1, 4):
         outcome = run_program(name, seed=seed, nodes=3, cpus=1)

@@ -10,12 +10,14 @@ CHUNK = 20
 ONE_NODE_CHUNKS = 50
 THREE_NODE_CHUNKS = 15
 REPLICATED_CHUNKS = 5
+DEATH_CHUNKS = 4
 
 
-def assert_all_is_well(seeds, nodes, replicas=0):
-    failed = [outcome for outcome in (run_seed((seed, nodes, 1, replicas)) for seed in seeds) if outcome.error]
+def assert_all_is_well(seeds, nodes, replicas=0, deaths=0):
+    failed = [outcome for outcome in (run_seed((seed, nodes, 1, replicas, deaths)) for seed in seeds) if outcome.error]
     told = "\n\n".join(
-        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas}\n{outcome.error}"
+        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas}"
+        f"{' --deaths' if deaths else ''}\n{outcome.error}"
         for outcome in failed
     )
     assert not failed, told
@@ -39,3 +41,10 @@ def test_three_nodes(chunk):
 def test_replicated_shards(chunk, nodes, replicas):
     """Members of the chain are killed at any message, or expelled though they live; others take their places."""
     assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, replicas)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+@pytest.mark.parametrize("chunk", range(DEATH_CHUNKS))
+def test_deaths_of_nodes(chunk, nodes):
+    """Whole nodes are killed at any message: what was there is made again, and nothing is left of them."""
+    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, deaths=1)

@@ -20,7 +20,7 @@ from ..roles.effects import ProcessJoined, ProcessLeft, Send
 from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
-from ..wire.hosts import GetNodes, MessageRefused, NodeFact, NodesReply
+from ..wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION, Local
 from ..wire.session import (
     GetStatus,
@@ -60,7 +60,7 @@ class Doorman:
         self.count = 0
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
-        """Goodbye, StopSession, GetStatus and GetNodes; an Ack needs nothing more."""
+        """Goodbye, StopSession, GetStatus and GetNodes; HostAdded and HostRemoved; an Ack needs nothing more."""
         if type(message) is Goodbye:
             self.process_left(sender, message.reason or "said goodbye")
             self._say(sender, GoodbyeReply())
@@ -73,6 +73,10 @@ class Doorman:
         elif type(message) is NodesReply and message.request in self.asked:
             process, request = self.asked.pop(message.request)
             self._say(process, NodesReply(request, message.nodes))
+        elif type(message) is HostAdded and self.node.membership is not None:
+            self.node.membership.add(message)
+        elif type(message) is HostRemoved and self.node.membership is not None:
+            self.node.membership.remove(message)
         elif type(message) is HeadTimeout:
             self.node.look_for_head()
         return []

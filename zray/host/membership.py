@@ -25,7 +25,7 @@ from ..exceptions import ProtocolError, ZrayError
 from ..roles.effects import MeetHost
 from ..roles.local_scheduler.scheduler import Addresses
 from ..wire.codec import decode_mail
-from ..wire.hosts import JoinCluster, JoinClusterReply, JoinRefused
+from ..wire.hosts import HostAdded, HostRemoved, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from .connection import python_version
@@ -49,6 +49,7 @@ class Membership:
         self.neighbours = neighbours
         self.addresses = addresses
         self.head = head  # the head's id
+        self.chains = f"{head}/chains"  # the chain master
         self.endpoint = ""  # where others reach us
         self.cluster = ""  # the address that the cluster goes by
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
@@ -60,6 +61,23 @@ class Membership:
         key = Key(effect.public_key, "driver" if effect.kind == "driver" else "node", host)
         self.neighbours.meet(host, key, effect.endpoint if effect.is_earlier else "")
 
+    def add(self, message: HostAdded) -> None:
+        """HostAdded."""
+        key = Key(message.public_key, message.kind, message.host)
+        self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
+        if message.kind == "scheduler":
+            schedulers = self.addresses.global_schedulers
+            there = [role for role in schedulers if role.partition("/")[0] not in self.neighbours.gone]
+            schedulers[:] = dict.fromkeys([*there, *message.roles])
+
+    def remove(self, message: HostRemoved) -> None:
+        """HostRemoved."""
+        self.neighbours.forget(message.host)
+        schedulers = self.addresses.global_schedulers
+        left = [role for role in schedulers if role.partition("/")[0] != message.host]
+        if left:  # otherwise: until its successor is there, which is soon
+            schedulers[:] = left
+
     def seconds_without_head(self) -> float:
         """How long we have not been connected to it."""
         if self.kind == "head":
@@ -70,15 +88,21 @@ class Membership:
         return 0.0 if head.is_up else time.monotonic() - head.down_since
 
 
-def own_addresses(host: str) -> Addresses:
-    """Where the roles are when all of them are in this process."""
-    return Addresses(f"{host}/objects", [f"{host}/global"], [f"{host}/gcs-0"], f"{host}/monitor")
+def shard_names(count: int) -> list[str]:
+    """What the shards are called, whoever their replicas are."""
+    return [f"gcs-{number}" for number in range(count)]
+
+
+def addresses_of(host: str, head: str, schedulers: list[str], shards: int) -> Addresses:
+    """Where a host's roles find the others: shards at the chain clients beside them."""
+    clients = [f"{host}/shard-{number}" for number in range(shards)]
+    return Addresses(f"{host}/objects", schedulers, clients, f"{head}/monitor")
 
 
 def found_cluster(session: Session, host: str, options: dict[str, Any], log: Callable[[str], None]) -> Membership:
     """As the head: listen, and draw the token that lets others join; it lies in the session's folder.
 
-    options: listen_host, port (0: any), port_may_differ.
+    options: listen_host, port (0: any), port_may_differ, shards (how many).
 
     Raises:
         ZrayError: no CURVE here.
@@ -88,10 +112,11 @@ def found_cluster(session: Session, host: str, options: dict[str, Any], log: Cal
     keys, ring = KeyPair.draw(), KeyRing()
     token = Token.draw(keys.public)
     ring.add(token.key(ring.clock()))
-    admission = Admission(host, ring)
+    addresses = addresses_of(host, host, [], options["shards"])
+    admission = Admission(host, ring, addresses)
     neighbours = Neighbours(host, keys, ring, log, on_join=admission.join)
     admission.neighbours = neighbours
-    membership = Membership("head", host, neighbours, own_addresses(host), host)
+    membership = Membership("head", host, neighbours, addresses, host)
     try:
         port = neighbours.listener.bind(options["listen_host"], options["port"])
     except OSError:
@@ -109,9 +134,10 @@ class Admission:
 
     neighbours: Neighbours
 
-    def __init__(self, host: str, ring: KeyRing) -> None:
+    def __init__(self, host: str, ring: KeyRing, addresses: Addresses) -> None:
         self.host = host
         self.ring = ring
+        self.addresses = addresses  # the head's own
 
     def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
         """What JoinCluster is answered."""
@@ -122,8 +148,11 @@ class Admission:
         key = Key(message.public_key, message.kind, message.host)
         self.neighbours.meet(message.host, key, "")
         self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
-        at = own_addresses(self.host)
-        return JoinClusterReply(self.host, at.monitor, at.global_schedulers, at.shards, seen_address)
+        at = self.addresses
+        shards = shard_names(len(at.shards))
+        return JoinClusterReply(
+            self.host, at.monitor, list(at.global_schedulers), shards, seen_address, f"{self.host}/chains"
+        )
 
     def _why_not(self, message: JoinCluster) -> str:
         if message.protocol != PROTOCOL_VERSION:
@@ -163,7 +192,7 @@ def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callabl
     neighbours = Neighbours(host, keys, ring, log)
     listen_host = options.get("listen_host") or address_towards(address)
     port = neighbours.listener.bind(listen_host, 0)
-    addresses = Addresses(f"{host}/objects", reply.global_schedulers, reply.shards, reply.monitor)
+    addresses = addresses_of(host, reply.head, reply.global_schedulers, len(reply.shards))
     membership = Membership(kind, host, neighbours, addresses, reply.head)
     membership.endpoint = f"{listen_host}:{port}"
     membership.cluster = address

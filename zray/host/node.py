@@ -61,6 +61,7 @@ from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Ses
 from .workers import Workers
 
 if TYPE_CHECKING:
+    from .head import Head
     from .membership import Membership
 
 # How long the last messages may take to leave: they only have to reach a local socket.
@@ -91,6 +92,8 @@ class Node:
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
         self.workers = Workers(session, fork_server, self.tell_local, self.log)
+        self.head: Head | None = None
+        self.chain_clients: list[Any] = []
         self.membership = self._join(options.get("cluster"))
         self.context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self.peers = Peers(self.context, session.address, self.log)
@@ -121,7 +124,11 @@ class Node:
         from . import membership
 
         if cluster["kind"] == "head":
-            return membership.found_cluster(self.session, self.host, cluster, self.log)
+            from .head import Head
+
+            found = membership.found_cluster(self.session, self.host, cluster, self.log)
+            self.head = Head(self.session, found, cluster, self.log)
+            return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
         return membership.join_cluster(self.host, cluster, secret, self.log)
 
@@ -137,7 +144,7 @@ class Node:
             is_embedded=member is None,
         )
         roles: list[Any] = [self.local]
-        if member is None or member.kind == "head":
+        if member is None:
             roles += [
                 GcsShard(own.shards[0]),
                 GlobalScheduler(own.global_schedulers[0], own.shards),
@@ -145,7 +152,10 @@ class Node:
             ]
         roles += [ObjectManager(own.object_manager, self.local.address, capacity=capacity), self.doorman]
         if member is not None:
-            roles.append(member.neighbours)
+            from .head import chain_clients
+
+            self.chain_clients = chain_clients(member.addresses, member.chains)
+            roles += [*(self.head.roles if self.head is not None else ()), *self.chain_clients, member.neighbours]
         return roles
 
     def _take_part(self, member: Membership) -> None:
@@ -155,6 +165,11 @@ class Node:
         links.on_goodbye, links.on_link = self._host_left, self._link_changed
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
+        if self.head is not None:
+            self.head.start(self.reactor)
+        for client in self.chain_clients:
+            client.start()
+            self.reactor._perform(client.address, client.take_effects())
         self.local.members.start(member.kind, member.endpoint, member.neighbours.keys.public)
         self.reactor.set_timer(HEAD_LOOK_SECONDS, self.doorman.address, HeadTimeout())
 
@@ -231,6 +246,7 @@ class Node:
             EndSession: lambda role, effect: self.end(effect.reason),
             MeetHost: self._meet_host,
             ForgetHost: self._forget_host,
+            **(self.head.effects() if self.head is not None else {}),
         }
 
     def _meet_host(self, role: str, effect: MeetHost) -> None:
@@ -302,6 +318,8 @@ class Node:
         end_children()
         self.workers.close()
         self.reactor.close()
+        if self.head is not None:
+            self.head.close()
         self.context.destroy(linger=LAST_WORDS_MS)
         self.session.remove()
 
@@ -317,8 +335,15 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
         tell_starter(f"{error}")
         raise
     signal.signal(signal.SIGTERM, lambda number, frame: node.reactor.end_soon("told to by a signal"))
-    if node.membership is None or node.membership.kind == "head":
+    if node.membership is None or (node.head is not None and not node.head.orders):
         tell_starter("")
+    elif node.head is not None:
+
+        def give_up(reason: str) -> None:
+            tell_starter(reason)
+            node.end(reason)
+
+        node.head.processes.tell(lambda: tell_starter(""), give_up)
     else:
 
         def tell_ready() -> None:

@@ -166,3 +166,43 @@ def run_named(name: str) -> Script:
     found = yield from outcome((yield Submit(use_by_name, (name,), max_retries=0)))
     nobody = yield Find("nobody has this name")
     return [made, found, nobody is None]
+
+
+@remote
+def call_through(box: list[Any], caller: str, count: int) -> Script:
+    """Takes a handle out of an object, and calls."""
+    counter = (yield Get(box[0]))[0]
+    refs = []
+    for number in range(1, count + 1):
+        method = "pause" if number % 7 == 0 else "add"
+        refs.append((yield Call(counter, method, (caller, number))))
+    return (yield from outcomes(refs))
+
+
+def run_spread(actors: int, callers: int, count: int, size: int) -> Script:
+    """Actors on other nodes: where there is room.  Called from wherever tasks run, by handles inside objects."""
+    counters, boxes, refs = [], [], []
+    for number in range(actors):
+        start = yield Put(Big(number, size))
+        counters.append((yield Create(Counter, (start,), resources={"room": 10_000}, name=f"spread-{number}")))
+        yield Drop([start])
+        boxes.append((yield Put([counters[-1], number])))
+    for number, box in enumerate(boxes):
+        for caller in range(callers):
+            work = yield Submit(call_through, ([box], f"caller-{number}-{caller}", count), max_retries=0)
+            refs.append(work)
+    own = []
+    for number in range(1, count + 1):
+        for counter in counters:
+            large = yield Put(Big(number, size))
+            own.append((yield Call(counter, "take", ("driver", 2 * number - 1, large))))
+            yield Drop([large])
+            own.append((yield Call(counter, "hold", ("driver", 2 * number, [own[-1]]))))
+    found = (yield from outcomes(refs)), (yield from outcomes(own))
+    again = yield Submit(use_by_name, ("spread-0",), max_retries=0)
+    named = yield from outcome(again)
+    yield Kill(counters[0])
+    dead = yield from outcome((yield Call(counters[0], "add", ("driver", 2 * count + 1))))
+    yield Drop(counters)
+    yield Drop(boxes)
+    return [*found, named, dead]

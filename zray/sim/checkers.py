@@ -110,9 +110,20 @@ class Checkers:
         assert not scheduler.dispatch.ready_count, "ready tasks left"
         nothing(scheduler.calls.actors, "actors")
         nothing(scheduler.calls.wanting, "actors that want a worker")
+        calls = scheduler.remote_calls
+        nothing(calls.routes, "routes to actors of other nodes")
+        nothing(scheduler.moves.asks, "actors that look for room")
+        nothing(scheduler.moves.offers, "actors about to arrive")
+        nothing(calls.leaving, "calls or actors about to leave")
+        nothing(calls.arriving, "calls or actors whose refs are not held")
+        nothing(calls.holding, "results of calls that are not held")
+        nothing(calls.lent, "refs of calls that nobody has accepted")
+        nothing(calls.unheld, "results of calls that their callers do not hold")
+        assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
+        nothing(scheduler.recovery.placed, "tasks placed elsewhere")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")
@@ -148,6 +159,8 @@ class Checkers:
         nothing(shard.tasks.records, "records of tasks")
         nothing(shard.function_waiters, "nodes that wait for code")
         nothing(shard.actor_by_name, "names of actors")
+        nothing(shard.homes.home, "homes of actors")
+        nothing(shard.homes.askers, "nodes that ask for actors")
 
     def jobs_are_gone(self) -> None:
         """The drivers have left: so have their workers."""

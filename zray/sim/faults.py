@@ -2,18 +2,28 @@
 
 kill a worker before or after any delivery to or from it; kill a driver; kill a fork server (all workers
 of a node at once); workers that fail to start, or die before their Hello; slow workers; links that break
-and heal
+and heal; kill a whole node before or after any delivery to or from it
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..roles.effects import HostLinkChanged
+
 if TYPE_CHECKING:
+    from .network import Connection
+    from .node import Node
     from .process import Process
     from .simulator import Simulator
 
 HEAL_SECONDS = (1e-4, 0.3)
+# Before that no node is lost: they get to know each other.
+MEETING_SECONDS = 0.3
+# How long the news of a node's end takes to the first node: its connections are closed.
+NODE_EXIT_SECONDS = (10e-6, 20e-3)
+# That nobody closes them, as when its machine has lost its power.
+SILENT_DEATH_PROBABILITY = 0.3
 
 
 class Faults:
@@ -24,6 +34,8 @@ class Faults:
         self.kills = 0  # workers killed so far
         self.start_failures = 0
         self.driver_killed = ""
+        self.node_kills = 0
+        self.expelled: set[str] = set()  # nodes that were stopped or cut off for long: membership only
         self.cuts: set[tuple[str, str]] = set()  # pairs of nodes, sorted; membership only
 
     @property
@@ -67,6 +79,8 @@ class Faults:
         """A frame is about to be handled."""
         self._maybe_kill(source)
         self._maybe_kill(target)
+        self._maybe_kill_node(source)
+        self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
             self.world.shards.maybe_kill(source)
             self.world.shards.maybe_kill(target)
@@ -74,6 +88,7 @@ class Faults:
     def after_delivery(self, source: str, target: str) -> None:
         """A frame has been handled."""
         self._maybe_kill(target)
+        self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
             self.world.shards.maybe_kill(target)
 
@@ -91,6 +106,43 @@ class Faults:
         if process.is_alive:
             self.kills += process.kind == "worker"
             self.world.end_process(process, "killed by signal 9")
+
+    def _maybe_kill_node(self, address: str) -> None:
+        options, world = self.world.options, self.world
+        if self.node_kills >= options.node_kills or not options.node_kill_probability or self.are_over:
+            return
+        node = world.nodes.get(address.partition("/")[0])
+        if node is None or node.name == "n1" or world.now < MEETING_SECONDS:
+            return
+        if world.random.random() < options.node_kill_probability:
+            self.node_kills += 1
+            self.kill_node(node, "is killed")
+
+    def kill_node(self, node: Node, how: str) -> None:
+        """All of it at once: its process, its workers, its shared memory."""
+        world = self.world
+        world.trace.event(world.now, node.name, how)
+        node.is_alive = False
+        del world.nodes[node.name]
+        world.lost_nodes[node.name] = node
+        for process in list(node.processes.values()):
+            process.die()
+            process.connection.close()
+        for other in (*world.nodes, *world.shards.hosts):
+            for connection in self.between(other, node.name):
+                # What is on its way may still arrive, or not.
+                if world.random.random() < 0.5:
+                    connection.generation += 1
+                connection.is_up = False
+        if world.random.random() >= SILENT_DEATH_PROBABILITY:
+            news = HostLinkChanged(node.scheduler.address, False)
+            delay = world.random.uniform(*NODE_EXIT_SECONDS)
+            world.call_later(delay, world.nodes["n1"].arrive, "host", "monitor", news)
+
+    def node_ends_itself(self, node: Node, reason: str) -> None:
+        """EndSession."""
+        assert node.name in self.expelled, f"{node.name} ended itself: {reason}"
+        self.kill_node(node, f"ends itself: {reason}")
 
     def _find(self, address: str) -> Process | None:
         node = self.world.nodes.get(address.partition("/")[0])
@@ -118,16 +170,17 @@ class Faults:
         """Two nodes cannot reach each other."""
         assert first != second
         self.cuts.add((min(first, second), max(first, second)))
-        for connection in self._between(first, second):
+        for connection in self.between(first, second):
             connection.break_()
 
     def repair(self, first: str, second: str) -> None:
         """They can again."""
         self.cuts.discard((min(first, second), max(first, second)))
-        for connection in self._between(first, second):
+        for connection in self.between(first, second):
             connection.repair()
 
-    def _between(self, first: str, second: str) -> list:
+    def between(self, first: str, second: str) -> list[Connection]:
+        """All connections of roles of these two."""
         homes = self.world.homes
         pair = {first, second}
         return [

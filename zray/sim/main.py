@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from .faults import MEETING_SECONDS
 from .options import Options, options_of
 from .sequential import Sequential
 from .simulator import Simulator
@@ -58,12 +59,12 @@ def _run(world: Simulator) -> None:
     home = world.nodes["n1"]
     expected = []
     if options.nodes > 1:
-        world.run(0.3)  # the nodes get to know each other
-        options.fault_seconds += 0.3
+        world.run(MEETING_SECONDS)  # the nodes get to know each other
+        options.fault_seconds += MEETING_SECONDS
     for number in range(1, options.drivers + 1):
         parts = [(name, PROGRAMS[name][1](world.random)) for name in options.programs]
         if number > 1:  # the names of actors are one for all
-            parts = [part for part in parts if part[0] != "named"]
+            parts = [part for part in parts if part[0] not in ("named", "spread")]
         expected.append(Sequential().run(several, (parts,)))
         world.start_driver(home, number, several, (parts,))
     world.faults.start()
@@ -126,16 +127,24 @@ def why_stuck(world: Simulator) -> str:
 
 
 def run_seed(arguments: tuple[int, ...]) -> Outcome:
-    """One seed: (seed, nodes), or (seed, nodes, shards, replicas)."""
-    seed, nodes, shards, replicas = (*arguments, 1, 0)[:4]
-    return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas))
+    """One seed: (seed, nodes), or (seed, nodes, shards, replicas), or (seed, nodes, shards, replicas, deaths)."""
+    seed, nodes, *further = arguments
+    shards, replicas, deaths = (*further, *(1, 0, 0)[len(further) :])
+    return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas, deaths=bool(deaths)))
 
 
 def run_seeds(
-    seed: int, runs: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0, processes: int = 0
+    seed: int,
+    runs: int,
+    *,
+    nodes: int = 0,
+    shards: int = 1,
+    replicas: int = 0,
+    deaths: bool = False,
+    processes: int = 0,
 ) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
-    arguments = [(number, nodes, shards, replicas) for number in range(seed, seed + runs)]
+    arguments = [(number, nodes, shards, replicas, deaths) for number in range(seed, seed + runs)]
     processes = processes or min(len(arguments), os.cpu_count() or 1)
     if processes == 1:
         return [run_seed(item) for item in arguments]
@@ -151,10 +160,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, default=0, help="0: the seed says how many")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=0, help="of each shard, on hosts of their own; 0: none")
+    parser.add_argument("--deaths", action="store_true", help="nodes die")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()
-    chain = {"nodes": given.nodes, "shards": given.shards, "replicas": given.replicas}
+    chain = {"nodes": given.nodes, "shards": given.shards, "replicas": given.replicas, "deaths": given.deaths}
     outcomes = run_seeds(given.seed, given.runs, **chain)
     seconds = time.perf_counter() - began
     if given.verbose:
@@ -176,13 +186,15 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def tell(outcome: Outcome, given: dict[str, int], *, is_long: bool) -> None:
+def tell(outcome: Outcome, given: dict[str, Any], *, is_long: bool) -> None:
     """What failed, how it came about, and the line that replays it; given: what options_of was given."""
     story = outcome.story.splitlines()
     print("\n".join(story[-200 if is_long else -25 :]))
     print(outcome.error)
     print("with", {key: value for key, value in asdict(options_of(outcome.seed, **given)).items()})
-    suffix = "".join(f" --{name} {value}" for name, value in given.items() if value)
+    suffix = "".join(
+        f" --{name}" + (f" {value}" if value is not True else "") for name, value in given.items() if value
+    )
     print(f"replay: scripts/simulate --seed {outcome.seed} --runs 1{suffix}\n")
 
 

@@ -70,7 +70,7 @@ class Connection:
             self.send(target.name, [Ack()])
         if messages:
             self.world.faults.before_delivery(source.name, target.name)
-            if self.is_open:
+            if self.is_open and generation == self.generation:
                 target.receive(messages)
             self.world.faults.after_delivery(source.name, target.name)
 

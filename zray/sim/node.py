@@ -84,6 +84,8 @@ class Node:
         self.arena = Arena(pages_max=pages_max)
         self.is_dying: set[str] = set()  # workers told to end; membership only
         self.turns = 0
+        self.is_alive = True
+        self.is_frozen = False
 
     def add_role(self, role: Role) -> None:
         """Before the first turn."""
@@ -95,6 +97,8 @@ class Node:
 
     def arrive(self, sender: str, target: str, message: Any) -> None:
         """A message for the next turn."""
+        if not self.is_alive:
+            return
         self.inbox.append((sender, target, message))
         if not self.turn_is_due:
             self.turn_is_due = True
@@ -113,6 +117,8 @@ class Node:
 
     def turn(self) -> None:
         """See above."""
+        if not self.is_alive or self.is_frozen:
+            return
         self.turn_is_due = False
         self.turns += 1
         inbox, self.inbox = self.inbox, []
@@ -219,13 +225,17 @@ class Node:
         self._later(role, e.RangeWritten(effect.token))
 
     def _end_session(self, role: Role, effect: e.EndSession) -> None:
-        raise AssertionError(f"the session ended: {effect.reason}")
+        self.world.faults.node_ends_itself(self, effect.reason)
 
     def _meet_host(self, role: Role, effect: e.MeetHost) -> None:
         """All hosts of a simulated world can reach each other."""
 
     def _forget_host(self, role: Role, effect: e.ForgetHost) -> None:
-        """As above."""
+        """From now on neither hears the other."""
+        gone = effect.node.partition("/")[0]
+        for connection in self.world.faults.between(self.name, gone):
+            connection.close()
+        self.outgoing = {key: sent for key, sent in self.outgoing.items() if key[1].partition("/")[0] != gone}
 
     def _later(self, role: Role, message: Any) -> None:
         """Slow effects are done in a pool; their outcomes come back in any order."""

@@ -40,6 +40,11 @@ class Options(Struct, kw_only=True):
     breaks: int = 0
     start_failure_probability: float = 0.0
     slow_worker_probability: float = 0.0
+    # Of whole nodes, never the first, which has the shards and the drivers.
+    node_kills: int = 0
+    node_kill_probability: float = 0.0
+    node_freezes: int = 0  # stopped for a while, up to longer than the verdict takes
+    node_partitions: int = 0  # cut off from all others for a while
     fault_seconds: float = 2.0  # faults stop then
     # Replicated shards; 0 replicas: a shard is a role of the first node.
     shards: int = 1
@@ -53,12 +58,20 @@ class Options(Struct, kw_only=True):
     def loses_work(self) -> bool:
         """Whether a task may end with a system error, or an actor die, through no fault of the program's."""
         is_small = self.capacity < 1 << 22 or self.pages_max < 1 << 20
-        return bool(self.kills or self.kills_fork_server or self.start_failure_probability or is_small)
+        is_hit = bool(self.kills or self.kills_fork_server or self.start_failure_probability or self.loses_nodes)
+        return is_hit or is_small
+
+    @property
+    def loses_nodes(self) -> bool:
+        """Whether a node may be declared lost."""
+        return bool(self.node_kills or self.node_freezes or self.node_partitions)
 
 
-def options_of(seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0) -> Options:
-    """The configuration of a seed.  nodes: 0 lets the seed choose."""
+def options_of(seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0, deaths: bool = False) -> Options:
+    """The configuration of a seed.  nodes: 0 lets the seed choose; deaths: nodes die, freeze and are cut off."""
     options = _options_of(seed, nodes)
+    if deaths:
+        _add_deaths(options)
     options.shards, options.replicas = shards, replicas
     if replicas:
         random = Random(f"zray chain options {seed}")
@@ -70,12 +83,25 @@ def options_of(seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0)
     return options
 
 
+def _add_deaths(options: Options) -> None:
+    from .workloads import PROGRAMS, PROGRAMS_WITH_ACTORS
+
+    random = Random(f"zray deaths {options.seed}")
+    names = sorted(name for name in PROGRAMS if name not in PROGRAMS_WITH_ACTORS)
+    options.programs = tuple(random.sample(names, random.randint(1, 3)))
+    options.node_kills = random.choice((1, 1, 2, options.nodes - 1))
+    options.node_kill_probability = random.choice((0.002, 0.01, 0.05))
+    if random.random() < 0.5:
+        options.kills = 0
+        options.kills_fork_server = False
+
+
 def _options_of(seed: int, nodes: int) -> Options:
-    from .workloads import ONE_NODE_PROGRAMS, PROGRAMS
+    from .workloads import PROGRAMS
 
     random = Random(f"zray options {seed}")
     nodes = nodes or (3 if random.random() < 0.2 else 1)
-    names = sorted(PROGRAMS if nodes == 1 else {name for name in PROGRAMS if name not in ONE_NODE_PROGRAMS})
+    names = sorted(PROGRAMS)
     options = Options(
         seed=seed,
         nodes=nodes,

@@ -45,6 +45,7 @@ class Simulator:
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._event_count = 0
         self.nodes: dict[str, Node] = {}
+        self.lost_nodes: dict[str, Node] = {}
         self.homes: dict[str, Node] = {}  # role -> its node
         self.between_nodes: dict[tuple[str, str], Connection] = {}  # by the two roles, sorted
         self.drivers: list[Driver] = []
@@ -68,7 +69,7 @@ class Simulator:
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
-            total={"CPU": options.cpus * RESOURCE_UNIT},
+            total={"CPU": options.cpus * RESOURCE_UNIT, "room": self._rooms_of(name) * RESOURCE_UNIT},
             is_embedded=options.nodes == 1,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
@@ -88,6 +89,12 @@ class Simulator:
             node.add_role(Monitor("monitor", ["global", *shards]))
         if options.nodes > 1:
             self.call_at(0.0, self._join, node)
+
+    def _rooms_of(self, name: str) -> int:
+        """Actors that ask for room find it on other nodes than their driver's, one on each."""
+        if self.options.nodes == 1:
+            return 10
+        return 0 if name == "n1" else 1
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now
@@ -141,6 +148,8 @@ class Simulator:
         connection = self.between_nodes.get(key)
         if connection is None:
             connection = self.between_nodes[key] = Connection(self, self._role_end(*key), self._role_end(*key[::-1]))
+            if not (self.homes[source].is_alive and self.homes[target].is_alive):
+                connection.close()
             connection.is_up = not self.faults.is_cut(self.homes[source].name, self.homes[target].name)
         return connection
 
@@ -169,6 +178,8 @@ class Simulator:
         address = effect.worker
         self.pid += 1
         node.arrive("host", asker, e.WorkerStarted(address, self.pid))
+        if not node.is_alive:
+            return
         if address in self.kill_before_birth or self.faults.dies_at_birth():
             self.trace.event(self.now, address, "dies before its Hello")
             self.call_later(1e-4, node.arrive, "host", asker, e.WorkerExited(address, "killed by signal 9", 0))
@@ -208,6 +219,8 @@ class Simulator:
         self.call_later(self.random.uniform(*EXIT_SECONDS), self._process_has_ended, node, process, news)
 
     def _process_has_ended(self, node: Node, process: Process, news: Any) -> None:
+        if not node.is_alive:
+            return
         node.processes.pop(process.address, None)
         node.is_dying.discard(process.address)
         node.arrive("host", node.scheduler.address, news)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
-from .actor_programs import run_actor_ends, run_actor_refs, run_counter, run_named, run_own_actors
+from .actor_programs import run_actor_ends, run_actor_refs, run_counter, run_named, run_own_actors, run_spread
 from .object_programs import run_big, run_borrowed, run_refs_inside, run_views
 from .task_programs import (
     run_chain,
@@ -63,9 +63,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "actor_ends": (run_actor_ends, lambda random: (random.randint(1, 3),)),
     "own_actors": (run_own_actors, lambda random: (random.randint(1, 4),)),
     "named": (run_named, lambda random: ("the one",)),
+    "spread": (
+        run_spread,
+        lambda random: (
+            random.randint(1, 2),
+            random.randint(0, 3),
+            random.choice((1, 5, 30)),
+            random.choice((10, 150, 2_000)),
+        ),
+    ),
 }
-# Actors are reached only from their own node, so far.
-ONE_NODE_PROGRAMS = frozenset({"counter", "named"})
+PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread"})
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:

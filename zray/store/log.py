@@ -60,7 +60,7 @@ class Log:
             os.makedirs(folder, mode=0o700)
             _sync_folder(os.path.dirname(os.path.abspath(folder)))
         check_private(folder)
-        self._lock = _lock(folder)
+        self._lock = lock_folder(folder)
         try:
             self._recover()
         except BaseException:
@@ -293,7 +293,7 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def _lock(folder: str) -> int:
+def lock_folder(folder: str) -> int:
     """Raises:
     StoreLocked
     """

@@ -9,12 +9,33 @@ driver, worker     KillActor
 worker             ActorExited       exit_actor() was called: no restart
 driver, worker     FindActor -> FindActorReply     get_actor(name)
 GCS shard          LookUpActor -> LookUpActorReply
+
+Between nodes.  An actor that has no room where it was made is placed by a global scheduler:
+
+local scheduler    SpillActor        to a global scheduler: no room here now
+global scheduler   PlaceActor        to the local scheduler of a node that has room
+local scheduler    ActorAccepted     to the one that spilled it: I have room, and hold what its constructor takes
+local scheduler    ActorHandedOver   back: it is yours.  Or KillActor: no longer wanted
+global scheduler, local scheduler    ActorDeferred    nobody has room now: keep it, ask again later
+
+Calls go from the caller's local scheduler to the actor's, which the shard of the actor's id knows:
+
+local scheduler    ActorAt, ActorForgotten    to the shard: where it lives
+local scheduler    LocateActor -> ActorLocated
+local scheduler    ForwardCalls      calls, in order
+local scheduler    CallsAccepted     back: I hold the refs that these take
+local scheduler    CallsFinished     back: values, or that they lie at the sender
+local scheduler    ResultsHeld       I hold what lies at your node: you need not, for my sake
+local scheduler    KillActor
 """
 
 from __future__ import annotations
 
-from ..ids import ActorID
-from .message import Message
+from msgspec import Struct
+
+from ..ids import ActorID, ObjectID, TaskID
+from .message import Message, Natural
+from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
 from .tasks import Argument, Function
 
@@ -87,7 +108,7 @@ class LookUpActorReply(Message, tag=68):
 
 
 class KillActor(Message, tag=69):
-    """driver, worker -> local scheduler.  At once; pending calls fail."""
+    """driver, worker -> local scheduler -> local scheduler of its node.  At once; pending calls fail."""
 
     actor_id: ActorID
     no_restart: bool = True
@@ -121,3 +142,103 @@ class ActorExited(Message, tag=73):
 
     actor_id: ActorID
     reason: str
+
+
+class SpillActor(Message, tag=170):
+    """local scheduler -> global scheduler.  No room for it here now; origin is the sender's address."""
+
+    spec: TaskSpec
+    options: ActorOptions
+    origin: str
+    job_id: bytes
+    job: JobFacts = JobFacts()
+
+
+class PlaceActor(Message, tag=171):
+    """global scheduler -> local scheduler.  Have it, if there is room; it starts when its origin hands it over."""
+
+    spec: TaskSpec
+    options: ActorOptions
+    origin: str
+    job_id: bytes
+    job: JobFacts = JobFacts()
+
+
+class ActorAccepted(Message, tag=172):
+    """local scheduler -> local scheduler of the origin.  The refs that its constructor takes are held here too."""
+
+    actor_id: ActorID
+
+
+class ActorHandedOver(Message, tag=173):
+    """local scheduler of the origin -> local scheduler.  It is yours: start it."""
+
+    actor_id: ActorID
+
+
+class ActorDeferred(Message, tag=174):
+    """global scheduler, local scheduler -> local scheduler of the origin.  Nobody has room for it now."""
+
+    actor_id: ActorID
+
+
+class ActorAt(Message, tag=175):
+    """local scheduler -> GCS shard of the actor's id.  It lives there; or is about to, when it is settled where."""
+
+    actor_id: ActorID
+    node: str
+    is_settled: bool = True
+
+
+class ActorForgotten(Message, tag=176):
+    """local scheduler -> GCS shard of the actor's id.  It is dead, and nobody holds a handle."""
+
+    actor_id: ActorID
+    node: str
+
+
+class LocateActor(Message, tag=177):
+    """local scheduler -> GCS shard of the actor's id.  wait: the answer comes when it is known, else at once."""
+
+    actor_id: ActorID
+    node: str
+    wait: bool = True
+
+
+class ActorLocated(Message, tag=178):
+    """GCS shard -> local scheduler.  node "": not known, or gone with its node, which `lost` then names."""
+
+    actor_id: ActorID
+    node: str
+    lost: str = ""
+
+
+class ForwardCalls(Message, tag=179):
+    """local scheduler -> local scheduler.  Calls on actors there, in order."""
+
+    specs: list[TaskSpec]
+
+
+class CallsAccepted(Message, tag=180):
+    """local scheduler -> local scheduler.  The refs that these calls take are held here too."""
+
+    task_ids: list[TaskID]
+
+
+class CallResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What became of one call.  For each return its value, or the size in bytes of what lies at the sender's node."""
+
+    task_id: TaskID
+    values: list[bytes | Natural]
+
+
+class CallsFinished(Message, tag=181):
+    """local scheduler -> local scheduler of the caller."""
+
+    results: list[CallResult]
+
+
+class ResultsHeld(Message, tag=182):
+    """local scheduler of the caller -> local scheduler.  The shards know that it holds these."""
+
+    object_ids: list[ObjectID]

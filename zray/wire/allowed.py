@@ -7,18 +7,31 @@ A kind is what stands before the number in a role's name: `9f.../gcs-0` is of ki
 from __future__ import annotations
 
 from .actors import (
+    ActorAccepted,
+    ActorAt,
+    ActorDeferred,
     ActorExited,
+    ActorForgotten,
+    ActorHandedOver,
+    ActorLocated,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
     ActorStarted,
     ActorStartFailed,
+    CallsAccepted,
+    CallsFinished,
     CreateActor,
     FindActor,
+    ForwardCalls,
     KillActor,
+    LocateActor,
     LookUpActor,
     LookUpActorReply,
+    PlaceActor,
     RegisterActor,
+    ResultsHeld,
+    SpillActor,
 )
 from .chain import (
     ChainAck,
@@ -37,15 +50,19 @@ from .chain import (
 )
 from .gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
     Heartbeat,
+    HeartbeatReply,
     HoldAtNode,
     HoldAtNodeReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     RegisterNode,
@@ -53,7 +70,7 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
-from .hosts import GetNodes, NodesReply
+from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 from .message import Message
 from .objects import (
     AbandonObject,
@@ -75,6 +92,7 @@ from .scheduling import (
     SpillRefused,
     SpillTask,
     TaskAccepted,
+    TaskPlaced,
 )
 from .session import Ack, GetStatus, Goodbye, StopSession
 from .tasks import (
@@ -108,28 +126,36 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("worker", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
     ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
     # Between hosts.
-    ("local", "local"): frozenset({TaskAccepted, JobEnded}),
+    ("local", "local"): frozenset(
+        {
+            *(TaskAccepted, JobEnded, ActorAccepted, ActorHandedOver, ActorDeferred),
+            *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
+        }
+    ),
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
+            CannotRebuild,
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
+            *(ActorAt, ActorForgotten, LocateActor),
         }
     ),
-    ("local", "global"): frozenset({LoadReport, SpillTask}),
+    ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor}),
     ("local", "monitor"): frozenset({RegisterNode, Heartbeat}),
     ("objects", "objects"): frozenset({PullObject, ObjectChunk, PullRefused}),
     ("gcs", "local"): frozenset(
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
-            *(ActorRegistered, ActorNameTaken, LookUpActorReply),
+            *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated),
+            *(RebuildObject, ObjectLost),
         }
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
-    ("global", "local"): frozenset({PlaceTask, SpillRefused}),
+    ("global", "local"): frozenset({PlaceTask, TaskPlaced, SpillRefused, PlaceActor, ActorDeferred}),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
-    ("monitor", "local"): frozenset({NodeJoined, NodeLost}),
+    ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost}),
     ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
@@ -141,13 +167,18 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("chains", "gcs"): frozenset({ChainChanged}),
     ("chains", "shard"): frozenset({ChainChanged}),
     ("monitor", "chains"): frozenset({NodeJoined, NodeLost, ChainMemberLost}),
+    # The hosts that are no nodes: "services" is who knows of them, on the head.
+    ("services", "host"): frozenset({HostAdded, HostRemoved}),
+    ("services", "global"): frozenset({NodeJoined, NodeLost}),
 }
 
 # The roles that a host may speak for, by the kind of its key (USERS S5).
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
-    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "monitor"}),
+    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "services", "monitor"}),
     "node": frozenset({"local", "objects", "host", "shard"}),
     "driver": frozenset({"local", "objects", "host", "shard"}),
+    "replica": frozenset({"gcs"}),
+    "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),
 }
 

@@ -19,9 +19,21 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .actors import ActorNameTaken, ActorRegistered, ActorRemoved, LookUpActor, LookUpActorReply, RegisterActor
+from .actors import (
+    ActorAt,
+    ActorForgotten,
+    ActorLocated,
+    ActorNameTaken,
+    ActorRegistered,
+    ActorRemoved,
+    LocateActor,
+    LookUpActor,
+    LookUpActorReply,
+    RegisterActor,
+)
 from .gcs import (
     AddLocations,
+    CannotRebuild,
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
@@ -29,6 +41,8 @@ from .gcs import (
     HoldAtNodeReply,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
+    RebuildObject,
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
@@ -47,12 +61,16 @@ ShardRequest = (
     | HoldAtNode
     | ReleaseAtNode
     | SubscribeObject
+    | CannotRebuild
     | LocateObjects
     | PublishFunction
     | FetchFunction
     | RegisterActor
     | ActorRemoved
     | LookUpActor
+    | ActorAt
+    | ActorForgotten
+    | LocateActor
     | NodeLost
 )
 ShardReply = (
@@ -60,11 +78,14 @@ ShardReply = (
     | HoldAtNodeReply
     | ObjectLocated
     | FreeCopies
+    | RebuildObject
+    | ObjectLost
     | LocateObjectsReply
     | FetchFunctionReply
     | ActorRegistered
     | ActorNameTaken
     | LookUpActorReply
+    | ActorLocated
 )
 
 

@@ -6,9 +6,11 @@ local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on t
 local scheduler    ReleaseAtNode                       and no longer does
 local scheduler    SubscribeObject -> ObjectLocated    where is it, now or as soon as it is
 GCS shard          FreeCopies                          nobody holds it: drop your copy
+GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: run its task again
+GCS shard          ObjectLost                          and this one cannot be made again
 local scheduler    FetchFunction -> FetchFunctionReply
 node               RegisterNode, Heartbeat             to the monitor
-monitor            NodeJoined, NodeLost
+monitor            HeartbeatReply, NodeJoined, NodeLost
 """
 
 from __future__ import annotations
@@ -105,6 +107,27 @@ class FetchFunctionReply(Message, tag=111):
     function: Function
 
 
+class RebuildObject(Message, tag=112):
+    """GCS shard -> local scheduler.  Its copies are lost: make it, or say where it is; `spec` is its task's."""
+
+    object_id: ObjectID
+    spec: TaskSpec
+
+
+class CannotRebuild(Message, tag=113):
+    """local scheduler -> GCS shard.  Nobody at `node` has it, makes it or wants it any more."""
+
+    node: str
+    object_id: ObjectID
+
+
+class ObjectLost(Message, tag=114):
+    """GCS shard -> local scheduler.  It is gone and cannot be made again; the reason is for the user (definite)."""
+
+    object_id: ObjectID
+    reason: str
+
+
 class RegisterNode(Message, tag=120):
     """local scheduler -> monitor.  A node joins.  endpoint (HOST:PORT) and key: where others reach its host."""
 
@@ -119,6 +142,10 @@ class Heartbeat(Message, tag=121):
     """local scheduler -> monitor, regularly."""
 
     node: str
+
+
+class HeartbeatReply(Message, tag=124):
+    """monitor -> local scheduler.  It is a member still: its lease begins anew."""
 
 
 class NodeJoined(Message, tag=122):

@@ -5,8 +5,9 @@ host              HostHello -> HostWelcome / HostRefused     whose connection th
 host              HostGoodbye       an orderly end
 host              MessageRefused    not yours to say: counted, and in the end not listened to
 host              GetNodes -> NodesReply    at a global scheduler: who is there, and how loaded
+head              HostAdded, HostRemoved    to hosts: a process that hosts roles and is no node
 
-These stand in mail outside the numbering (sequence 0), but for the last dialog, which is mail like any other.
+These stand in mail outside the numbering (sequence 0), but for the last two dialogs, which are mail like any other.
 """
 
 from __future__ import annotations
@@ -54,13 +55,18 @@ class JoinCluster(Message, tag=133):
 
 
 class JoinClusterReply(Message, tag=134):
-    """head -> newcomer.  Where the roles of the cluster are; seen_address: the newcomer's, as the head sees it."""
+    """head -> newcomer.  Where the roles of the cluster are; seen_address: the newcomer's, as the head sees it.
+
+    shards: their logical names, in the order that ids are hashed to.  chains: the chain master, which knows who their
+    replicas are.
+    """
 
     head: str
     monitor: str
     global_schedulers: list[str]
     shards: list[str]
     seen_address: str
+    chains: str
 
 
 class JoinRefused(Message, tag=135):
@@ -96,3 +102,25 @@ class NodesReply(Message, tag=138):
 
     request: int
     nodes: list[NodeFact]
+
+
+class HostAdded(Message, tag=140):
+    """head -> host.  There is a host without a node: `kind` is its key's.  is_earlier: it was there before you, so
+    connect to it at `endpoint`.
+
+    To such a host itself: as said of nodes.  roles: its roles that others talk to.
+    """
+
+    host: str
+    kind: str
+    endpoint: str
+    public_key: bytes
+    is_earlier: bool
+    roles: list[str] = []
+
+
+class HostRemoved(Message, tag=141):
+    """head -> host.  It is gone for good."""
+
+    host: str
+    reason: str

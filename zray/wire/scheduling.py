@@ -4,6 +4,7 @@ local scheduler     LoadReport     to the global schedulers, regularly
 local scheduler     SpillTask      a task that this node cannot run, or not soon
 global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: where its arguments are
 global scheduler    PlaceTask      to the chosen node's local scheduler
+global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
@@ -38,6 +39,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     namespace: str = ""
     sys_path: tuple[str, ...] = ()
     working_dir: str = ""
+    home: str = ""  # the local scheduler of its driver's node: with that, the job ends
 
 
 class SpillTask(Message, tag=81):
@@ -69,6 +71,13 @@ class TaskAccepted(Message, tag=84):
     """local scheduler -> local scheduler of the origin.  The refs that the task takes are held here too."""
 
     task_id: TaskID
+
+
+class TaskPlaced(Message, tag=88):
+    """global scheduler -> local scheduler of the origin.  If that node is lost, the task is to be passed up again."""
+
+    task_id: TaskID
+    node: str
 
 
 class JobEnded(Message, tag=87):

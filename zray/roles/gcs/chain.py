@@ -96,12 +96,10 @@ class ChainMember(Role):
         self.acknowledged = 0  # updates that every member has
         self.told_acknowledged = -1  # our predecessor, in this epoch
         self.joined_sequence = 0  # what a joining member has said it has
-        # What leaves at the end of the turn.
         self.follows = False  # our successor has said what it has: it gets what comes
-        self.fresh: list[Update] = []
-        self.unsaid: deque[tuple[int, list[str]]] = (
-            deque()
-        )  # a tail's: update -> the clients to whom it means something
+        self.fresh: list[Update] = []  # leaves at the end of the turn
+        # A tail's: update -> the clients to whom it means something.
+        self.unsaid: deque[tuple[int, list[str]]] = deque()
         self.touched: dict[str, None] = {}  # a tail's: clients that are to hear of something
         self.held: list[tuple[str, Any]] = []  # requests, while the disk is full
         self.told_results: dict[str, int] = {}  # a tail's: client -> the last result sent to it
@@ -171,9 +169,9 @@ class ChainMember(Role):
         if self.is_head and self.replica is None:
             self.replica = Replica(self.shard)  # the first member ever: the master makes nobody else head without state
         self.acknowledged = self.safe if self.is_tail else self.forgotten
-        if self.journal is not None:
-            self.journal.epoch()
         self.has_caught_up = self.is_head
+        if self.journal is not None and self.is_head:
+            self.journal.epoch()
         self.is_announced = not self.is_head
         if not self.is_head:
             self.send(self._neighbour(-1), ChainHave(self.epoch, self.sequence))
@@ -304,6 +302,8 @@ class ChainMember(Role):
         if not self.has_caught_up:
             self.has_caught_up = True
             self.send(self.master, ChainJoined(self.shard, self.epoch))
+            if self.journal is not None:
+                self.journal.epoch()
             waiting, self.waiting = self.waiting, []
             self._handle_held(waiting)
 
@@ -361,7 +361,7 @@ class ChainMember(Role):
     def end_turn(self, now: float) -> list[Effect]:
         """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
         self.now = now
-        if self.replica is not None:
+        if self.replica is not None and self.members:
             if self.fresh:
                 fresh, self.fresh = self.fresh, []
                 self._pass_on(fresh)

@@ -47,6 +47,7 @@ class Journal:
         self.member = member
         self.logged = 0  # all updates up to this one are there for good
         self.logged_epoch = 0  # and that this epoch was entered
+        self.entered = 0  # the last epoch in which the member had all that its predecessor had
         self.refused = ""  # why the order under way was not taken; it will be given again
         self._gathered: list[bytes] = []
         self._gathered_to = 0  # the last update among them, or before them
@@ -55,33 +56,41 @@ class Journal:
         self._order_epoch = 0
         self._token = 0
         self._is_replaced = False  # the log leads to something else than what the member has
+        self._is_begun = True  # a record stands between its last snapshot and the next one
         self._bytes = 0  # since the last snapshot
         self._snapshot_bytes = 0
 
     def update(self, update: Update) -> None:
         """It has been applied."""
-        self._gathered.append(_encode(Entry(self.member.epoch, update)))
+        self._gathered.append(_encode(Entry(self.entered, update)))
         self._gathered_to = update.sequence
 
     def epoch(self) -> None:
-        """It has been entered."""
+        """It has been entered, with all that was acknowledged before."""
+        self.entered = self.member.epoch
         if self.member.replica is not None:
-            self._gathered.append(_encode(Entry(self.member.epoch, None)))
+            self._gathered.append(_encode(Entry(self.entered, None)))
             self._gathered_to = self.member.replica.sequence
 
     def replaced(self) -> None:
         """The member got a whole state from its predecessor: that is what counts, whatever the log holds."""
         self._is_replaced = True
+        self._is_begun = False
         self.logged = 0
 
     def end_turn(self) -> None:
         """Give the next order."""
         if self._order is not None:
             return
-        if self._is_replaced or (not self._gathered and self._bytes > max(SNAPSHOT_BYTES, 2 * self._snapshot_bytes)):
+        if self._is_replaced and not self._is_begun:
+            # A store takes a snapshot after the last record for one of the same state.
+            self._is_begun = True
+            self._gathered.clear()
+            self._give(AppendToLog([_encode(Entry(self.logged_epoch, None))], self._token + 1), 0)
+        elif self._is_replaced or (not self._gathered and self._bytes > max(SNAPSHOT_BYTES, 2 * self._snapshot_bytes)):
             replica = self.member.replica
             assert replica is not None
-            parts = list(replica.dump(self.member.epoch))
+            parts = list(replica.dump(self.entered))
             self._is_replaced = False
             self._gathered.clear()
             self._bytes, self._snapshot_bytes = 0, sum(map(len, parts))
@@ -93,7 +102,7 @@ class Journal:
 
     def _give(self, order: AppendToLog | SaveSnapshot, upto: int) -> None:
         self._token = order.token
-        self._order, self._order_to, self._order_epoch = order, upto, self.member.epoch
+        self._order, self._order_to, self._order_epoch = order, upto, self.entered
         self.member.perform(order)
 
     def on_appended(self, message: LogAppended) -> None:

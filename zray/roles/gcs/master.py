@@ -2,7 +2,8 @@
 
 Dialog (who says it -> what we do):
 
-    member           ChainOffer         the first makes the chain, the next ones join one by one, the rest are spares
+    member           ChainOffer         of the first ones, the one that knows most makes the chain; the next ones join
+                                        one by one, the rest are spares
     client           ChainFollow        tell it of the chain, now and at each change
     host, monitor    ChainMemberLost    close the chain over it; a spare joins
     monitor          NodeLost           the same for every member that was on that host
@@ -10,6 +11,10 @@ Dialog (who says it -> what we do):
     member           ChainJoined        append it; once it has caught up as a member, it may be left alone
 
 A member that is out never comes back: its process starts anew, under another address.
+
+Which log: that of the latest epoch, and among those the longest.  A member writes down an epoch when it has all that
+its predecessor had, so a log of that epoch holds all that was acknowledged before; and what was acknowledged in
+it is in the log of its tail.  When the last full member is lost there is no chain, until all logs are there again.
 """
 
 from __future__ import annotations
@@ -34,10 +39,10 @@ class Chain:
         self.members: list[str] = []
         self.tentative: dict[str, None] = {}  # members that may lack what is acknowledged: never to be left alone
         self.joining = ""
-        self.spares: list[str] = []
+        self.spares: dict[str, tuple[int, int]] = {}  # -> epoch and sequence of what its log holds
         self.followers: dict[str, None] = {}
+        self.is_lost = False  # the last full member is gone, and what only it had; a log may bring it back
         self.is_announced = False  # its first member has the first epoch for good: now clients may hear of it
-        self.is_lost = False  # the last full member is gone, and what only it had
 
     def full(self) -> list[str]:
         """Members that have everything."""
@@ -45,11 +50,15 @@ class Chain:
 
 
 class ChainMaster(Role):
-    """For all shards of a cluster.  replicas: how long each chain should be."""
+    """For all shards of a cluster.  replicas: how long each chain should be.
 
-    def __init__(self, address: str, *, replicas: int) -> None:
+    first_offers: shard -> how many members offer themselves before there is a chain (one, if nothing is said).
+    """
+
+    def __init__(self, address: str, *, replicas: int, first_offers: dict[str, int] | None = None) -> None:
         super().__init__(address)
         self.replicas = replicas
+        self.first_offers = first_offers or {}
         self.chains: dict[str, Chain] = {}
 
     def _chain(self, shard: str) -> Chain:
@@ -61,7 +70,8 @@ class ChainMaster(Role):
     def _change(self, chain: Chain, *dropped: str) -> None:
         """A new epoch: tell everybody, those who are out too."""
         if not chain.joining and chain.spares and len(chain.members) < self.replicas:
-            chain.joining = chain.spares.pop(0)
+            chain.joining = next(iter(chain.spares))
+            del chain.spares[chain.joining]
         chain.epoch += 1
         followers = chain.followers if chain.is_announced else ()
         for listener in dict.fromkeys((*chain.members, chain.joining, *followers, *dropped)):
@@ -75,15 +85,40 @@ class ChainMaster(Role):
         chain, member = self._chain(message.shard), self.sender
         if member in chain.members or member in chain.spares or member == chain.joining:
             self.reject("an offer made twice")
-        elif not chain.epoch:
-            if message.epoch:
-                chain.epoch = message.epoch + EPOCHS_PER_START
-            chain.members.append(member)
-            self._change(chain)
+        elif not chain.members:
+            chain.spares[member] = (message.epoch, message.sequence)
+            self._found(chain)
         else:
-            chain.spares.append(member)
-            if not chain.joining and len(chain.members) < self.replicas and not chain.is_lost:
+            chain.spares[member] = (message.epoch, message.sequence)
+            if not chain.joining and len(chain.members) < self.replicas:
                 self._change(chain)
+
+    def _found(self, chain: Chain) -> None:
+        """A chain of one, once all logs are here; the others get what it has."""
+        if len(chain.spares) < self.first_offers.get(chain.shard, 1):
+            return
+        first = max(chain.spares, key=lambda member: chain.spares[member])
+        epoch = max(epoch for epoch, _ in chain.spares.values())
+        if chain.is_lost and not epoch:
+            return  # nobody keeps logs
+        chain.is_lost = False
+        if epoch and not chain.epoch:
+            chain.epoch = epoch + EPOCHS_PER_START
+        del chain.spares[first]
+        chain.members.append(first)
+        self._change(chain)
+
+    def _end(self, chain: Chain) -> None:
+        """The last full member is lost.  Those that are left lack what only it had: better none than a wrong one."""
+        self.reject("the last full member of a chain is lost")
+        dropped = [*chain.members, chain.joining]
+        chain.members, chain.joining, chain.is_announced = [], "", False
+        chain.tentative.clear()
+        chain.epoch += 1
+        chain.is_lost = True
+        for member in dropped:
+            if member:
+                self._tell(chain, member)
 
     def on_chain_follow(self, message: ChainFollow) -> None:
         chain = self._chain(message.shard)
@@ -126,14 +161,13 @@ class ChainMaster(Role):
 
     def _lose(self, chain: Chain, member: str) -> None:
         if member in chain.spares:
-            chain.spares.remove(member)
+            del chain.spares[member]
         elif member == chain.joining:
             chain.joining = ""
             self._change(chain, member)
         elif member in chain.members:
             if chain.full() == [member]:
-                chain.is_lost = True  # those that are left lack what only it had: better none than a wrong one
-                self.reject("the last full member of a chain is lost")
+                self._end(chain)
                 return
             chain.members.remove(member)
             chain.tentative.pop(member, None)

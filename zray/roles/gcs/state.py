@@ -50,6 +50,11 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     functions: list[Function] = []
     function_waiters: list[tuple[bytes, list[str]]] = []
     actors: list[RegisterActor] = []
+    homes: list[tuple[bytes, str]] = []
+    home_askers: list[tuple[bytes, list[str]]] = []
+    unsettled: list[bytes] = []
+    makers: list[tuple[bytes, str]] = []
+    lost: list[str] = []
 
 
 _encode = Encoder().encode
@@ -69,7 +74,20 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
     for function in shard.functions.values():
         yield _encode(Part(functions=[function]))
     waiters = [(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()]
-    yield _encode(Part(function_waiters=waiters, actors=list(shard.actor_by_name.values())))
+    makers = list(shard.tasks.makers.items())
+    for first in range(0, len(makers), PART_RECORDS_MAX):
+        yield _encode(Part(makers=makers[first : first + PART_RECORDS_MAX]))
+    homes = shard.homes
+    yield _encode(
+        Part(
+            function_waiters=waiters,
+            actors=list(shard.actor_by_name.values()),
+            homes=list(homes.home.items()),
+            home_askers=[(actor_id, list(nodes)) for actor_id, nodes in homes.askers.items()],
+            unsettled=list(homes.unsettled),
+            lost=list(shard.lost),
+        )
+    )
 
 
 def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
@@ -89,10 +107,16 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             shard.functions[function.function_id] = function
         for function_id, nodes in part.function_waiters:
             shard.function_waiters[function_id] = dict.fromkeys(nodes)
+        shard.tasks.makers.update(part.makers)
+        shard.lost.update(dict.fromkeys(part.lost))
         for actor in part.actors:
             key = (actor.options.namespace, actor.options.name)
             shard.actor_by_name[key] = actor
             shard.name_by_actor[actor.actor_id] = key
+        shard.homes.home.update(part.homes)
+        for actor_id, nodes in part.home_askers:
+            shard.homes.askers[actor_id] = dict.fromkeys(nodes)
+        shard.homes.unsettled.update(dict.fromkeys(part.unsettled))
 
 
 def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:

@@ -31,11 +31,67 @@ class TaskRecord(Struct, gc=False, eq=False):
     objects: dict[bytes, ObjectRecord] | None = None
 
 
+# Actors that went with their nodes are remembered up to so many: their callers may still ask.
+LOST_ACTORS_MAX = 10_000
+
+
+class ActorHomes:
+    """Where actors live: from their creation until they are dead and nobody holds a handle."""
+
+    def __init__(self, lost: dict[str, None]) -> None:
+        self.home: dict[bytes, str] = {}  # actor -> its local scheduler
+        self.unsettled: dict[bytes, None] = {}  # those whose maker may yet place them elsewhere
+        self.askers: dict[bytes, dict[str, None]] = {}  # actor not heard of yet -> who asks
+        self.lost = lost  # nodes: the shard's own table
+
+    def settle(self, actor_id: bytes, node: str, *, is_settled: bool) -> dict[str, None]:
+        """It lives there, or its name and place are that node's to settle.  Returns who asked."""
+        self.home[actor_id] = node
+        if node in self.lost:
+            self._trim()
+        elif not is_settled:
+            self.unsettled[actor_id] = None
+            return {}
+        self.unsettled.pop(actor_id, None)
+        return self.askers.pop(actor_id, {})
+
+    def must_wait(self, actor_id: bytes, *, wait: bool) -> bool:
+        """Whether who asks now is answered later.  wait: also where nothing is known of it."""
+        return actor_id in self.unsettled or (wait and actor_id not in self.home)
+
+    def forget(self, actor_id: bytes, node: str) -> None:
+        """Unless it was made anew elsewhere."""
+        if self.home.get(actor_id) == node:
+            del self.home[actor_id]
+            self.unsettled.pop(actor_id, None)
+
+    def lose(self, node: str) -> list[tuple[bytes, dict[str, None]]]:
+        """The node is lost, and what it asked.  Returns the actors that it will never settle, and who asked."""
+        for actor_id, askers in list(self.askers.items()):
+            askers.pop(node, None)
+            if not askers:
+                del self.askers[actor_id]
+        never = [actor_id for actor_id in self.unsettled if self.home[actor_id] == node]
+        for actor_id in never:
+            del self.unsettled[actor_id]
+        answers = [(actor_id, self.askers.pop(actor_id, {})) for actor_id in never]
+        self._trim()
+        return answers
+
+    def _trim(self) -> None:
+        lost = [actor_id for actor_id, home in self.home.items() if home in self.lost]
+        for actor_id in lost[: max(0, len(lost) - LOST_ACTORS_MAX)]:
+            del self.home[actor_id]
+
+
 class TaskTable:
     """Lineage and object directory of one shard."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, TaskRecord] = {}
+        # Task -> the node that has it in hand, until a result of it is somewhere: of tasks with `objects`.  For the
+        # others it is the holder.  A hint: it may have done its work long ago, unseen, and is asked (losses).
+        self.makers: dict[bytes, str] = {}
 
     def require(self, task_id: bytes) -> TaskRecord:
         """The record; a new one for a task not heard of."""
@@ -46,9 +102,12 @@ class TaskTable:
 
     def require_object(self, object_id: bytes) -> ObjectRecord:
         """The full record of an object."""
-        record = self.require(task_of(object_id))
+        task_id = task_of(object_id)
+        record = self.require(task_id)
         if record.objects is None:
             record.objects = {}
+            if record.holder:
+                self.makers[task_id] = record.holder
         item = record.objects.get(object_id)
         if item is None:
             item = record.objects[object_id] = ObjectRecord(object_id, {}, {}, {})
@@ -71,9 +130,12 @@ class TaskTable:
         else:
             if record.spec is None:
                 record.spec = spec
+                self.makers[task_id] = node
             elif record.spec.function_id != spec.function_id or record.spec.args != spec.args:
                 return  # the same id with another spec: the first one known stays (DESIGN 11)
             else:
+                if not record.holder and task_id not in self.makers:
+                    self.makers[task_id] = node
                 return self.hold(task_id + FIRST_RETURN, node)
             self.hold(task_id + FIRST_RETURN, node)
         for object_id in spec.deps:
@@ -112,6 +174,16 @@ class TaskTable:
         self._let_go(task_id)
         return item
 
+    def drop_if_unused(self, item: ObjectRecord) -> None:
+        """Where nobody holds it, has it or waits for it."""
+        task_id = task_of(item.object_id)
+        record = self.records.get(task_id)
+        if record is None or record.objects is None or record.objects.get(item.object_id) is not item:
+            return
+        if not (item.holders or item.sizes or item.subscribers):
+            del record.objects[item.object_id]
+            self._let_go(task_id)
+
     def _let_go(self, task_id: bytes) -> None:
         doomed = [task_id]
         while doomed:
@@ -120,6 +192,7 @@ class TaskTable:
             if record is None or record.holder or record.dependents or record.objects:
                 continue
             del self.records[task_id]
+            self.makers.pop(task_id, None)
             if record.spec is None:
                 continue
             for object_id in (*record.spec.deps, *record.spec.holds):
@@ -139,3 +212,4 @@ class TaskTable:
         for task_id, record in self.records.items():
             assert record.dependents == dependents.get(task_id, 0), "dependents do not add up"
             assert record.holder or record.dependents or record.objects, "a record that nothing keeps"
+        assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"

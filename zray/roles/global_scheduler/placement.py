@@ -59,3 +59,21 @@ def best_node(
         if best is None or cost < best_cost:
             best, best_cost = load, cost
     return best
+
+
+def best_home(loads: Iterable[NodeLoad], request: Mapping[str, int], origin: str) -> NodeLoad | None:
+    """The node, other than the origin, that has room for an actor now; the one with the most free of CPUs.
+
+    None: nobody has room.  The origin has none, or it would not ask.
+    """
+    best: NodeLoad | None = None
+    best_cost = (0, "")
+    for load in loads:
+        if load.kind == "driver" or load.node == origin:
+            continue
+        if any(load.free.get(name, 0) < amount for name, amount in request.items()):
+            continue
+        cost = (-load.free.get("CPU", 0), load.node)
+        if best is None or cost < best_cost:
+            best, best_cost = load, cost
+    return best

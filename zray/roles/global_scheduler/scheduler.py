@@ -3,7 +3,8 @@
 Dialog (who says it -> what we do):
 
     local scheduler    LoadReport            believe it, until the next
-    local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask
+    local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
+    local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
     any host           GetNodes              what is believed of them
@@ -15,12 +16,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
-from ...wire.scheduling import LoadReport, LocateObjects, LocateObjectsReply, PlaceTask, SpillRefused, SpillTask
+from ...wire.scheduling import (
+    LoadReport,
+    LocateObjects,
+    LocateObjectsReply,
+    PlaceTask,
+    SpillRefused,
+    SpillTask,
+    TaskPlaced,
+)
 from ...wire.task_spec import RESOURCE_UNIT, parse_options
 from ..role import Role
-from .placement import NodeLoad, best_node
+from .placement import NodeLoad, best_home, best_node
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 
@@ -32,6 +42,7 @@ class GlobalScheduler(Role):
         super().__init__(address)
         self.shards = shards
         self.loads: dict[str, NodeLoad] = {}
+        self.lost: set[str] = set()  # nodes, for good: membership only
         self.request = 0
         # request -> the task, replies still missing, what is known of its arguments
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
@@ -45,9 +56,13 @@ class GlobalScheduler(Role):
         load.kind = message.kind
 
     def on_node_lost(self, message: NodeLost) -> None:
+        self.lost.add(message.node)
         self.loads.pop(message.node, None)
 
     def on_load_report(self, message: LoadReport) -> None:
+        if message.node in self.lost:
+            self.reject("a report of a lost node")
+            return
         known = self.loads.get(message.node)
         self.loads[message.node] = NodeLoad(
             message.node,
@@ -89,16 +104,37 @@ class GlobalScheduler(Role):
             self._place(spill, known)
 
     def _place(self, spill: SpillTask, objects: list[tuple[bytes, int, list[str]]]) -> None:
+        if spill.origin in self.lost:
+            self.reject("a task of a lost node")
+            return
         request = parse_options(spill.spec.options).resources
         load = best_node(self.loads.values(), request, objects)
         if load is None:
-            largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT
-            asked = ", ".join(f"{amount / RESOURCE_UNIT:g} {name}" for name, amount in request.items())
-            reason = f"No node can ever run this task: it asks for {asked}; the largest node has {largest:g} CPU."
-            self.send(spill.origin, SpillRefused(spill.spec.task_id, reason))
+            self.send(spill.origin, SpillRefused(spill.spec.task_id, self._why_nowhere("run this task", request)))
             return
         load.placed_count += 1
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job))
+        if load.node != spill.origin:
+            # If that node is lost before it has done it, whoever spilled it passes it up again.
+            self.send(spill.origin, TaskPlaced(spill.spec.task_id, load.node))
+
+    def _why_nowhere(self, what: str, request: dict[str, int]) -> str:
+        largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT
+        asked = ", ".join(f"{amount / RESOURCE_UNIT:g} {name}" for name, amount in request.items())
+        return f"No node can ever {what}: it asks for {asked}; the largest node has {largest:g} CPU."
+
+    def on_spill_actor(self, message: SpillActor) -> None:
+        request, actor_id = message.options.resources, message.spec.task_id
+        load = best_home(self.loads.values(), request, message.origin)
+        if load is not None:
+            for name, amount in request.items():
+                load.free[name] -= amount  # until its next report
+            place = PlaceActor(message.spec, message.options, message.origin, message.job_id, message.job)
+            self.send(load.node, place)
+        elif any(load.could_ever_fit(request) for load in self.loads.values()):
+            self.send(message.origin, ActorDeferred(actor_id))
+        else:
+            self.send(message.origin, SpillRefused(actor_id, self._why_nowhere("hold this actor", request)))
 
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [
@@ -114,6 +150,7 @@ class GlobalScheduler(Role):
         NodeLost: on_node_lost,
         LoadReport: on_load_report,
         SpillTask: on_spill_task,
+        SpillActor: on_spill_actor,
         LocateObjectsReply: on_locate_objects_reply,
         GetNodes: on_get_nodes,
     }

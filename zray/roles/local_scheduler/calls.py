@@ -1,11 +1,11 @@
-"""Actors of this node and the calls on them.
+"""Actors of this node and the calls on them.  Those of other nodes, and actors that go there: `remote_calls`.
 
 An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order; they go to
 the worker many at a time.  The actor's handles are refs on the first return of its creation task: when the
 last is gone, the actor leaves after the calls it has.
 
 States (ActorState) and where the actor then is:
-    REGISTERING   waits for the shard to grant its name
+    REGISTERING   waits for the shard to grant its name, or for its origin to hand it over
     PENDING       in `wanting`: arguments, resources or a process are missing
     STARTING      its constructor runs on its worker
     ALIVE         calls flow
@@ -21,24 +21,21 @@ from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import (
     ActorExited,
-    ActorNameTaken,
-    ActorRegistered,
     ActorRemoved,
     ActorStarted,
     ActorStartFailed,
     CreateActor,
-    FindActor,
-    FindActorReply,
     KillActor,
-    LookUpActor,
-    LookUpActorReply,
     RegisterActor,
     StartActor,
 )
-from ...wire.task_spec import parse_options
+from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
 from ...wire.tasks import StartTasks, StopWorker
 from ..effects import OpenWindow, WorkerExited
-from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Process, Task, TaskState, Worker, WorkerState
+from .actor_names import NOTHING, name_key
+from .remote_calls import Route
+from .resources import CPU
+from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -47,8 +44,6 @@ if TYPE_CHECKING:
 CALLS_IN_FLIGHT_MAX = 512
 # Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
 GRAVES_MAX = 10_000
-# The value behind the handles of a living actor: None, as the store writes it.
-NOTHING = b"\xc0"
 
 
 class Calls:
@@ -58,9 +53,10 @@ class Calls:
         self.node = node
         self.actors: dict[bytes, Actor] = {}
         self.wanting: dict[bytes, Actor] = {}  # waits for arguments, resources or a worker
+        self.cpu_held = 0  # by actors that run, for as long as they live
+        self.promised: dict[str, int] = {}  # resources of those that wait and are to start here
         self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
         self.touched: dict[bytes, None] = {}  # actors to look at, at the end of the turn
-        self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
 
     # --- creation ---
 
@@ -85,51 +81,66 @@ class Calls:
             # with its creator, had nobody else had a handle).
             if known.worker is not None:
                 node.pool.kill(known.worker)
-            self._bury(known, self._error("ActorDiedError", "The task that made the actor died, and made it anew."))
+            self.bury(known, self.error("ActorDiedError", "The task that made the actor died, and made it anew."))
+        node.remote_calls.made_anew(spec.task_id)
         node.objects.hold(entry, process)
+        actor = self.make(spec, options, process.job, entry)
+        if not node.resources.could_ever_fit(options.resources) and not node.members.peers:
+            lack = node.resources.explain(options.resources)
+            self.bury(actor, self.error("ActorUnschedulableError", f"No node can ever hold this actor: {lack}."))
+        elif options.name:
+            node.moves.settle_later(actor)
+            shard = node.addresses.shard_of(name_key(options.namespace, options.name))
+            node.send(shard, RegisterActor(actor.actor_id, options, node.address))
+        else:
+            self.want_worker(actor, ActorState.PENDING)
+
+    def make(self, spec: TaskSpec, options: ActorOptions, job: Job, entry: ObjectEntry) -> Actor:
+        """An actor of this node, or one that may become it."""
+        node = self.node
         entry.value = entry.pushed_to = None
-        task = Task(spec, parse_options(spec.options), entry, process.job, state=TaskState.CALL)
+        task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
         entry.task = task
         node.tasks[spec.task_id] = task
-        actor = Actor(task, options, process.job, entry)
+        actor = Actor(task, options, job, entry)
         entry.actor = actor
         self.actors[actor.actor_id] = actor
         node.lifecycle.retain_arguments(task)
         for dep in (*spec.deps, *spec.holds):
             # A restart runs the constructor again: its arguments live as long as the actor may.
             node.objects.retain(dep)
-        if not node.resources.could_ever_fit(options.resources):
-            lack = node.resources.explain(options.resources)
-            self._bury(actor, self._error("ActorUnschedulableError", f"No node can ever hold this actor: {lack}."))
-        elif options.name:
-            shard = node.addresses.shard_of(self._name_key(options.namespace, options.name))
-            node.send(shard, RegisterActor(actor.actor_id, options, node.address))
-        else:
-            self._want_worker(actor, ActorState.PENDING)
+        return actor
 
-    @staticmethod
-    def _name_key(namespace: str, name: str) -> bytes:
-        """What hashes to the shard that is the authority for a name."""
-        return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
-
-    def registered(self, message: ActorRegistered) -> None:
-        """ActorRegistered: the name is ours."""
-        actor = self.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
-            self._want_worker(actor, ActorState.PENDING)
-
-    def name_taken(self, message: ActorNameTaken) -> None:
-        """ActorNameTaken."""
-        actor = self.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
-            name = actor.options.name
-            text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
-            self._bury(actor, self._error("ActorAlreadyExistsError", text), was_named=False)
-
-    def _want_worker(self, actor: Actor, state: ActorState) -> None:
+    def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
+        """It is to start here; or on another node, if there is no room here now."""
         actor.state = state
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
+        if state == ActorState.PENDING and may_leave:
+            if self.node.members.peers and not self.has_room_for(actor.options):
+                self.node.moves.ask(actor)
+                return
+            self.node.moves.settled_here(actor)
+        self.promise(actor.options)
+
+    def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False) -> bool:
+        """Whether it could start here now, those that are to start here aside.
+
+        may_borrow: also on CPUs that are lent out by tasks that wait; these go on only when they get them back.
+        """
+        free, promised = self.node.resources.free, self.promised
+        for name, amount in options.resources.items():
+            left = free.get(name, 0) - promised.get(name, 0)
+            if name == CPU and not may_borrow and left >= amount:
+                left -= self.node.dispatch.lending.lent()
+            if left < amount:
+                return False
+        return True
+
+    def promise(self, options: ActorOptions, count: int = 1) -> None:
+        """So many more are to start here: -1 when one has."""
+        for name, amount in options.resources.items():
+            self.promised[name] = self.promised.get(name, 0) + count * amount
 
     def wanting_worker_changed(self) -> None:
         """Look at all that wait for a worker again."""
@@ -139,7 +150,7 @@ class Calls:
     def no_worker_to_be_had(self, reason: str) -> None:
         """Give up on all that wait for a worker."""
         for actor in list(self.wanting.values()):
-            self._bury(actor, self._error("ActorDiedError", reason))
+            self.bury(actor, self.error("ActorDiedError", reason))
 
     def touch(self, actor_id: bytes) -> None:
         """Look at it at the end of the turn."""
@@ -155,7 +166,9 @@ class Calls:
         return False
 
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
-        return not actor.creation.missing and self.node.resources.fits(actor.options.resources)
+        if actor.creation.missing or not self.node.resources.fits(actor.options.resources):
+            return False
+        return not self.node.moves.asks or self.node.moves.stays(actor)
 
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
@@ -169,7 +182,9 @@ class Calls:
     def _start(self, actor: Actor, worker: Worker) -> None:
         node = self.node
         del self.wanting[actor.actor_id]
+        self.promise(actor.options, -1)
         node.resources.take(actor.options.resources)
+        self.cpu_held += actor.options.resources.get(CPU, 0)
         worker.frames.append(Frame(actor.options.resources, 0))
         worker.state = WorkerState.ACTOR
         worker.actor = actor
@@ -194,7 +209,7 @@ class Calls:
         actor = self.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
             self.node.pool.kill(actor.worker)
-            self._bury(actor, message.error)
+            self.bury(actor, message.error)
 
     def _creation_done(self, actor: Actor, value: bytes) -> None:
         """Once: the object behind the handles is there."""
@@ -209,6 +224,9 @@ class Calls:
         actor_id = task.options.actor_id
         actor = self.actors.get(actor_id)
         task.state = TaskState.CALL
+        if actor is None and self.node.members.peers and not task.origin and actor_id not in self.graves:
+            self.node.remote_calls.submit(task)
+            return
         self.node.lifecycle.retain_arguments(task)
         if actor is None:
             self.node.lifecycle.fail_with(task, self._grave(actor_id))
@@ -220,7 +238,7 @@ class Calls:
         """The error value that calls on a dead actor get."""
         grave = self.graves.get(actor_id)
         if grave is None:
-            grave = self._error("ActorDiedError", "The actor is not there: it has ended, or never was.")
+            grave = self.error("ActorDiedError", "The actor is not there: it has ended, or never was.")
         return grave
 
     def pump(self) -> None:
@@ -301,8 +319,13 @@ class Calls:
         """The last refs on some actors' objects have gone: they leave after the calls they have."""
         actors, self.node.objects.freed_actors = self.node.objects.freed_actors, []
         for actor in actors:
+            if type(actor) is Route:
+                self.node.remote_calls.handle_gone(actor)
+                continue
             self.graves.pop(actor.actor_id, None)
-            if actor.actor_id in self.actors and not actor.options.detached:
+            if actor.actor_id not in self.actors:
+                self.node.moves.forget(actor.actor_id)
+            elif not actor.options.detached:
                 actor.is_going = True
                 if not actor.queue and not actor.inflight:
                     self._see_off(actor)
@@ -313,17 +336,19 @@ class Calls:
             self.node.send(actor.worker.address, StopWorker())
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
-            self._bury(actor, self._error("ActorDiedError", "The actor's last handle is gone."))
+            self.bury(actor, self.error("ActorDiedError", "The actor's last handle is gone."))
 
     def kill(self, message: KillActor) -> None:
         """KillActor: kill -9; may be restarted only if asked for and allowed."""
         actor = self.actors.get(message.actor_id)
         if actor is None:
+            if self.node.sender in self.node.processes and message.actor_id not in self.graves:
+                self.node.remote_calls.kill(message)
             return
         if message.no_restart:
             if actor.worker is not None:
                 self.node.pool.kill(actor.worker)
-            self._bury(actor, self._error("ActorDiedError", "The actor was killed by kill()."))
+            self.bury(actor, self.error("ActorDiedError", "The actor was killed by kill()."))
         elif actor.worker is not None:
             self.node.pool.kill(actor.worker)
 
@@ -331,7 +356,7 @@ class Calls:
         """ActorExited: it leaves by itself, and is not restarted."""
         actor = self.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
-            self._bury(actor, self._error("ActorDiedError", message.reason))
+            self.bury(actor, self.error("ActorDiedError", message.reason))
 
     def end_job(self, job: Job) -> None:
         """Its driver is gone: its actors too, but for the detached."""
@@ -339,10 +364,11 @@ class Calls:
             if actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
                     self.node.pool.kill(actor.worker)
-                self._bury(actor, self._error("ActorDiedError", "The driver that made the actor has ended."))
+                self.bury(actor, self.error("ActorDiedError", "The driver that made the actor has ended."))
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
         """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
+        self.cpu_held -= actor.options.resources.get(CPU, 0)
         if self.actors.get(actor.actor_id) is not actor:
             return  # buried before
         node = self.node
@@ -355,7 +381,7 @@ class Calls:
             if (count := actor.restart_count) and not actor.killed:
                 text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
             text += f": {actor.killed}." if actor.killed else "."
-            self._bury(actor, self._error("ActorDiedError", text, message.details()))
+            self.bury(actor, self.error("ActorDiedError", text, message.details()))
             return
         actor.restart_count += 1
         for position, task in reversed(list(enumerate(inflight))):
@@ -368,15 +394,17 @@ class Calls:
             else:
                 actor.inflight.pop(task.spec.task_id, None)
                 text = f"The actor {actor.options.class_name} died while it ran this call; it is restarted."
-                node.lifecycle.fail_with(task, self._error("ActorUnavailableError", text, message.details()))
-        self._want_worker(actor, ActorState.RESTARTING)
+                node.lifecycle.fail_with(task, self.error("ActorUnavailableError", text, message.details()))
+        self.want_worker(actor, ActorState.RESTARTING)
 
-    def _bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
+    def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
         """It is dead for good: all its calls get the error."""
         node = self.node
         if self.actors.pop(actor.actor_id, None) is None:
             return
-        self.wanting.pop(actor.actor_id, None)
+        is_placed_here = node.moves.withdrawn(actor)
+        if self.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
+            self.promise(actor.options, -1)
         actor.state = ActorState.DEAD
         actor.death = error
         if len(self.graves) >= GRAVES_MAX:
@@ -391,45 +419,13 @@ class Calls:
         actor.inflight.clear()
         actor.queue.clear()
         if actor.options.name and was_named:
-            shard = node.addresses.shard_of(self._name_key(actor.options.namespace, actor.options.name))
+            shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
             node.send(shard, ActorRemoved(actor.actor_id))
         actor.worker = None
+        entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
+        if entry is None or entry.actor is not actor:
+            node.moves.forget(actor.actor_id)
 
     @staticmethod
-    def _error(class_name: str, text: str, details: dict[str, Any] | None = None) -> bytes:
+    def error(class_name: str, text: str, details: dict[str, Any] | None = None) -> bytes:
         return encode_system_error(class_name, text, details)
-
-    # --- names ---
-
-    def find(self, message: FindActor) -> None:
-        """FindActor: the shard knows."""
-        process = self.node.processes.get(self.node.sender)
-        if process is None:
-            return
-        key = (message.namespace, message.name)
-        self.finding.setdefault(key, []).append((process, message.request))
-        shard = self.node.addresses.shard_of(self._name_key(*key))
-        self.node.send(shard, LookUpActor(*key))
-
-    def found(self, message: LookUpActorReply) -> None:
-        """LookUpActorReply: whoever asked holds the actor from now on."""
-        askers = self.finding.get((message.namespace, message.name))
-        if not askers:
-            return
-        process, request = askers.pop(0)
-        if not askers:
-            del self.finding[(message.namespace, message.name)]
-        if process.address not in self.node.processes:
-            return
-        actor_id = message.actor_id
-        here = self.actors.get(actor_id)
-        if actor_id and message.node == self.node.address and (here is None or here.is_going):
-            actor_id = b""  # it died, or began to leave, while we asked
-        if actor_id:
-            entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
-            self.node.objects.hold(entry, process)
-            actor = self.actors.get(actor_id)
-            if actor is not None and entry.actor is None:
-                entry.actor = actor
-                entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
-        self.node.send(process.address, FindActorReply(request, actor_id, message.handle))

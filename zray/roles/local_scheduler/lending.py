@@ -46,6 +46,11 @@ class Lending:
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
+    def lent(self) -> int:
+        """How much CPU is lent out."""
+        frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
+        return sum(frame.resources[CPU] for frame in frames if frame.cpu_lent)
+
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
         """The level that waited may go on as soon as it is on top and has its CPU again."""
         if not worker.frames:

@@ -85,7 +85,12 @@ class Lifecycle:
         known = [self.node.objects.entries.get(object_id) for object_id in ids]
         if spec.task_id not in self.node.tasks:
             # One that is neither running nor whole any more runs again.
-            if not ids or any(entry is None or not (entry.value is not None or entry.is_elsewhere) for entry in known):
+            if not ids or any(
+                entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere) for entry in known
+            ):
+                for entry in known:
+                    if entry is not None:
+                        self.node.recovery.made_after_all(entry)
                 return False
         self.node.reject("a task submitted again")
         for entry in known:
@@ -217,6 +222,9 @@ class Lifecycle:
         writer: Process | None = None,
     ) -> None:
         """The task is done: its values are here.  An error stands in each of its returns."""
+        if task.origin and task.options.actor_id:
+            self.node.remote_calls.finish(task, values, contained)
+            return
         self.node.finished_count += 1
         task.state = TaskState.DONE
         task.worker = None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...wire.task_spec import StoredValue
-from .tables import Actor, ObjectEntry, Process, Shared
+from .tables import ObjectEntry, Process, Shared
 
 
 class ObjectTable:
@@ -26,7 +26,7 @@ class ObjectTable:
         self.freed_places: list[bytes] = []
         self.freed_recorded: list[bytes] = []
         self.freed_shared: list[bytes] = []
-        self.freed_actors: list[Actor] = []
+        self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
 
     def require(self, object_id: bytes) -> ObjectEntry:

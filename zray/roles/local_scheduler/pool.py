@@ -186,7 +186,7 @@ class WorkerPool:
     @staticmethod
     def _outlive(worker: Worker, job: Job) -> None:
         """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
-        heir = Job(job.job_id, job.namespace, job.sys_path, job.working_dir)
+        heir = Job(job.job_id, job.namespace, job.sys_path, job.working_dir, job.home)
         assert worker.actor is not None
         assert worker.process is not None
         worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir

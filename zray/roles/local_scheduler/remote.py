@@ -4,7 +4,8 @@ A ref leaves this node only after the shard knows that this node holds it and, f
 node that receives it joins the holders before this one lets go (DESIGN 7).
 
     spill:   record and hold at the shard -> all acknowledged -> SpillTask -> (global scheduler) -> PlaceTask
-             -> the other node holds -> TaskAccepted: this node drops its holds on the arguments
+             -> the other node holds -> TaskAccepted; this node holds them too until the task is done, since it is
+             this node that passes the task up again if the other one is lost (recovery)
     result:  SubscribeObject -> ObjectLocated -> FetchObject (when somebody here wants the value) -> ObjectFetched
 """
 
@@ -12,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...wire.gcs import (
@@ -61,11 +60,12 @@ class Remote:
         if not self.node.members.peers:
             return
         node = self.node
-        slots = max(1, node.resources.total.get(CPU, 0) // RESOURCE_UNIT)
+        # What actors hold is not to be had.
+        slots = (node.resources.total.get(CPU, 0) - node.calls.cpu_held) // RESOURCE_UNIT
         for queue in list(node.dispatch.queues):
             first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
             seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
-            keep = int(SPILL_WAIT_SECONDS * slots / seconds) if seconds else len(queue.tasks)
+            keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
             # What has room now only waits for its worker to start.
             keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
             while len(queue.tasks) > keep:
@@ -115,7 +115,7 @@ class Remote:
         node.send(node.addresses.shard_of(spec.task_id), RecordTasks(node.address, [spec], request))
         expected = 1
         for entry in node.lifecycle.returns_of(task):
-            entry.share()
+            entry.share().is_released = False  # what is recorded is held
             entry.is_recorded = True
         further = [entry.object_id for entry in task.more or ()]
         expected += self._hold_at_shards(further, request)
@@ -185,30 +185,22 @@ class Remote:
                 schedulers = node.addresses.global_schedulers
                 chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
                 job = task.job
-                facts = JobFacts(job.namespace, job.sys_path, job.working_dir)
+                facts = JobFacts(job.namespace, job.sys_path, job.working_dir, job.home)
                 node.send(chosen, SpillTask(task.spec, node.address, job.job_id, facts))
 
     def on_task_accepted(self, message: TaskAccepted) -> None:
-        """TaskAccepted: the other node holds what the task takes; we need not."""
+        """TaskAccepted: the other node holds what the task takes."""
         task = self.node.tasks.get(message.task_id)
         if task is None or task.state != TaskState.SPILLED:
             return
-        self._drop_arguments(task)
         for entry in self.node.lifecycle.returns_of(task):
-            self._subscribe(entry)
-
-    def _drop_arguments(self, task: Task) -> None:
-        """Once, for a task that runs, or ran, elsewhere."""
-        spec = task.spec
-        # A copy: the shard beside us may keep the very same spec.
-        task.spec = replace(spec, deps=(), holds=())
-        self.node.objects.drop_all(spec.deps)
-        self.node.objects.drop_all(spec.holds)
+            self.subscribe(entry)
 
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: no node could ever run it."""
         task = self.node.tasks.get(message.task_id)
         if task is not None and task.state == TaskState.SPILLED:
+            self.node.recovery.placed.pop(message.task_id, None)
             self.node.lifecycle.fail(task, "TaskUnschedulableError", message.reason)
 
     # --- tasks that come down ---
@@ -216,6 +208,10 @@ class Remote:
     def on_place_task(self, message: PlaceTask) -> None:
         """PlaceTask: it runs here, whatever our load (or two full nodes would play ball with it)."""
         node, spec = self.node, message.spec
+        lost = node.recovery.lost
+        if message.origin in lost or message.job.home in lost:
+            node.reject("a task of a lost node")
+            return
         known = node.tasks.get(spec.task_id)
         if known is not None:
             if known.state == TaskState.SPILLED and message.origin == node.address and not known.origin:
@@ -224,21 +220,17 @@ class Remote:
                 # Its parent ran again, on another node: it may wait for the one that is known here.
                 node.reject("a task placed twice")
                 if message.origin != node.address:
-                    self._share([e.object_id for e in node.lifecycle.returns_of(known) if e.shared is None], 0)
+                    self.share_returns(known)
                     node.send(message.origin, TaskAccepted(spec.task_id))
             return
         job = node.jobs.get(message.job_id)
         if job is None:
             facts = message.job
-            job = node.jobs[message.job_id] = Job(message.job_id, facts.namespace, facts.sys_path, facts.working_dir)
+            job = Job(message.job_id, facts.namespace, facts.sys_path, facts.working_dir, facts.home)
+            node.jobs[message.job_id] = job
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
-        arguments = [*spec.deps, *spec.holds]
-        for object_id in arguments:
-            entry = node.objects.require(object_id)
-            if entry.value is None and entry.task is None:
-                entry.share()
         self.request += 1
-        expected = self._hold_at_shards(list(dict.fromkeys(arguments)), self.request)
+        expected = self.take_arguments(task, self.request)
         if expected:
             self.arriving[self.request] = [task, expected]
         else:
@@ -247,8 +239,38 @@ class Remote:
         if not task.missing:
             node.dispatch.enqueue(task)
 
+    def take_arguments(self, task: Task, request: int) -> int:
+        """Join the holders of what it takes, as far as others know of it.  Returns how many replies come."""
+        objects = self.node.objects
+        arguments = dict.fromkeys((*task.spec.deps, *task.spec.holds))
+        for object_id in arguments:
+            entry = objects.require(object_id)
+            if entry.value is None and entry.task is None:
+                entry.share()
+        known = [object_id for object_id in arguments if objects.entries[object_id].shared is not None]
+        return self._hold_at_shards(known, request)
+
+    def share_returns(self, task: Task) -> None:
+        """Others wait for what it returns: they are told when that is here."""
+        returns = self.node.lifecycle.returns_of(task)
+        self._share([entry.object_id for entry in returns if entry.shared is None], 0)
+
+    def share_value(self, entry: ObjectEntry) -> None:
+        """Others wait for what is here."""
+        if entry.shared is None:
+            self._share([entry.object_id], 0)
+        else:
+            if entry.shared.is_released:
+                # The shard said that it is to go, or is about to: it stays as long as somebody holds it.
+                self._hold_at_shards([entry.object_id], 0)
+            self._announce(entry)
+            if entry.shared.is_released:
+                shard = self.node.addresses.shard_of(entry.object_id)
+                self.node.send(shard, ReleaseAtNode(self.node.address, [entry.object_id]))
+
     def _comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
+        self.node.recovery.placed.pop(task.spec.task_id, None)
         task.origin = self.node.address  # never up again
         node = self.node
         if not task.missing:
@@ -284,9 +306,10 @@ class Remote:
         elif shared.locations:
             self._fetch(entry, shared)
         elif not shared.is_fetching:
-            self._subscribe(entry)
+            self.subscribe(entry)
 
-    def _subscribe(self, entry: ObjectEntry) -> None:
+    def subscribe(self, entry: ObjectEntry) -> None:
+        """Have the shard say where it is, now or when it is somewhere."""
         if entry.object_id not in self.subscribed:
             self.subscribed.add(entry.object_id)
             shard = self.node.addresses.shard_of(entry.object_id)
@@ -300,15 +323,21 @@ class Remote:
         if entry is None or entry.value is not None or entry.shared is None:
             return  # come meanwhile, or gone (and perhaps made anew) before
         shared = entry.shared
+        lost = node.recovery.lost
         shared.size = message.size
-        shared.locations = tuple(holder for holder in message.holders if holder != node.address)
+        shared.locations = tuple(place for place in message.holders if place != node.address and place not in lost)
+        if not shared.locations:
+            self.subscribe(entry)  # the shard has not heard of that loss
+            return
         task = entry.task
         if task is not None and task.state == TaskState.SPILLED:
             entry.task = None
             if all(other.task is None for other in node.lifecycle.returns_of(task)):
                 task.state = TaskState.DONE
                 node.tasks.pop(task.spec.task_id, None)
-                self._drop_arguments(task)  # where TaskAccepted comes later than this
+                node.recovery.placed.pop(task.spec.task_id, None)
+                node.objects.drop_all(task.spec.deps)
+                node.objects.drop_all(task.spec.holds)
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting or entry.watchers or (entry.holders is not None and is_small):
             self._fetch(entry, shared)
@@ -344,11 +373,16 @@ class Remote:
         if entry is not None and entry.value is None and entry.shared is not None:
             entry.shared.is_fetching = False
             entry.shared.locations = ()
-            self._subscribe(entry)
+            self.subscribe(entry)
 
     def value_is_here(self, entry: ObjectEntry) -> None:
         """A value that others may know of has come: the shard learns where it is."""
-        self._share(entry.contained, 0)
+        if entry.is_lost:
+            return
+        if entry.contained:
+            # Who makes what is inside must be known before others hear of that.
+            self.node.lineage.flush()
+            self._share(entry.contained, 0)
         self._announce(entry)
 
     def read_inline(self, message: ReadInline) -> None:

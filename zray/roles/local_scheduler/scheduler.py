@@ -11,12 +11,15 @@ Dialog (who says it -> what we do):
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; a placed task is never spilled again
+    global scheduler  TaskPlaced, SpillRefused
     local scheduler   TaskAccepted, JobEnded
-    GCS shard         ...Reply, ObjectLocated, FreeCopies
+    GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
+    monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
-(actors), lineage (what the shard is told), members and remote (other nodes).  All decisions that a turn calls for are
-taken once, at its end.  A message about something that is no longer there is normal: it changes nothing.
+(actors), lineage (what the shard is told), members, remote, remote_calls and recovery (other nodes; their deaths).
+All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
+normal: it changes nothing.
 Source: Ray paper 4.2.2.
 """
 
@@ -26,19 +29,15 @@ from typing import Any
 
 from ...wire.actors import (
     ActorExited,
-    ActorNameTaken,
-    ActorRegistered,
     ActorStarted,
     ActorStartFailed,
     CreateActor,
-    FindActor,
     KillActor,
-    LookUpActorReply,
 )
 from ...wire.gcs import (
     FetchFunctionReply,
     FreeCopies,
-    HoldAtNodeReply,
+    HeartbeatReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
@@ -59,7 +58,7 @@ from ...wire.objects import (
     SealObjects,
     UnpinObjects,
 )
-from ...wire.scheduling import JobEnded, PlaceTask, SpillRefused, TaskAccepted
+from ...wire.scheduling import JobEnded, PlaceTask, TaskAccepted
 from ...wire.session import GetStatus, StatusReply
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
@@ -82,6 +81,9 @@ from ..effects import (
     WorkerStartFailed,
 )
 from ..role import Role
+from . import actor_moves, actor_names, remote_calls
+from .actor_moves import ActorMoves
+from .actor_names import ActorNames
 from .calls import Calls
 from .dispatch import Dispatch, ProgressTimeout
 from .lifecycle import Lifecycle
@@ -89,7 +91,9 @@ from .lineage import Lineage, LineageTimeout
 from .members import LoadTimeout, Members
 from .objects import ObjectTable
 from .pool import WorkerPool
+from .recovery import RECOVERY_HANDLERS, Recovery
 from .remote import Remote
+from .remote_calls import RemoteCalls
 from .resources import Resources
 from .tables import Job, ObjectEntry, Process, Task
 from .waits import Waits
@@ -151,7 +155,11 @@ class LocalScheduler(Role):
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
         self.remote = Remote(self)
+        self.names = ActorNames(self)
+        self.moves = ActorMoves(self)
+        self.remote_calls = RemoteCalls(self)
         self.members = Members(self)
+        self.recovery = Recovery(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -164,7 +172,7 @@ class LocalScheduler(Role):
             return
         job = self.jobs.get(message.job_id)
         if job is None:
-            job = Job(message.job_id, message.namespace, message.sys_path, message.working_dir)
+            job = Job(message.job_id, message.namespace, message.sys_path, message.working_dir, self.address)
             self.jobs[message.job_id] = job
         process = Process(message.process, message.kind, message.pid, job)
         job.driver = job.driver or process
@@ -178,7 +186,7 @@ class LocalScheduler(Role):
             return
         job = process.job
         if process is job.driver:
-            self._end_job(job)
+            self.end_job(job)
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
         self.forget_process(process)
@@ -187,9 +195,10 @@ class LocalScheduler(Role):
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
         if job is not None and job.driver is None:
-            self._end_job(job)
+            self.end_job(job)
 
-    def _end_job(self, job: Job) -> None:
+    def end_job(self, job: Job) -> None:
+        """Nothing of it starts any more; what runs is ended."""
         job.is_over = True
         self.dispatch.cancel_job(job)
         self.calls.end_job(job)
@@ -257,7 +266,7 @@ class LocalScheduler(Role):
             entry = entries.get(put.object_id)
             if entry is None:
                 entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
-            elif entry.value is not None:
+            elif entry.value is not None and not entry.is_lost:
                 # By a task that runs again: it holds what its first run has put.
                 self.reject("a value put again")
                 objects.hold(entry, process)
@@ -265,6 +274,7 @@ class LocalScheduler(Role):
                     objects.pin(put.object_id, process)
                 continue
             else:
+                self.recovery.made_after_all(entry)
                 objects.hold(entry, process)
             value = put.value
             if put.contained:
@@ -282,6 +292,8 @@ class LocalScheduler(Role):
                     self.lifecycle.argument_is_here(task)
             if entry.watchers is not None:
                 self.waits.object_is_here(entry)
+            if entry.shared is not None:
+                self.remote.value_is_here(entry)  # others wait for what this task puts again
 
     def on_hold_objects(self, message: HoldObjects) -> None:
         process = self.processes.get(self.sender)
@@ -320,9 +332,6 @@ class LocalScheduler(Role):
         if place is not None:
             self.send(message.process, ObjectAllocated(message.object_id, place, -1))
             self.send(self.sender, ObjectClaimed(message.object_id, message.process))
-
-    def on_object_fetched(self, message: ObjectFetched) -> None:
-        self.remote.object_fetched(message)
 
     def on_fetch_failed(self, message: FetchFailed) -> None:
         self.remote.fetch_failed(message)
@@ -372,6 +381,8 @@ class LocalScheduler(Role):
         objects = self.objects
         if objects.freed_actors:
             self.calls.handles_gone()
+        if self.remote_calls.touched or self.remote_calls.results:
+            self.remote_calls.pump()
         if objects.freed_places:
             self.send(self.addresses.object_manager, FreeObjects(objects.freed_places))
             objects.freed_places = []
@@ -403,7 +414,7 @@ class LocalScheduler(Role):
         ReleaseObjects: on_release_objects,
         UnpinObjects: on_unpin_objects,
         ClaimObject: on_claim_object,
-        ObjectFetched: on_object_fetched,
+        ObjectFetched: lambda self, message: self.remote.object_fetched(message),
         FetchFailed: on_fetch_failed,
         ReadInline: on_read_inline,
         GetStatus: on_get_status,
@@ -414,10 +425,6 @@ class LocalScheduler(Role):
         WorkerExited: lambda self, message: self.pool.exited(message),
         CreateActor: lambda self, message: self.calls.create(message),
         KillActor: lambda self, message: self.calls.kill(message),
-        FindActor: lambda self, message: self.calls.find(message),
-        LookUpActorReply: lambda self, message: self.calls.found(message),
-        ActorRegistered: lambda self, message: self.calls.registered(message),
-        ActorNameTaken: lambda self, message: self.calls.name_taken(message),
         ActorStarted: lambda self, message: self.calls.started(message),
         ActorStartFailed: lambda self, message: self.calls.start_failed(message),
         ActorExited: lambda self, message: self.calls.exited(message),
@@ -425,14 +432,17 @@ class LocalScheduler(Role):
         LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
         LoadTimeout: lambda self, message: self.members.on_load_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
-        SpillRefused: lambda self, message: self.remote.on_spill_refused(message),
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
         RecordTasksReply: lambda self, message: self.remote.on_recorded(message),
-        HoldAtNodeReply: lambda self, message: self.remote.on_held(message),
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         NodeJoined: lambda self, message: self.members.on_node_joined(message),
         JobEnded: on_job_ended,
+        **actor_names.HANDLERS,
+        **actor_moves.HANDLERS,
+        **remote_calls.HANDLERS,
         NodeLost: lambda self, message: self.members.on_node_lost(message),
+        HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
+        **RECOVERY_HANDLERS,
     }

@@ -45,10 +45,13 @@ class Process:
 class Job:
     """One driver's program: its workers, its queues, what its workers must know."""
 
-    __slots__ = ("driver", "is_over", "job_id", "namespace", "queues", "sys_path", "working_dir")
+    __slots__ = ("driver", "home", "is_over", "job_id", "namespace", "queues", "sys_path", "working_dir")
 
-    def __init__(self, job_id: bytes, namespace: str, sys_path: tuple[str, ...], working_dir: str) -> None:
+    def __init__(
+        self, job_id: bytes, namespace: str, sys_path: tuple[str, ...], working_dir: str, home: str = ""
+    ) -> None:
         self.job_id = job_id
+        self.home = home  # the local scheduler of the node where its driver is
         self.namespace = namespace
         self.sys_path = sys_path
         self.working_dir = working_dir
@@ -138,6 +141,7 @@ class Shared(Struct, gc=False, eq=False):
 
     is_released: bool = False  # this node has told the shard that it no longer holds it
     is_fetching: bool = False
+    is_lost: bool = False  # its value here says so, and is no copy of it
     locations: tuple[str, ...] = ()  # the other nodes that are known to have a copy
     size: int = -1  # bytes, once known
 
@@ -176,6 +180,11 @@ class ObjectEntry(Struct, gc=False, eq=False):
     def is_released(self) -> bool:
         """Whether this node has let go of it, and only the shard's word is awaited."""
         return self.shared is not None and self.shared.is_released
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what stands here is the error that it is lost."""
+        return self.shared is not None and self.shared.is_lost
 
     @property
     def is_elsewhere(self) -> bool:

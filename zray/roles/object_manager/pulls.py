@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...wire.gcs import NodeLost
 from ...wire.objects import (
     AllocateObject,
     AllocateRefused,
@@ -59,6 +60,7 @@ class Pulls:
         self.coming: dict[bytes, Pull] = {}
         self.writing: dict[int, Pull] = {}  # by token
         self.reading: dict[int, tuple[str, bytes, int, int, tuple[bytes, ...]]] = {}  # by token
+        self.lost: set[str] = set()  # local schedulers of lost nodes: membership only
         self.asked: dict[tuple[bytes, str], int] = {}  # pulls here that wait for the local scheduler: offset
 
     # --- coming ---
@@ -67,7 +69,8 @@ class Pulls:
         """FetchObject; a second order for the same object is the first one."""
         if message.object_id in self.coming or message.object_id in self.manager.objects:
             return
-        pull = Pull(message.object_id, message.size, list(message.holders))
+        holders = [holder for holder in message.holders if holder not in self.lost]
+        pull = Pull(message.object_id, message.size, holders)
         self.coming[message.object_id] = pull
         self._ask(pull)
 
@@ -142,9 +145,20 @@ class Pulls:
     def refused(self, message: PullRefused) -> None:
         """PullRefused: the next holder, from where we are."""
         pull = self.coming.get(message.object_id)
-        if pull is not None and object_manager_of(pull.holders[0]) == self.manager.sender:
+        if pull is not None and pull.holders and object_manager_of(pull.holders[0]) == self.manager.sender:
             pull.holders.pop(0)
             self._ask(pull)
+
+    def node_lost(self, message: NodeLost) -> None:
+        """NodeLost, by the local scheduler: what came from there goes on with the next holder."""
+        self.lost.add(message.node)
+        for pull in list(self.coming.values()):
+            if message.node not in pull.holders:
+                continue
+            was_asked = pull.holders[0] == message.node
+            pull.holders.remove(message.node)
+            if was_asked and pull.first is None and pull not in self.writing.values():
+                self._ask(pull)
 
     # --- giving ---
 
@@ -193,6 +207,7 @@ PULL_HANDLERS: dict[type, Callable[..., None]] = {
     FetchObject: lambda self, message: self.pulls.fetch(message),
     ObjectChunk: lambda self, message: self.pulls.chunk(message),
     PullRefused: lambda self, message: self.pulls.refused(message),
+    NodeLost: lambda self, message: self.pulls.node_lost(message),
     PullObject: lambda self, message: self.pulls.give(message),
     InlineRead: lambda self, message: self.pulls.inline_read(message),
     RangeRead: lambda self, message: self.pulls.read(message),

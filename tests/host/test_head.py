@@ -1,0 +1,129 @@
+"""The head's GCS in processes of its own, and on disk."""
+
+import os
+import signal
+
+import pytest
+
+import zray
+from tests.gates import until
+from zray.cluster_utils import Cluster
+from zray.host import control
+from zray.host.processes import children_of
+
+MANY = {"gcs_shards": 2, "gcs_replicas": 2, "global_schedulers": 2}
+
+
+def services(pid):
+    """{what the process was started for: its pid}"""
+    found = {}
+    for child in children_of(pid):
+        try:
+            with open(f"/proc/{child}/cmdline", "rb") as file:
+                if b"service_main" in file.read():
+                    found[os.path.basename(os.readlink(f"/proc/{child}/fd/1")).removesuffix(".log")] = child
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+@pytest.fixture
+def cluster(nothing_left):
+    """`cluster(**head_node_args)`: with a second node, which has the resource "far", and a driver on the head."""
+    with Cluster() as made:
+
+        def start(**arguments):
+            made.add_node(**{"num_cpus": 1, **arguments})
+            made.add_node(num_cpus=1, resources={"far": 1})
+            made.wait_for_nodes()
+            made.connect()
+            return made
+
+        yield start
+        zray.shutdown()
+
+
+def far(function):
+    return zray.remote(function).options(resources={"far": 0.01})
+
+
+def test_shards_replicas_and_schedulers_are_processes_and_do_the_work(cluster):
+    made = cluster(**MANY)
+    names = {"gcs-0-0", "gcs-0-1", "gcs-1-0", "gcs-1-1", "global-0", "global-1"}
+    assert set(services(made.head_node.pid)) == names
+    refs = [far(lambda number: number * 2).remote(number) for number in range(50)]
+    assert zray.get(refs, timeout=30) == [number * 2 for number in range(50)]
+    chained = far(sum).remote([1, 2, 3])
+    assert zray.get(far(lambda value: value + 1).remote(chained), timeout=30) == 7
+
+
+def test_one_replica_and_one_scheduler_are_in_the_head(cluster):
+    made = cluster()
+    assert not services(made.head_node.pid)
+    assert zray.get(far(lambda: 1).remote(), timeout=30) == 1
+    path = os.path.join(made.head_node.session.folder, "state", "gcs-0", "0")
+    assert any(name.startswith("log-") for name in os.listdir(path))
+
+
+@pytest.mark.parametrize("victim", ["gcs-0-0", "gcs-0-1"])
+def test_a_replica_is_killed_and_replaced_while_tasks_run(cluster, victim):
+    made = cluster(gcs_replicas=2)
+    work = far(lambda number: number)
+    for _ in range(3):
+        before = services(made.head_node.pid)[victim]
+        refs = [work.remote(number) for number in range(100)]
+        os.kill(before, signal.SIGKILL)
+        refs += [work.remote(number) for number in range(100)]
+        assert zray.get(refs, timeout=30) == [*range(100)] * 2
+        until(lambda pid=before: services(made.head_node.pid).get(victim, pid) != pid)
+        until(lambda: replicas(made) == 2)
+
+
+def replicas(made):
+    """Of the first shard, as the chain master counts them."""
+    with control.Control(made.head_node.session, made.head_node.pid) as link:
+        return link.status().counts["gcs-0_replicas"]
+
+
+def test_all_replicas_at_once_go_on_from_their_logs(cluster):
+    made = cluster(gcs_replicas=2)
+    assert zray.get([far(lambda: 1).remote() for _ in range(10)], timeout=30) == [1] * 10
+    for pid in services(made.head_node.pid).values():
+        os.kill(pid, signal.SIGKILL)
+    assert zray.get([far(lambda: 2).remote() for _ in range(10)], timeout=30) == [2] * 10
+    until(lambda: replicas(made) == 2)
+
+
+def test_nothing_is_left_of_a_head_that_is_killed(cluster, leftovers):
+    made = cluster(**MANY)
+    pids = services(made.head_node.pid)
+    os.kill(pids["global-0"], signal.SIGSTOP)  # it cannot see anything any more
+    zray.shutdown()
+    made.remove_node(made.head_node)
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids.values()))
+
+
+def test_two_heads_on_one_state_folder(tmp_path, nothing_left):
+    path = str(tmp_path / "state")
+    with Cluster(True, head_node_args={"num_cpus": 0, "state_dir": path}):
+        with pytest.raises(ConnectionError, match="another head keeps its state"):
+            Cluster(True, head_node_args={"num_cpus": 0, "state_dir": path})
+    with Cluster(True, head_node_args={"num_cpus": 0, "state_dir": path, "gcs_replicas": 2}):
+        pass
+    with pytest.raises(ConnectionError, match="1 shards, not of 3"):
+        Cluster(True, head_node_args={"num_cpus": 0, "state_dir": path, "gcs_shards": 3})
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_damaged_log_is_refused_with_its_place(tmp_path, nothing_left, replicas):
+    path = tmp_path / "state"
+    arguments = {"num_cpus": 0, "state_dir": str(path), "gcs_replicas": replicas}
+    for _ in range(2):
+        with Cluster(True, head_node_args=arguments):
+            pass
+    (log,) = (path / "gcs-0" / "0").glob("log-*")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2 - 8] ^= 0xFF
+    log.write_bytes(data + data)
+    with pytest.raises(ConnectionError, match=r"log-\d+ at byte \d+"):
+        Cluster(True, head_node_args=arguments)

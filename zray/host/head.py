@@ -1,0 +1,129 @@
+"""What a node hosts as the head of a cluster: the monitor, the chain master, and the GCS and the global scheduler
+themselves or the processes that host them (services.py).
+
+One shard of one replica, and one global scheduler, are roles of the head's own process; more of them are processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import ZrayError
+from ..roles.effects import AppendToLog, SaveSnapshot
+from ..roles.gcs.chain import ChainMember
+from ..roles.gcs.client import ChainClient
+from ..roles.gcs.master import ChainMaster
+from ..roles.global_scheduler import GlobalScheduler
+from ..roles.local_scheduler.scheduler import Addresses
+from ..roles.monitor import Monitor
+from ..roles.services import Services
+from ..store.durable import StoreError
+from .membership import Membership, shard_names
+from .services import ServiceProcesses
+from .session import Session
+from .shard_logs import ShardLog
+from .state import StateFolder
+
+if TYPE_CHECKING:
+    from .reactor import Reactor
+
+
+class Head:
+    """A node's part as the head.  plan: shards, replicas, schedulers (counts), state_dir ("": in the session's)."""
+
+    def __init__(self, session: Session, member: Membership, plan: dict[str, Any], log: Callable[[str], None]) -> None:
+        """Raises:
+        ZrayError: another head has that state; it is of another number of shards.
+        PermissionError: others may enter the folder.
+        """
+        self.session = session
+        host = member.host
+        names = shard_names(plan["shards"])
+        self.state = StateFolder(plan["state_dir"] or os.path.join(session.folder, "state"), len(names))
+        self.logs = {name: self.state.logs(name, plan["replicas"]) for name in names}
+        self.has_processes = any(len(logs) > 1 for logs in self.logs.values()) or len(names) > 1
+        self.shard_log: ShardLog | None = None
+        self.member: ChainMember | None = None
+        first_offers = {name: len(logs) for name, logs in self.logs.items()}
+        self.master = ChainMaster(f"{host}/chains", replicas=plan["replicas"], first_offers=first_offers)
+        self.services = Services(f"{host}/services", self.master.address, host)
+        self.processes = ServiceProcesses(
+            session,
+            member,
+            {"services": self.services.address, "chains": self.master.address, "shards": names},
+            log,
+        )
+        self.orders = self._orders(plan["schedulers"]) if self.has_processes or plan["schedulers"] > 1 else []
+        self.own_schedulers: list[GlobalScheduler] = []
+        shards = member.addresses.shards
+        schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
+        if not schedulers:
+            schedulers = [f"{host}/global"]
+            self.own_schedulers = [GlobalScheduler(schedulers[0], shards)]
+        member.addresses.global_schedulers[:] = schedulers
+        self.member = None
+        if not self.has_processes:
+            self.member = ChainMember(f"{host}/gcs-0", names[0], self.master.address, is_durable=True)
+        listeners = [role.address for role in self.own_schedulers]
+        # The services last: who is told of a node by them knows of it from here first.
+        listeners += [*shards, self.master.address, self.services.address]
+        self.monitor = Monitor(f"{host}/monitor", listeners)
+
+    def _orders(self, schedulers: int) -> list[tuple[str, dict[str, Any]]]:
+        """(host id, what it is for) of each process."""
+        orders: list[dict[str, Any]] = []
+        if self.has_processes:
+            orders += [
+                {"kind": "replica", "shard": shard, "log": log, "name": f"{shard}-{os.path.basename(log)}"}
+                for shard, logs in self.logs.items()
+                for log in logs
+            ]
+        if schedulers > 1:
+            orders += [{"kind": "scheduler", "name": f"global-{number}"} for number in range(schedulers)]
+        return [(self.processes.draw_host(), order) for order in orders]
+
+    @property
+    def roles(self) -> list[Any]:
+        """In the order in which they end their turns."""
+        chain = [self.member] if self.member is not None else []
+        return [self.master, *chain, *self.own_schedulers, self.monitor, self.services, self.processes]
+
+    def effects(self) -> dict[type, Any]:
+        """What is performed here."""
+        return {AppendToLog: self._on_disk, SaveSnapshot: self._on_disk}
+
+    def _on_disk(self, role: str, order: Any) -> None:
+        assert self.shard_log is not None
+        self.shard_log.perform(role, order)
+
+    def start(self, loop: Reactor) -> None:
+        """Recover; start the processes.
+
+        Raises:
+            ZrayError: the log cannot be used; says where.
+        """
+        self.processes.attach(loop)
+        if self.member is not None:
+            (log,) = self.logs[self.member.shard]
+            try:
+                self.shard_log = ShardLog(log, self.member, loop.deliver_from_thread)
+            except StoreError as error:
+                raise ZrayError(str(error)) from error
+            self.member.start()
+            loop._perform(self.member.address, self.member.take_effects())
+        for host, order in self.orders:
+            self.processes.start(order, host)
+
+    def close(self) -> None:
+        """What is ordered of the disk is carried out; another head may have the state."""
+        if self.shard_log is not None:
+            self.shard_log.close()
+        self.state.close()
+
+
+def chain_clients(addresses: Addresses, master: str) -> list[ChainClient]:
+    """A host's own, one per shard."""
+    names = shard_names(len(addresses.shards))
+    return [ChainClient(shard, name, master) for shard, name in zip(addresses.shards, names, strict=True)]

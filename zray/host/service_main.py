@@ -1,0 +1,184 @@
+"""A host process without a node: one replica of a shard, or one global scheduler, on a reactor of its own.
+
+Started by the head (services.py), and gone with it: the kernel kills it when the head ends, and it watches the head
+itself.  It imports neither numpy nor pickle.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import zmq
+from msgspec import msgpack
+
+from ..roles.effects import AppendToLog, EndSession, SaveSnapshot
+from ..roles.gcs.chain import ChainMember
+from ..roles.gcs.client import ChainClient
+from ..roles.global_scheduler import GlobalScheduler
+from ..store.durable import StoreError, StoreLocked
+from ..wire.hosts import HostAdded, HostRemoved
+from .keys import Key, KeyPair, KeyRing
+from .neighbours import Neighbours
+from .node_main import forbid_unpickling
+from .peers import Peers
+from .processes import end_with_parent
+from .reactor import Reactor
+from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
+from .shard_logs import ShardLog
+from .state import LOCK_SECONDS, POLL_SECONDS
+
+LOG_BYTES_MAX = 8 << 20
+LAST_WORDS_MS = 100
+
+
+class ServiceHost:
+    """The process."""
+
+    def __init__(self, options: dict[str, Any], keys: KeyPair) -> None:
+        """Raises:
+        StoreError: the log cannot be used; says where.
+        OSError: no port.
+        """
+        self.options = options
+        self.host: str = options["host"]
+        self.address = f"{self.host}/host"
+        self.log_bytes = 0
+        self.shard_log: ShardLog | None = None
+        self.member: ChainMember | None = None
+        self.neighbours = Neighbours(self.host, keys, KeyRing(), self.log)
+        port = self._listen(options["listen_host"], options["port"])
+        self.endpoint = f"{options['listen_host']}:{port}"
+        self.clients: list[ChainClient] = []
+        roles = self._replica() if options["kind"] == "replica" else self._scheduler()
+        context: zmq.Context[Any] = zmq.Context(io_threads=1)
+        self.reactor = Reactor(
+            [*roles, self, self.neighbours],  # type: ignore[list-item]
+            Peers(context, "inproc://nobody", self.log),
+            {
+                AppendToLog: lambda role, order: self._on_disk(role, order),
+                SaveSnapshot: lambda role, order: self._on_disk(role, order),
+                EndSession: lambda role, effect: self.end(effect.reason),
+            },
+            lambda identity, frame: None,
+            lambda peer, error: None,
+            lambda peer, message: None,
+            self.neighbours,
+        )
+        if self.member is not None:
+            self._open_log(self.member)
+
+    def _listen(self, host: str, port: int) -> int:
+        try:
+            return self.neighbours.listener.bind(host, port)
+        except OSError:
+            return self.neighbours.listener.bind(host, 0)
+
+    def _replica(self) -> list[Any]:
+        shard = self.options["shard"]
+        self.member = ChainMember(f"{self.host}/{shard}", shard, self.options["chains"], is_durable=True)
+        return [self.member]
+
+    def _scheduler(self) -> list[Any]:
+        names = self.options["shards"]
+        shards = [f"{self.host}/shard-{number}" for number in range(len(names))]
+        self.clients = [
+            ChainClient(shard, name, self.options["chains"]) for shard, name in zip(shards, names, strict=True)
+        ]
+        return [GlobalScheduler(f"{self.host}/global", shards), *self.clients]
+
+    def _open_log(self, member: ChainMember) -> None:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while self.shard_log is None:
+            try:
+                self.shard_log = ShardLog(self.options["log"], member, self.reactor.deliver_from_thread)
+            except StoreLocked:
+                # By a process that is being killed.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
+
+    def _on_disk(self, role: str, order: Any) -> None:
+        assert self.shard_log is not None
+        self.shard_log.perform(role, order)
+
+    # --- to the reactor: a role, where the head speaks to this host ---
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        """HostAdded, HostRemoved."""
+        if type(message) is HostAdded:
+            key = Key(message.public_key, message.kind, message.host)
+            self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
+        elif type(message) is HostRemoved:
+            self.neighbours.forget(message.host)
+        return []
+
+    def end_turn(self, now: float) -> list[Any]:
+        """A replica that is out of its chain makes room for a new one."""
+        if self.member is not None and self.member.is_out:
+            self.end("it was taken out of its chain")
+        return []
+
+    def end(self, reason: str) -> None:
+        """After this turn."""
+        self.reactor.ended = self.reactor.ended or reason
+
+    def log(self, line: str) -> None:
+        """One line, up to a size."""
+        if self.log_bytes < LOG_BYTES_MAX:
+            self.log_bytes += len(line) + 32
+            print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+    # --- the whole ---
+
+    def run(self) -> None:
+        """Until the head ends."""
+        options, reactor = self.options, self.reactor
+        head = options["head"]
+        reactor.watch(NODE_DESCRIPTOR, lambda: self.end("the head has ended"))
+        self.neighbours.attach(reactor, reactor.role_by_address)
+        self.neighbours.on_goodbye = lambda host, reason: self.end(reason) if host == head else None
+        self.neighbours.meet(head, Key(options["head_key"], "head", head), options["head_endpoint"])
+        for role in (self.member, *self.clients):
+            if role is not None:
+                role.start()
+                reactor._perform(role.address, role.take_effects())
+        try:
+            reactor.run()
+        finally:
+            self.log(f"ends: {reactor.ended or 'it failed'}")
+            self.close()
+
+    def close(self) -> None:
+        """What is ordered of the disk is carried out."""
+        if self.shard_log is not None:
+            self.shard_log.close()
+        self.reactor.close()
+
+
+def main() -> None:
+    """argv: one msgpack map in hexadecimal (services.py)."""
+    options = msgpack.decode(bytes.fromhex(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
+    for descriptor in (READY_DESCRIPTOR, NODE_DESCRIPTOR, SECRET_DESCRIPTOR):
+        os.set_inheritable(descriptor, False)
+    forbid_unpickling()
+    keys = KeyPair.of_secret(os.read(SECRET_DESCRIPTOR, 64))
+    os.close(SECRET_DESCRIPTOR)
+    try:
+        host = ServiceHost(options, keys)
+    except (StoreError, OSError) as error:
+        os.write(READY_DESCRIPTOR, msgpack.encode(["", str(error)[:2_000]]))
+        print(error, file=sys.stderr, flush=True)
+        os._exit(1)
+    os.write(READY_DESCRIPTOR, msgpack.encode([host.endpoint, ""]))
+    os.close(READY_DESCRIPTOR)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    host.run()

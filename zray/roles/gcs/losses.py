@@ -1,0 +1,95 @@
+"""What a shard does when a node is lost: it forgets what was there, and has made again what somebody waits for.
+
+An object without a copy is made by whoever has its task in hand (`TaskTable.makers`); where that node is lost, one
+that waits for the object runs the task again, from the recorded spec (Ray paper 4.8).  What that takes and has no
+copy either, it asks for in turn: so rebuilding is recursive, across shards.  An order may find the work done or
+under way; that is said instead (RebuildObject is no task twice).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ids import FIRST_RETURN, is_put, task_of
+from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject
+from ...wire.task_spec import parse_options
+from .tables import ObjectRecord
+
+if TYPE_CHECKING:
+    from .shard import GcsShard
+
+
+def node_lost(shard: GcsShard, message: NodeLost) -> None:
+    """NodeLost: its holds and copies are gone, and what it had in hand nobody makes.  A walk over all records."""
+    node, tasks = message.node, shard.tasks
+    shard.lost[node] = None
+    for function_id, waiters in list(shard.function_waiters.items()):
+        waiters.pop(node, None)
+        if not waiters:
+            del shard.function_waiters[function_id]
+    for task_id in [task_id for task_id, maker in tasks.makers.items() if maker == node]:
+        del tasks.makers[task_id]
+    bereft: list[ObjectRecord] = []
+    for record in list(tasks.records.values()):
+        for item in list((record.objects or {}).values()):
+            item.sizes.pop(node, None)
+            item.subscribers.pop(node, None)
+            if item.subscribers and not item.sizes:
+                bereft.append(item)
+    for task_id, record in list(tasks.records.items()):
+        if record.holder == node:
+            shard.release(task_id + FIRST_RETURN, node)
+        for item in list((record.objects or {}).values()):
+            shard.release(item.object_id, node)
+            tasks.drop_if_unused(item)
+    for item in bereft:
+        if tasks.find_object(item.object_id) is item:
+            see_to(shard, item)
+
+
+def see_to(shard: GcsShard, item: ObjectRecord) -> None:
+    """Somebody waits for it, and there is no copy: have it made, or say that it cannot be."""
+    object_id = item.object_id
+    task_id = task_of(object_id)
+    tasks = shard.tasks
+    spec = tasks.records[task_id].spec
+    name = object_id.hex()
+    if is_put(object_id):
+        _give_up(shard, item, f"Object {name} was put, and all its copies went with a node that is lost.")
+        return
+    if spec is None:
+        _give_up(shard, item, f"Object {name} went with a node that is lost, and so did the record of its task.")
+        return
+    options = parse_options(spec.options)
+    if options.actor_id:
+        _give_up(shard, item, f"Object {name}, an actor's answer, went with a node that is lost.")
+        return
+    maker = tasks.makers.get(task_id)
+    if maker is None:
+        if not options.max_retries:
+            _give_up(shard, item, f"Object {name} went with a node that is lost; its task may run once only.")
+            return
+        maker = tasks.makers[task_id] = next(iter(item.subscribers))
+    shard.send(maker, RebuildObject(object_id, spec))
+
+
+def _give_up(shard: GcsShard, item: ObjectRecord, reason: str) -> None:
+    subscribers, item.subscribers = item.subscribers, {}
+    for node in subscribers:
+        shard.send(node, ObjectLost(item.object_id, reason))
+    shard.tasks.drop_if_unused(item)
+
+
+def cannot_rebuild(shard: GcsShard, message: CannotRebuild) -> None:
+    """CannotRebuild: the next that waits for it, if there is one."""
+    task_id = task_of(message.object_id)
+    makers = shard.tasks.makers
+    if makers.get(task_id) == message.node:
+        del makers[task_id]
+    item = shard.tasks.find_object(message.object_id)
+    if item is not None and not item.sizes:
+        item.subscribers.pop(message.node, None)
+        if item.subscribers:
+            see_to(shard, item)
+        else:
+            shard.tasks.drop_if_unused(item)

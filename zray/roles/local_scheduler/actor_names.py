@@ -1,0 +1,92 @@
+"""Names of actors: the shard of a name says who has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...ids import FIRST_RETURN
+from ...wire.actors import (
+    ActorNameTaken,
+    ActorRegistered,
+    FindActor,
+    FindActorReply,
+    LookUpActor,
+    LookUpActorReply,
+)
+from .tables import ActorState, ObjectEntry, Process
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# The value behind the handles of a living actor: None, as the store writes it.
+NOTHING = b"\xc0"
+
+
+def name_key(namespace: str, name: str) -> bytes:
+    """What hashes to the shard that is the authority for a name."""
+    return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
+
+
+class ActorNames:
+    """Names that are asked for."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
+
+    def registered(self, message: ActorRegistered) -> None:
+        """ActorRegistered: the name is ours."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.state == ActorState.REGISTERING:
+            self.node.calls.want_worker(actor, ActorState.PENDING)
+
+    def name_taken(self, message: ActorNameTaken) -> None:
+        """ActorNameTaken."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.state == ActorState.REGISTERING:
+            name = actor.options.name
+            text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
+            self.node.calls.bury(actor, self.node.calls.error("ActorAlreadyExistsError", text), was_named=False)
+
+    def find(self, message: FindActor) -> None:
+        """FindActor: the shard knows."""
+        process = self.node.processes.get(self.node.sender)
+        if process is None:
+            return
+        key = (message.namespace, message.name)
+        self.finding.setdefault(key, []).append((process, message.request))
+        shard = self.node.addresses.shard_of(name_key(*key))
+        self.node.send(shard, LookUpActor(*key))
+
+    def found(self, message: LookUpActorReply) -> None:
+        """LookUpActorReply: whoever asked holds the actor from now on."""
+        askers = self.finding.get((message.namespace, message.name))
+        if not askers:
+            return
+        process, request = askers.pop(0)
+        if not askers:
+            del self.finding[(message.namespace, message.name)]
+        if process.address not in self.node.processes:
+            return
+        actor_id = message.actor_id
+        here = self.node.calls.actors.get(actor_id)
+        if actor_id and (here is None or here.is_going) and (message.node == self.node.address or here is not None):
+            actor_id = b""  # it died, or began to leave, while we asked
+        if actor_id and here is None:
+            self.node.remote_calls.name_found(actor_id, message.node)
+        if actor_id:
+            entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
+            self.node.objects.hold(entry, process)
+            actor = self.node.calls.actors.get(actor_id)
+            if actor is not None and entry.actor is None:
+                entry.actor = actor
+                entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
+        self.node.send(process.address, FindActorReply(request, actor_id, message.handle))
+
+
+HANDLERS: dict[type, Any] = {
+    FindActor: lambda self, message: self.names.find(message),
+    LookUpActorReply: lambda self, message: self.names.found(message),
+    ActorRegistered: lambda self, message: self.names.registered(message),
+    ActorNameTaken: lambda self, message: self.names.name_taken(message),
+}

@@ -1,0 +1,161 @@
+"""What a local scheduler does when another node is lost: what was there is taken back, or made again.
+
+    a task that we had passed up, and that was placed there   goes up again (one attempt is used up)
+    a value that was to come from there                       comes from elsewhere, or the shard has it made again
+    a job whose driver was there                              ends
+    RebuildObject (the shard's word: you have it in hand,     say where it is, go on with it, or run its task again
+    or want it)
+    ObjectLost                                                those who wait for it get that error
+
+The verdict on a node is final: what still comes from it changes nothing.  Source: Ray paper 4.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...exceptions import encode_system_error
+from ...ids import is_put, return_id
+from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject
+from ...wire.scheduling import TaskPlaced
+from ...wire.task_spec import TaskSpec, parse_options
+from .tables import Job, ObjectEntry, Process, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Recovery:
+    """The nodes that are lost, and what was there of ours."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.lost: dict[str, str] = {}  # local schedulers of lost nodes -> why
+        self.placed: dict[bytes, str] = {}  # our tasks that others run -> where
+
+    # --- the verdict ---
+
+    def node_lost(self, message: NodeLost) -> None:
+        """NodeLost, of another node."""
+        node, gone = self.node, message.node
+        if gone in self.lost:
+            return
+        self.lost[gone] = message.reason
+        node.send(node.addresses.object_manager, message)
+        for job in [job for job in node.jobs.values() if job.home == gone]:
+            node.end_job(job)
+        for entry in list(node.objects.entries.values()):
+            shared = entry.shared
+            if shared is not None and gone in shared.locations:
+                shared.locations = tuple(place for place in shared.locations if place != gone)
+                is_wanted = bool(entry.waiting or entry.watchers)
+                if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
+                    node.remote.subscribe(entry)
+        for task_id in [task_id for task_id, place in self.placed.items() if place == gone]:
+            self._take_back(task_id, gone, is_attempt=True)
+
+    # --- tasks that ran there ---
+
+    def on_task_placed(self, message: TaskPlaced) -> None:
+        """TaskPlaced: where a task of ours went."""
+        task = self.node.tasks.get(message.task_id)
+        if task is None or task.state != TaskState.SPILLED:
+            return
+        self.placed[message.task_id] = message.node
+        if message.node in self.lost:
+            # Placed before the global scheduler had heard of it: it never began.
+            self._take_back(message.task_id, message.node, is_attempt=False)
+
+    def _take_back(self, task_id: bytes, gone: str, *, is_attempt: bool) -> None:
+        """Up again, if it may run once more."""
+        node = self.node
+        del self.placed[task_id]
+        task = node.tasks.get(task_id)
+        if task is None or task.state != TaskState.SPILLED:
+            return
+        if is_attempt and not node.lifecycle.may_retry(task):
+            name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
+            often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
+            text = f"The node that ran task {name} is lost{often}: {gone}: {self.lost[gone]}."
+            node.lifecycle.fail(task, "NodeDiedError", text)
+            return
+        task.attempts += is_attempt
+        node.remote.spill(task)
+
+    # --- objects that were there ---
+
+    def rebuild(self, message: RebuildObject) -> None:
+        """RebuildObject."""
+        node, object_id, spec = self.node, message.object_id, message.spec
+        known = node.tasks.get(spec.task_id)
+        entry = node.objects.entries.get(object_id)
+        if known is not None:
+            # In hand: what it returns will be announced, if it was not to be before.
+            node.remote.share_returns(known)
+        elif entry is not None and entry.value is not None and not entry.is_lost:
+            node.remote.share_value(entry)
+        else:
+            job = self._job_that_wants(entry)
+            if job is None:
+                shard = node.addresses.shard_of(object_id)
+                node.send(shard, CannotRebuild(node.address, object_id))
+            else:
+                self._run_again(spec, job)
+
+    def _job_that_wants(self, entry: ObjectEntry | None) -> Job | None:
+        """The job of whoever waits for it here, or has refs on it."""
+        if entry is None:
+            return None
+        jobs: list[Job] = [task.job for task in entry.waiting or ()]
+        jobs += [wait.process.job for wait in entry.watchers or ()]
+        holders = entry.holders
+        if type(holders) is Process:
+            jobs.append(holders.job)
+        elif holders is not None:
+            jobs += [process.job for process in sorted(holders, key=lambda process: process.address)]
+        return next((job for job in jobs if not job.is_over), None)
+
+    def _run_again(self, spec: TaskSpec, job: Job) -> None:
+        """As if it had been submitted here, by nobody: whoever waits for what it returns gets that."""
+        node = self.node
+        for index in range(1, parse_options(spec.options).num_returns + 1):
+            entry = node.objects.entries.get(return_id(spec.task_id, index))
+            if entry is not None and entry.is_lost:
+                self._forget_loss(entry)
+        task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, "")
+        node.remote.take_arguments(task, 0)
+        node.lifecycle.retain_arguments(task)
+        if not task.missing and task.state == TaskState.WAITING:
+            node.dispatch.enqueue(task)
+
+    def object_lost(self, message: ObjectLost) -> None:
+        """ObjectLost: it is an error now for all that wait for it here."""
+        node = self.node
+        node.remote.subscribed.discard(message.object_id)
+        entry = node.objects.entries.get(message.object_id)
+        if entry is None or entry.value is not None or entry.shared is None or entry.shared.is_released:
+            return
+        if not is_put(message.object_id) and entry.task is not None:
+            return  # it is being made after all
+        entry.shared.is_fetching = False
+        entry.shared.is_lost = True
+        node.object_is_here(entry, encode_system_error("ObjectLostError", message.reason))
+
+    @staticmethod
+    def _forget_loss(entry: ObjectEntry) -> None:
+        assert entry.shared is not None
+        entry.shared.is_lost = False
+        entry.value = entry.pushed_to = None
+
+    def made_after_all(self, entry: ObjectEntry) -> None:
+        """Its task runs again here: the error that stands in its place goes."""
+        if entry.is_lost:
+            self._forget_loss(entry)
+
+
+RECOVERY_HANDLERS: dict[type, Callable[..., None]] = {
+    TaskPlaced: lambda self, message: self.recovery.on_task_placed(message),
+    RebuildObject: lambda self, message: self.recovery.rebuild(message),
+    ObjectLost: lambda self, message: self.recovery.object_lost(message),
+}

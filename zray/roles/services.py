@@ -1,0 +1,150 @@
+"""Services: the hosts of a cluster that are no nodes: replicas of shards, global schedulers.
+
+On the head, beside the processes' parent.  Nodes learn of each other from the monitor; of these hosts, and these of
+nodes and of each other, from here.
+
+Dialog (who says it -> what we do):
+
+    our host    ServiceAdded            tell all hosts; tell it of all hosts
+    our host    ServiceListens          from now on, who joins later connects to it
+    our host    ServiceEnded            the chain master closes the chain over its replica; all forget it
+    monitor     NodeJoined, NodeLost    pass it on to those hosts, and to the schedulers among them
+"""
+
+from __future__ import annotations
+
+from ..wire.chain import ChainMemberLost
+from ..wire.gcs import NodeJoined, NodeLost
+from ..wire.hosts import HostAdded, HostRemoved
+from ..wire.message import Local
+from .role import Role
+
+
+class ServiceAdded(Local):
+    """A process was started; its key is in our ring.  roles: those of it that others talk to."""
+
+    host: str
+    kind: str  # "replica" or "scheduler"
+    public_key: bytes
+    roles: list[str]
+
+
+class ServiceListens(Local):
+    """It can be reached there."""
+
+    host: str
+    endpoint: str
+
+
+class ServiceEnded(Local):
+    """It is gone for good."""
+
+    host: str
+    reason: str
+
+
+class Service:
+    """One of them."""
+
+    __slots__ = ("added", "endpoint")
+
+    def __init__(self, added: ServiceAdded) -> None:
+        self.added = added
+        self.endpoint = ""  # not known yet: it connects to whoever is there
+
+    def fact(self, is_earlier: bool) -> HostAdded:
+        """As others are told of it."""
+        added = self.added
+        return HostAdded(added.host, added.kind, self.endpoint, added.public_key, is_earlier, added.roles)
+
+
+class Services(Role):
+    """Of one cluster.  master: its chain master; head: the host that we are on, which all of them know."""
+
+    def __init__(self, address: str, master: str, head: str) -> None:
+        super().__init__(address)
+        self.master = master
+        self.head = head
+        self.services: dict[str, Service] = {}
+        self.nodes: dict[str, NodeJoined] = {}
+
+    # --- services ---
+
+    def on_service_added(self, message: ServiceAdded) -> None:
+        service = Service(message)
+        desk = f"{message.host}/host"
+        for other in self.services.values():
+            if other.endpoint:
+                self._introduce(service, other)
+        self.services[message.host] = service
+        for node in self.nodes.values():
+            self.send(_desk(node.node), service.fact(False))
+            self._tell_of_node(desk, node, is_earlier=True)
+            self._tell_schedulers(service, node)
+
+    def _introduce(self, service: Service, listening: Service) -> None:
+        """To each other: once per pair, as soon as one of them can be reached."""
+        self.send(f"{service.added.host}/host", listening.fact(True))
+        self.send(f"{listening.added.host}/host", service.fact(False))
+
+    def on_service_listens(self, message: ServiceListens) -> None:
+        service = self.services.get(message.host)
+        if service is None:
+            return
+        service.endpoint = message.endpoint
+        for other in self.services.values():
+            if other is not service and not other.endpoint:
+                self._introduce(other, service)
+
+    def on_service_ended(self, message: ServiceEnded) -> None:
+        service = self.services.pop(message.host, None)
+        if service is None:
+            return
+        for role in service.added.roles if service.added.kind == "replica" else ():
+            self.send(self.master, ChainMemberLost(role, message.reason))
+        removed = HostRemoved(message.host, message.reason)
+        for node in self.nodes:
+            self.send(_desk(node), removed)
+        for host in self.services:
+            self.send(f"{host}/host", removed)
+
+    # --- nodes ---
+
+    def on_node_joined(self, message: NodeJoined) -> None:
+        self.nodes[message.node] = message
+        for host, service in self.services.items():
+            is_later = bool(service.endpoint)
+            self.send(_desk(message.node), service.fact(is_later))
+            self._tell_of_node(f"{host}/host", message, is_earlier=not is_later)
+            self._tell_schedulers(service, message)
+
+    def on_node_lost(self, message: NodeLost) -> None:
+        if self.nodes.pop(message.node, None) is None:
+            return
+        removed = HostRemoved(message.node.partition("/")[0], message.reason)
+        for host, service in self.services.items():
+            self.send(f"{host}/host", removed)
+            self._tell_schedulers(service, message)
+
+    def _tell_of_node(self, desk: str, node: NodeJoined, *, is_earlier: bool) -> None:
+        host = node.node.partition("/")[0]
+        if host != self.head:
+            self.send(desk, HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier))
+
+    def _tell_schedulers(self, service: Service, message: NodeJoined | NodeLost) -> None:
+        if service.added.kind == "scheduler":
+            for role in service.added.roles:
+                self.send(role, message)
+
+    HANDLERS = {
+        ServiceAdded: on_service_added,
+        ServiceListens: on_service_listens,
+        ServiceEnded: on_service_ended,
+        NodeJoined: on_node_joined,
+        NodeLost: on_node_lost,
+    }
+
+
+def _desk(node: str) -> str:
+    """Where a node's host is spoken to."""
+    return f"{node.partition('/')[0]}/host"
