@@ -183,7 +183,7 @@ class ActorDeferred(Message, tag=174):
 
 
 class ActorAt(Message, tag=175):
-    """local scheduler -> GCS shard of the actor.  It lives there, or is about to: is_settled says whether that is sure."""
+    """local scheduler -> GCS shard of the actor.  It lives there; unless is_settled, that may change."""
 
     actor_id: ActorID
     node: str
