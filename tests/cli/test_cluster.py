@@ -81,6 +81,8 @@ REFUSED = {
     "no address": (["--address", "nonsense"], "x", 2, "HOST:PORT"),
     "no port": (["--address", "127.0.0.1:0"], "x", 2, "HOST:PORT"),
     "a port of a node": (["--address", "127.0.0.1:1", "--port", "7"], "x", 2, "--port"),
+    "replicas of a node": (["--address", "127.0.0.1:1", "--gcs-replicas", "2"], "x", 2, "--gcs-replicas is the head's"),
+    "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
     "a token for a head": (["--head", "--token-stdin"], "", 2, "draws its own"),
     "a port that is none": (["--head", "--port", "70000"], "", 2, "70000"),
@@ -140,3 +142,17 @@ def test_a_second_head_takes_another_port(nothing_left):
         assert refused.returncode == 1 and "cannot listen" in refused.stderr
     finally:
         zray("stop", "--all")
+
+
+def test_a_head_with_processes_of_its_own_and_a_state_folder(nothing_left, tmp_path):
+    state = tmp_path / "state"
+    options = ("--head", "--port", "0", "--num-cpus", "1", "--state-dir", str(state))
+    try:
+        start(*options, "--gcs-shards", "2", "--gcs-replicas", "2", "--global-schedulers", "2")
+        second = zray("start", *options, "--gcs-shards", "2")
+        assert second.returncode == 1 and "another head keeps its state" in second.stderr
+        assert sorted(path.name for path in (state / "gcs-1").iterdir()) == ["0", "1"]
+    finally:
+        zray("stop", "--all")
+    refused = zray("start", *options)
+    assert refused.returncode == 1 and "--gcs-shards 2" in refused.stderr

@@ -127,3 +127,20 @@ def test_a_damaged_log_is_refused_with_its_place(tmp_path, nothing_left, replica
     log.write_bytes(data + data)
     with pytest.raises(ConnectionError, match=r"log-\d+ at byte \d+"):
         Cluster(True, head_node_args=arguments)
+
+
+def test_a_head_on_the_state_of_another_one_forgets_its_nodes(cluster, tmp_path):
+    """What they held is free, whoever is the head now."""
+    made = cluster(state_dir=str(tmp_path / "state"))
+    refs = [far(lambda: bytes(200_000)).remote() for _ in range(5)]
+    zray.wait(refs, num_returns=5, timeout=30)
+    name = zray.remote(type("Named", (), {"ping": lambda self: 1})).options(name="once", lifetime="detached").remote()
+    assert zray.get(name.ping.remote(), timeout=30) == 1
+    with control.Control(made.head_node.session, made.head_node.pid) as link:
+        until(lambda: link.status().counts["task_records"])
+    made.shutdown()
+    zray.shutdown()
+    with Cluster(True, head_node_args={"num_cpus": 1, "state_dir": str(tmp_path / "state")}) as again:
+        with control.Control(again.head_node.session, again.head_node.pid) as link:
+            until(lambda: link.status().counts["epoch"] > 1 << 20)
+            until(lambda: link.status().counts["task_records"] == 0)

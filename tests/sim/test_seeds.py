@@ -10,7 +10,7 @@ CHUNK = 20
 ONE_NODE_CHUNKS = 50
 THREE_NODE_CHUNKS = 15
 REPLICATED_CHUNKS = 5
-DEATH_CHUNKS = 4
+DEATH_CHUNKS = 3
 
 
 def assert_all_is_well(seeds, nodes, replicas=0, deaths=0):

@@ -132,6 +132,19 @@ TAGS = {
     160: "ChainState",
     161: "ChainUpdates",
     162: "ChainAck",
+    170: "SpillActor",
+    171: "PlaceActor",
+    172: "ActorAccepted",
+    173: "ActorHandedOver",
+    174: "ActorDeferred",
+    175: "ActorAt",
+    176: "ActorForgotten",
+    177: "LocateActor",
+    178: "ActorLocated",
+    179: "ForwardCalls",
+    180: "CallsAccepted",
+    181: "CallsFinished",
+    182: "ResultsHeld",
 }
 
 ROLES = (

@@ -20,6 +20,7 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.services import Services
 from ..store.durable import StoreError
+from ..wire.gcs import NodeLost
 from .membership import Membership, shard_names
 from .services import ServiceProcesses
 from .session import Session
@@ -57,7 +58,10 @@ class Head:
         )
         self.orders = self._orders(plan["schedulers"]) if self.has_processes or plan["schedulers"] > 1 else []
         self.own_schedulers: list[GlobalScheduler] = []
-        shards = member.addresses.shards
+        shards = self.shards = member.addresses.shards
+        self.former = self.state.former_hosts()
+        self.state.note_host(host)
+        member.on_admission = self.state.note_host
         schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
         if not schedulers:
             schedulers = [f"{host}/global"]
@@ -115,6 +119,10 @@ class Head:
             loop._perform(self.member.address, self.member.take_effects())
         for host, order in self.orders:
             self.processes.start(order, host)
+        for former in self.former:
+            lost = NodeLost(f"{former}/local", "the head of its cluster has ended")
+            for shard in self.shards:
+                loop.local.append((shard, self.monitor.address, lost))
 
     def close(self) -> None:
         """What is ordered of the disk is carried out; another head may have the state."""

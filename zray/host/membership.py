@@ -50,6 +50,7 @@ class Membership:
         self.addresses = addresses
         self.head = head  # the head's id
         self.chains = f"{head}/chains"  # the chain master
+        self.on_admission: Callable[[str], None] = lambda host: None  # the head's: a host is let in
         self.endpoint = ""  # where others reach us
         self.cluster = ""  # the address that the cluster goes by
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
@@ -123,6 +124,7 @@ def found_cluster(session: Session, host: str, options: dict[str, Any], log: Cal
         if not options["port_may_differ"]:
             raise
         port = neighbours.listener.bind(options["listen_host"], 0)
+    admission.membership = membership
     membership.cluster = membership.endpoint = f"{options['listen_host']}:{port}"
     write_secret(session.token_path, token.encode().encode())
     log(f"head of a cluster at {membership.cluster}")
@@ -138,6 +140,7 @@ class Admission:
         self.host = host
         self.ring = ring
         self.addresses = addresses  # the head's own
+        self.membership: Membership | None = None
 
     def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
         """What JoinCluster is answered."""
@@ -146,6 +149,8 @@ class Admission:
             return JoinRefused(refusal)
         self.ring.spend(token)
         key = Key(message.public_key, message.kind, message.host)
+        if self.membership is not None:
+            self.membership.on_admission(message.host)
         self.neighbours.meet(message.host, key, "")
         self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
         at = self.addresses

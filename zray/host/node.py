@@ -243,7 +243,7 @@ class Node:
             ReservePages: self._slowly,
             ReadRange: self._slowly,
             WriteRange: self._slowly,
-            EndSession: lambda role, effect: self.end(effect.reason),
+            EndSession: lambda role, effect: self._lost_head(effect.reason),  # its drivers are told
             MeetHost: self._meet_host,
             ForgetHost: self._forget_host,
             **(self.head.effects() if self.head is not None else {}),

@@ -24,8 +24,8 @@ from .spawn import spawn
 if TYPE_CHECKING:
     from .reactor import Reactor
 
-# A process that ends at once is not started again at once.
-RESTART_SECONDS_MIN, RESTART_SECONDS_MAX = 0.02, 5.0
+# The clients go on first: a start takes a processor for a moment.  One that ends at once is not started again at once.
+RESTART_SECONDS_MIN, RESTART_SECONDS_MAX = 0.1, 5.0
 
 
 class StartAgain(Local):

@@ -2,6 +2,7 @@
 
     <folder>/lock            held by the head
     <folder>/shards          how many there are: ids are hashed to them
+    <folder>/hosts           nodes and drivers that have been here: a head that starts declares them lost
     <folder>/gcs-0/1/        the log of a replica (store/log.py)
 
 Without a folder of the user's it lies in the session's, and ends with it.
@@ -20,6 +21,8 @@ from ..store.sweeper import check_private
 # A head that was killed holds its lock until the kernel has ended it.
 LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.02
+# More than any cluster has had since its last start; the records of older ones are gone since then.
+HOSTS_MAX = 10_000
 
 
 class StateFolder:
@@ -60,6 +63,19 @@ class StateFolder:
         found = [int(name) for name in os.listdir(folder) if name.isdecimal()]
         numbers = sorted({*found, *range(count)})
         return [os.path.join(folder, str(number)) for number in numbers]
+
+    def former_hosts(self) -> list[str]:
+        """Those that the records may speak of, from before this head."""
+        try:
+            with open(os.path.join(self.path, "hosts"), encoding="ascii") as file:
+                return file.read().split()[-HOSTS_MAX:]
+        except FileNotFoundError:
+            return []
+
+    def note_host(self, host: str) -> None:
+        """It comes in: records may speak of it from now on."""
+        with open(os.path.join(self.path, "hosts"), "a", encoding="ascii") as file:
+            file.write(f"{host}\n")
 
     def close(self) -> None:
         """Another head may have it."""

@@ -2,7 +2,8 @@
 
 kill a worker before or after any delivery to or from it; kill a driver; kill a fork server (all workers
 of a node at once); workers that fail to start, or die before their Hello; slow workers; links that break
-and heal; kill a whole node before or after any delivery to or from it
+and heal; kill a whole node before or after any delivery to or from it; stop one for a while, or cut it off from all
+others: for longer than the verdict takes, or not
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..roles.effects import HostLinkChanged
+from ..roles.monitor import Monitor
 
 if TYPE_CHECKING:
     from .network import Connection
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 HEAL_SECONDS = (1e-4, 0.3)
 # Before that no node is lost: they get to know each other.
 MEETING_SECONDS = 0.3
+# How long a node is stopped or cut off; the verdict on it takes less than three seconds.
+TROUBLE_SECONDS = (0.1, 6.0)
 # How long the news of a node's end takes to the first node: its connections are closed.
 NODE_EXIT_SECONDS = (10e-6, 20e-3)
 # That nobody closes them, as when its machine has lost its power.
@@ -35,7 +39,7 @@ class Faults:
         self.start_failures = 0
         self.driver_killed = ""
         self.node_kills = 0
-        self.expelled: set[str] = set()  # nodes that were stopped or cut off for long: membership only
+        self.troubled: set[str] = set()  # nodes that were stopped or cut off: membership only
         self.cuts: set[tuple[str, str]] = set()  # pairs of nodes, sorted; membership only
 
     @property
@@ -49,6 +53,10 @@ class Faults:
         span = options.fault_seconds
         for _ in range(options.breaks):
             world.call_at(random.random() ** 3 * span, self._break_something)
+        for _ in range(options.node_freezes):
+            world.call_at(world.now + random.random() * (span - world.now), self._freeze_node)
+        for _ in range(options.node_partitions):
+            world.call_at(world.now + random.random() * (span - world.now), self._cut_off_node)
         if options.kills_fork_server:
             world.call_at(random.random() ** 3 * span, self._kill_fork_server)
         if options.kills_driver:
@@ -139,10 +147,51 @@ class Faults:
             delay = world.random.uniform(*NODE_EXIT_SECONDS)
             world.call_later(delay, world.nodes["n1"].arrive, "host", "monitor", news)
 
+    def _choose_node(self) -> Node | None:
+        names = [name for name, node in self.world.nodes.items() if name != "n1" and name not in self.troubled]
+        if not names:
+            return None
+        name = self.world.random.choice(names)
+        self.troubled.add(name)
+        return self.world.nodes[name]
+
+    def _freeze_node(self) -> None:
+        """SIGSTOP of its process; its workers go on with what they have."""
+        node = self._choose_node()
+        if node is not None:
+            seconds = self.world.random.uniform(*TROUBLE_SECONDS)
+            self.world.trace.event(self.world.now, node.name, f"is stopped for {seconds:.1f} s")
+            node.is_frozen = True
+            self.world.call_later(seconds, self._thaw, node)
+
+    def _thaw(self, node: Node) -> None:
+        node.is_frozen = False
+        if node.turn_is_due:
+            self.world.call_later(0.0, node.turn)
+
+    def _cut_off_node(self) -> None:
+        """From all others; nobody's connections are closed."""
+        node = self._choose_node()
+        if node is not None:
+            seconds = self.world.random.uniform(*TROUBLE_SECONDS)
+            self.world.trace.event(self.world.now, node.name, f"is cut off from all others for {seconds:.1f} s")
+            others = [name for name in (*self.world.nodes, *self.world.shards.hosts) if name != node.name]
+            for other in others:
+                self.partition(node.name, other)
+                self.world.call_later(seconds, self.repair, node.name, other)
+
     def node_ends_itself(self, node: Node, reason: str) -> None:
-        """EndSession."""
-        assert node.name in self.expelled, f"{node.name} ended itself: {reason}"
+        """EndSession: only where something was wrong."""
+        assert node.name in self.troubled, f"{node.name} ended itself: {reason}"
         self.kill_node(node, f"ends itself: {reason}")
+
+    def are_fenced(self) -> bool:
+        """Whether all nodes can reach each other again, and all that is lost has noticed it."""
+        if self.cuts:
+            return False
+        monitor = self.world.nodes["n1"].roles.get("monitor")
+        members = monitor.nodes if isinstance(monitor, Monitor) else {}
+        return all(node.scheduler.address in members and not node.is_frozen for node in self.world.nodes.values())
 
     def _find(self, address: str) -> Process | None:
         node = self.world.nodes.get(address.partition("/")[0])
@@ -176,6 +225,8 @@ class Faults:
     def repair(self, first: str, second: str) -> None:
         """They can again."""
         self.cuts.discard((min(first, second), max(first, second)))
+        if not {first, second} <= {*self.world.nodes, *self.world.shards.hosts}:
+            return  # who is dead says nothing again
         for connection in self.between(first, second):
             connection.repair()
 

@@ -83,6 +83,9 @@ def _run(world: Simulator) -> None:
     world.checkers.actor_calls()
     # Tasks that nobody waits for may still run; then everything is let go.
     world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
+    if options.loses_nodes:
+        world.run(options.fault_seconds)  # no node is stopped after that
+        world.run(world.now + LIVENESS_SECONDS, unless=world.faults.are_fenced)
     world.run(max(world.now, options.fault_seconds) + REST_SECONDS)
     world.checkers.at_rest()
     for driver in live:

@@ -91,6 +91,13 @@ def _add_deaths(options: Options) -> None:
     options.programs = tuple(random.sample(names, random.randint(1, 3)))
     options.node_kills = random.choice((1, 1, 2, options.nodes - 1))
     options.node_kill_probability = random.choice((0.002, 0.01, 0.05))
+    if options.nodes > 2:
+        options.node_kills = random.choice((0, options.node_kills))
+        options.node_freezes = random.choice((0, 0, 1, 2))
+        options.node_partitions = random.choice((0, 0, 1, 2))
+    elif random.random() < 0.5:
+        options.node_kills = 0
+        options.node_freezes, options.node_partitions = random.choice(((1, 0), (0, 1)))
     if random.random() < 0.5:
         options.kills = 0
         options.kills_fork_server = False

@@ -183,7 +183,7 @@ class ActorDeferred(Message, tag=174):
 
 
 class ActorAt(Message, tag=175):
-    """local scheduler -> GCS shard of the actor's id.  It lives there; or is about to, when it is settled where."""
+    """local scheduler -> GCS shard of the actor.  It lives there; unless is_settled, that may change."""
 
     actor_id: ActorID
     node: str
@@ -191,14 +191,14 @@ class ActorAt(Message, tag=175):
 
 
 class ActorForgotten(Message, tag=176):
-    """local scheduler -> GCS shard of the actor's id.  It is dead, and nobody holds a handle."""
+    """local scheduler -> GCS shard of the actor.  It is dead, and nobody holds a handle."""
 
     actor_id: ActorID
     node: str
 
 
 class LocateActor(Message, tag=177):
-    """local scheduler -> GCS shard of the actor's id.  wait: the answer comes when it is known, else at once."""
+    """local scheduler -> GCS shard of the actor.  wait: the answer comes when it is known, else at once."""
 
     actor_id: ActorID
     node: str

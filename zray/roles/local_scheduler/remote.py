@@ -214,14 +214,15 @@ class Remote:
             return
         known = node.tasks.get(spec.task_id)
         if known is not None:
-            if known.state == TaskState.SPILLED and message.origin == node.address and not known.origin:
+            if known.state == TaskState.SPILLED and not known.origin:
+                # Ours; or that of another node where its parent runs again: then it must not wait for us while we
+                # wait for whoever has ours, which may be that very node.
                 self._comes_back(known)
             else:
-                # Its parent ran again, on another node: it may wait for the one that is known here.
                 node.reject("a task placed twice")
-                if message.origin != node.address:
-                    self.share_returns(known)
-                    node.send(message.origin, TaskAccepted(spec.task_id))
+            if message.origin != node.address:
+                self.share_returns(known)
+                node.send(message.origin, TaskAccepted(spec.task_id))
             return
         job = node.jobs.get(message.job_id)
         if job is None:

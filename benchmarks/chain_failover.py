@@ -1,0 +1,225 @@
+"""How long the clients of a replicated shard are without an answer when one of its replicas is killed (E7).
+
+    python -m benchmarks.chain_failover [--runs 20]
+
+A host of its own joins a cluster of one shard with two replicas, and asks every millisecond: a hold, which is
+acknowledged, and a location, which goes along with it.  A replica is killed with SIGKILL, the chain's head or its tail,
+by turns; its successor has caught up before the next one is killed.  Reported: the longest time from one
+acknowledgement to the next in the half second that follows each kill.  At the end
+every location whose hold was acknowledged must be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import statistics
+import sys
+import time
+from typing import Any
+
+import zmq
+
+from zray.cluster_utils import Cluster
+from zray.host.head import chain_clients
+from zray.host.membership import join_cluster
+from zray.host.peers import Peers
+from zray.host.reactor import Reactor
+from zray.ids import return_id
+from zray.roles.role import Role
+from zray.wire.gcs import AddLocations, Heartbeat, HoldAtNode, HoldAtNodeReply, NodeJoined, NodeLost, RegisterNode
+from zray.wire.hosts import HostAdded, HostRemoved
+from zray.wire.message import Local
+from zray.wire.scheduling import LocateObjects, LocateObjectsReply
+
+ASK_SECONDS = 0.001
+HEARTBEAT_SECONDS = 0.1
+SETTLE_SECONDS = 0.5
+LIMIT_MS = 30.0
+
+
+def object_of(number: int) -> bytes:
+    """The object that a question is about."""
+    return return_id(number.to_bytes(16, "big"), 1)
+
+
+class Ask(Local):
+    """The next question."""
+
+
+class Beat(Local):
+    """The next heartbeat."""
+
+
+class Asker(Role):
+    """In the place of a local scheduler."""
+
+    def __init__(self, address: str, member: Any) -> None:
+        super().__init__(address)
+        self.member = member
+        self.shard = member.addresses.shards[0]
+        self.asked = 0
+        self.answers: list[tuple[float, int]] = []  # when, which
+        self.located: dict[bytes, list[str]] = {}
+        self.is_asking = True
+
+    def start(self) -> None:
+        """Join, and ask."""
+        keys = self.member.neighbours.keys
+        self.send(
+            self.member.addresses.monitor, RegisterNode(self.address, {}, "driver", self.member.endpoint, keys.public)
+        )
+        self.on_beat(Beat())
+        self.on_ask(Ask())
+
+    def on_beat(self, message: Beat) -> None:
+        self.send(self.member.addresses.monitor, Heartbeat(self.address))
+        self.set_timer(HEARTBEAT_SECONDS, Beat())
+
+    def on_ask(self, message: Ask) -> None:
+        if self.is_asking:
+            self.asked += 1
+            object_id = object_of(self.asked)
+            self.send(self.shard, HoldAtNode(self.address, [object_id], self.asked))
+            self.send(self.shard, AddLocations(self.address, [(object_id, 1)]))
+            self.set_timer(ASK_SECONDS, Ask())
+
+    def on_held(self, message: HoldAtNodeReply) -> None:
+        self.answers.append((time.monotonic(), message.request))
+
+    def on_located(self, message: LocateObjectsReply) -> None:
+        for object_id, _, nodes in message.objects:
+            self.located[object_id] = nodes
+
+    HANDLERS = {
+        Ask: on_ask,
+        Beat: on_beat,
+        HoldAtNodeReply: on_held,
+        LocateObjectsReply: on_located,
+        NodeJoined: lambda self, message: None,
+        NodeLost: lambda self, message: None,
+    }
+
+
+class Desk(Role):
+    """Where the head tells of other hosts."""
+
+    def __init__(self, address: str, member: Any) -> None:
+        super().__init__(address)
+        self.member = member
+
+    HANDLERS = {
+        HostAdded: lambda self, message: self.member.add(message),
+        HostRemoved: lambda self, message: self.member.remove(message),
+    }
+
+
+class Probe:
+    """The host that asks."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        host = os.urandom(8).hex()
+        self.member = join_cluster(
+            host, {"kind": "driver", "address": cluster.address}, cluster.token.encode(), lambda line: None
+        )
+        self.asker = Asker(f"{host}/local", self.member)
+        (self.client,) = chain_clients(self.member.addresses, self.member.chains)
+        context: zmq.Context[Any] = zmq.Context(io_threads=1)
+        self.reactor = Reactor(
+            [self.asker, self.client, Desk(f"{host}/host", self.member), self.member.neighbours],  # type: ignore[list-item]
+            Peers(context, "inproc://nobody", print),
+            {},
+            lambda identity, frame: None,
+            lambda peer, error: None,
+            lambda peer, message: None,
+            self.member.neighbours,
+        )
+        links = self.member.neighbours
+        links.attach(self.reactor, self.reactor.role_by_address)
+        assert self.member.head_key is not None
+        links.meet(self.member.head, self.member.head_key, self.member.cluster)
+        for role in (self.asker, self.client):
+            role.start()
+            self.reactor._perform(role.address, role.take_effects())
+
+    def run(self, seconds: float) -> None:
+        """Let it ask for so long."""
+        self.reactor.ended = ""
+        self.reactor.set_timer(seconds, self.asker.address, Beat())
+        watch = Stop(self.reactor)
+        self.reactor.role_by_address.setdefault(watch.address, watch)  # type: ignore[arg-type]
+        self.reactor.role_by_address[watch.address] = watch  # type: ignore[assignment]
+        self.reactor.set_timer(seconds, watch.address, Beat())
+        self.reactor.run()
+
+
+class Stop:
+    """Ends a run."""
+
+    address = "stop"
+
+    def __init__(self, reactor: Reactor) -> None:
+        self.reactor = reactor
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        self.reactor.ended = "enough"
+        return []
+
+
+def process_of(cluster: Cluster, host: str) -> int:
+    """The pid of a replica, as the head's log tells."""
+    assert cluster.head_node is not None
+    with open(cluster.head_node.session.log_path("node"), encoding="utf-8") as file:
+        found = re.search(rf"is host {host}, process (\d+)", file.read())
+    assert found, f"the head does not know host {host}"
+    return int(found[1])
+
+
+def measure(probe: Probe, cluster: Cluster, which: int) -> float:
+    """Kill the head (0) or the tail (-1); the longest silence around it, in ms."""
+    deadline = time.monotonic() + 20
+    while len(probe.client.members) != 2:
+        probe.run(0.05)
+        assert time.monotonic() < deadline, f"the chain is {probe.client.members}"
+    probe.run(SETTLE_SECONDS)
+    count = len(probe.asker.answers)
+    os.kill(process_of(cluster, probe.client.members[which].partition("/")[0]), signal.SIGKILL)
+    probe.run(SETTLE_SECONDS)
+    times = [when for when, _ in probe.asker.answers[count - 1 :]]
+    return max(b - a for a, b in zip(times, times[1:], strict=False)) * 1e3
+
+
+def main() -> None:
+    """See above."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20, help="kills of each")
+    runs = parser.parse_args().runs
+    silences: dict[str, list[float]] = {"head": [], "tail": []}
+    with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2}) as cluster:
+        probe = Probe(cluster)
+        for _ in range(runs):
+            for name, which in (("head", 0), ("tail", -1)):
+                silences[name].append(measure(probe, cluster, which))
+        asker = probe.asker
+        asker.is_asking = False
+        probe.run(SETTLE_SECONDS)
+        held = [request for _, request in asker.answers]
+        assert held == list(range(1, asker.asked + 1)), "an acknowledgement is missing, or came twice"
+        ids = [object_of(number) for number in held]
+        for start in range(0, len(ids), 1_000):
+            asker.send(asker.shard, LocateObjects(start + 1, ids[start : start + 1_000]))
+        probe.reactor._perform(asker.address, asker.take_effects())
+        probe.run(SETTLE_SECONDS)
+        lost = [object_id for object_id in ids if asker.located.get(object_id) != [asker.address]]
+        probe.reactor.close()
+    for name, found in silences.items():
+        text = f"{name} killed {len(found)} times: longest silence median {statistics.median(found):.1f} ms"
+        print(f"{text}, worst {max(found):.1f} ms (target: < {LIMIT_MS:g} ms)")
+    print(f"{len(ids)} requests acknowledged, {len(lost)} of their records lost")
+    sys.exit(bool(lost) or max(max(found) for found in silences.values()) >= LIMIT_MS)
+
+
+if __name__ == "__main__":
+    main()
