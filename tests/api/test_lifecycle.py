@@ -284,3 +284,30 @@ def test_import_alone_starts_nothing_and_is_quick_to_name_what_it_loads(tmp_path
     )
     assert result.stdout.split() == ["[]", "1"], result.stderr
     assert ROOT.is_dir()
+
+
+def test_a_task_that_waits_for_an_actor_may_lend_it_the_only_cpu(start):
+    """The actor holds the CPU for life; it lends it back while it has nothing to do."""
+    start(num_cpus=1)
+
+    @zray.remote(num_cpus=1)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            return self.count
+
+    @zray.remote
+    def use():
+        counter = Counter.remote()
+        return [zray.get(counter.add.remote()) for _ in range(3)], counter
+
+    counts, counter = zray.get(use.remote(), timeout=20)
+    assert counts == [1, 2, 3]
+    assert zray.get(counter.add.remote(), timeout=20) == 4
+    with pytest.raises(zray.exceptions.GetTimeoutError):
+        zray.get(use.remote(), timeout=0.3)  # what is new starts when there is room
+    del counter
+    assert zray.get(use.remote(), timeout=20)[0] == [1, 2, 3]

@@ -259,6 +259,8 @@ class Calls:
         worker = actor.worker
         if actor.state != ActorState.ALIVE or worker is None or not actor.queue:
             return
+        if self.node.dispatch.lending.lenders and not self.node.dispatch.lending.has_its_cpu(actor):
+            return
         limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         if len(actor.inflight) > limit // 2:
             return

@@ -107,7 +107,7 @@ class Dispatch:
 
     def run(self) -> None:
         """Give workers what can run now."""
-        if self.lending.resuming:
+        if self.lending.resuming or self.lending.lenders:
             self.lending.resume()
         if self.idle_leases:
             self._refill()
@@ -148,7 +148,7 @@ class Dispatch:
         self.is_dirty = True
         self.node.calls.wanting_worker_changed()
         self.node.pool.is_idle(worker)
-        if self.lending.resuming:
+        if self.lending.resuming or self.lending.lenders:
             self.lending.resume()
 
     def _start(self) -> None:
@@ -213,7 +213,7 @@ class Dispatch:
             top = worker.frames[-1]
             if top.wait is not None and top.wait.is_over:
                 self.lending.wait_is_over(worker, top.wait)
-            elif self.lending.resuming:
+            elif self.lending.resuming or self.lending.lenders:
                 self.lending.resume()
 
     def tasks_returned(self, message: TasksReturned) -> None:

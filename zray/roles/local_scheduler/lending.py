@@ -2,6 +2,10 @@
 wait for themselves.
 
 A worker's frames are its stack (tables.Frame): only the top one can go on.
+
+An actor holds its CPU for life, so it may have one that a blocked task has lent out: the task that made it, say, and
+waits for it.  Such a task goes on with the CPU of an actor that has nothing to do, and that actor gets it back, before
+anything new starts, to do its next call.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import TYPE_CHECKING
 from ...wire.tasks import StartTasks
 from ..effects import ReclaimTasks
 from .resources import CPU
-from .tables import Frame, ReadyQueue, Task, TaskState, Wait, Worker, WorkerState
+from .tables import Actor, ActorState, Frame, ReadyQueue, Task, TaskState, Wait, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
@@ -31,6 +35,7 @@ class Lending:
         self.node = node
         self.dispatch = dispatch
         self.resuming: deque[Worker] = deque()  # blocked workers whose wait is over, waiting for their CPU
+        self.lenders: dict[bytes, Worker] = {}  # by actor: idle ones whose CPU a resumed task has
 
     def block(self, worker: Worker, wait: Wait) -> None:
         """Its thread stops: lend its CPU out, and take back what it has not begun."""
@@ -67,7 +72,7 @@ class Lending:
             frame = worker.frames[-1]
             if frame.cpu_lent:
                 share = {CPU: frame.resources[CPU]}
-                if not resources.fits(share):
+                if not resources.fits(share) and not self._borrow_from_actors(share[CPU]):
                     return
                 resources.take(share)
                 frame.cpu_lent = False
@@ -76,6 +81,58 @@ class Lending:
             worker.progress_at = self.node.now
             if wait is not None:
                 self.node.waits.finish(wait)
+        if self.lenders:
+            self._give_back_to_actors()
+
+    def _borrow_from_actors(self, amount: int) -> bool:
+        """Have so much CPU free by what idle actors hold; nothing is borrowed where that is too little."""
+        resources = self.node.resources
+        missing = amount - resources.free.get(CPU, 0)
+        chosen = []
+        for actor in self.node.calls.actors.values():
+            worker = actor.worker
+            if missing <= 0:
+                break
+            is_busy = actor.inflight or (actor.queue and not actor.queue[0].missing)
+            if worker is None or actor.state != ActorState.ALIVE or is_busy or not worker.frames:
+                continue
+            frame = worker.frames[0]
+            if frame.cpu_lent or frame.wait is not None or not frame.resources.get(CPU):
+                continue
+            chosen.append((actor.actor_id, worker))
+            missing -= frame.resources[CPU]
+        if missing > 0:
+            return False
+        for actor_id, worker in chosen:
+            worker.frames[0].cpu_lent = True
+            resources.give({CPU: worker.frames[0].resources[CPU]})
+            self.lenders[actor_id] = worker
+        return True
+
+    def _give_back_to_actors(self) -> None:
+        """Those with calls to do first."""
+        for with_calls in (True, False):
+            for actor_id in list(self.lenders):
+                actor = self.node.calls.actors.get(actor_id)
+                if actor is None or actor.worker is not self.lenders[actor_id]:
+                    del self.lenders[actor_id]  # it has ended, and gave back what it had
+                elif bool(actor.queue) is with_calls:
+                    self.has_its_cpu(actor)
+
+    def has_its_cpu(self, actor: Actor) -> bool:
+        """Whether the actor may do a call; one that has lent its CPU to a task takes it back if it can."""
+        worker = self.lenders.get(actor.actor_id)
+        if worker is None or worker is not actor.worker:
+            return True
+        frame = worker.frames[0]
+        share = {CPU: frame.resources[CPU]}
+        if self.resuming or not self.node.resources.fits(share):
+            return False
+        self.node.resources.take(share)
+        frame.cpu_lent = False
+        del self.lenders[actor.actor_id]
+        self.node.calls.touch(actor.actor_id)
+        return True
 
     def run_nested(self, queue: ReadyQueue) -> None:
         """No worker can be had: a blocked one runs the task that it waits for itself (U03)."""
