@@ -10,9 +10,10 @@ from tests.gates import is_running, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import ObjectLostError
 
-# The figures, from the kill on: the verdict within 0.5 s, and a loss that is final said within 2 s.
-LISTED_NO_MORE_SECONDS = 1.0
-LOSS_SAID_SECONDS = 2.0
+# From the kill on, on a machine that may have other things to do.  How soon the monitor's verdict comes by its own clock
+# is the matter of tests/roles/test_losses.py.
+LISTED_NO_MORE_SECONDS = 10.0
+LOSS_SAID_SECONDS = 10.0
 
 
 @pytest.fixture

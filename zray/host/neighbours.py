@@ -63,6 +63,7 @@ class Neighbours:
         self.ring = ring
         self.on_join = on_join  # a newcomer with a token asks: the head answers
         self.on_link: Callable[[str, bool], None] = _nobody  # the link to a host is up, or no longer
+        self.has_said_goodbye = False
         self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
@@ -380,12 +381,18 @@ class Neighbours:
 
     # --- the end ---
 
+    def say_goodbye(self, reason: str) -> None:
+        """We end, and why: the others need not find out.  The rest of our end may take a while."""
+        self.has_said_goodbye = True
+        for neighbour in self.by_host.values():
+            if neighbour.is_up:
+                self._put(neighbour, unnumbered(HostGoodbye(reason)))
+
     def close(self, last_words: str = "") -> None:
         """No more.  last_words: why, for the others; they are given a moment to leave."""
         linger_ms = LAST_WORDS_MS if last_words else 0
-        for neighbour in self.by_host.values():
-            if last_words and neighbour.is_up:
-                self._put(neighbour, unnumbered(HostGoodbye(last_words)))
+        if last_words and not self.has_said_goodbye:
+            self.say_goodbye(last_words)
         for neighbour in self.by_host.values():
             self.on_link = _nobody
             self._hang_up(neighbour, linger_ms)

@@ -314,6 +314,8 @@ class Node:
 
     def close(self) -> None:
         """Processes, sockets, segments, folder."""
+        if self.reactor.neighbours is not None:
+            self.reactor.neighbours.say_goodbye(self.reactor.ended or "it failed")
         # The fork server first, busy or still importing; its workers and what they have started fall to us.
         end_children()
         self.workers.close()
