@@ -10,7 +10,7 @@ from tests.gates import is_running, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import ObjectLostError
 
-# From the kill on, on a machine that may have other things to do.  How soon the monitor's verdict comes by its own clock
+# From the kill on, on a machine that may have other things to do.  How soon the verdict comes by the monitor's clock
 # is the matter of tests/roles/test_losses.py.
 LISTED_NO_MORE_SECONDS = 10.0
 LOSS_SAID_SECONDS = 10.0
