@@ -7,7 +7,8 @@ import typing
 import msgspec
 import zmq
 
-from zray.host.connection import python_version
+from zray import __version__
+from zray.host.versions import python_version
 from zray.ids import JOB_ID_BYTES
 from zray.wire.codec import decode, encode
 from zray.wire.message import PROTOCOL_VERSION
@@ -49,7 +50,7 @@ class RawPeer:
         """Say Hello as a driver of this process; the first answer."""
         fields = {
             "protocol": PROTOCOL_VERSION,
-            "version": "0",
+            "version": __version__,
             "kind": "driver",
             "pid": os.getpid(),
             "job_id": os.urandom(JOB_ID_BYTES),

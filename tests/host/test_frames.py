@@ -9,7 +9,9 @@ import zray
 from tests.gates import is_running, until
 from tests.host.raw import RawPeer, random_message
 from tests.leftovers import windows
+from zray import __version__
 from zray.host import context
+from zray.host.versions import python_version
 from zray.wire.codec import MESSAGE_TYPES, encode
 from zray.wire.gcs import FreeCopies, NodeLost
 from zray.wire.hosts import MessageRefused
@@ -121,6 +123,7 @@ def test_another_protocol_whose_hello_looks_different(others_work):
     "changed",
     [
         {"python": "2.7"},
+        {"version": "9.8.7"},
         {"kind": "worker", "worker_id": 1},
         {"kind": "worker", "worker_id": 99},
         {"kind": "emperor"},
@@ -137,6 +140,25 @@ def test_a_hello_that_does_not_fit_is_refused(changed, others_work):
     until(lambda: not windows(context.runtime.session))  # the workers that were ordered have come in
     with RawPeer(address()) as peer:
         assert type(peer.hello(**changed)) is HelloRefused
+
+
+@pytest.mark.parametrize(
+    "changed, why",
+    [
+        ({"python": "2.7"}, f"runs Python {python_version()}, the driver 2.7"),
+        ({"version": "9.8.7"}, f"runs zray {__version__}, the driver 9.8.7"),
+    ],
+    ids=str,
+)
+def test_another_version_is_refused_in_words_that_name_both(changed, why, others_work):
+    with RawPeer(address()) as peer:
+        assert why in peer.hello(**changed).reason
+
+
+def test_another_patch_of_the_same_version_is_let_in_and_told_ours(others_work):
+    with RawPeer(address()) as peer:
+        welcome = peer.hello(version=f"{__version__}.post7")
+        assert type(welcome) is Welcome and welcome.version == __version__
 
 
 def test_a_message_that_no_handler_can_digest_costs_its_sender(others_work):

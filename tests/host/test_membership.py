@@ -5,9 +5,10 @@ import os
 import pytest
 
 from tests.host.wires import Host, Stranger, pump
-from zray.host.connection import python_version
+from zray import __version__
 from zray.host.keys import KeyPair, Token
 from zray.host.membership import Admission, addresses_of
+from zray.host.versions import python_version
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
@@ -30,7 +31,7 @@ def head():
 def request(keys=None, **changed):
     fields = {
         "protocol": PROTOCOL_VERSION,
-        "version": "0",
+        "version": __version__,
         "python": python_version(),
         "host": os.urandom(8).hex(),
         "kind": "node",
@@ -55,12 +56,12 @@ def test_a_token_buys_the_entry_of_a_key_and_that_key_is_let_in(head):
         assert (reply.head, reply.monitor) == (head.name, head.role("monitor"))
         assert reply.seen_address == "127.0.0.1"
     with Stranger(head, keys) as member:
-        assert say(head, member, HostHello(PROTOCOL_VERSION, "0", join.host)) == HostWelcome(head.name)
+        assert say(head, member, HostHello(PROTOCOL_VERSION, __version__, join.host)) == HostWelcome(head.name)
 
 
 def test_it_buys_nothing_else(head):
     with Stranger(head, head.token.pair) as newcomer:
-        refused = say(head, newcomer, HostHello(PROTOCOL_VERSION, "0", head.name))
+        refused = say(head, newcomer, HostHello(PROTOCOL_VERSION, __version__, head.name))
         assert type(refused) is HostRefused
         letter = Letter(f"{os.urandom(8).hex()}/local", head.role("monitor"), [Heartbeat("x")])
         newcomer.socket.send(encode(Mail(1, 1, 0, [letter])))
@@ -93,7 +94,9 @@ def test_an_expired_token_is_refused_at_the_gate(head):
     "changed, why",
     [
         ({"protocol": PROTOCOL_VERSION + 1}, "speaks protocol"),
-        ({"python": "2.7"}, "runs Python"),
+        ({"python": "2.7"}, f"runs Python {python_version()}, the newcomer 2.7"),
+        ({"python": ""}, f"runs Python {python_version()}, the newcomer unknown"),
+        ({"version": "9.8.7"}, f"runs zray {__version__}, the newcomer 9.8.7"),
         ({"kind": "head"}, "cannot join"),
         ({"kind": "joiner"}, "cannot join"),
         ({"host": "x"}, "host id"),
@@ -109,6 +112,21 @@ def test_what_does_not_fit_is_refused_in_words_and_costs_no_use(head, changed, w
         refused = say(head, newcomer, request(**changed))
         assert type(refused) is JoinRefused and why in refused.reason
     assert head.ring.find(head.token.pair.public).uses_left == 2
+
+
+def test_another_protocol_whose_request_looks_different(head):
+    with Stranger(head, head.token.pair) as newcomer:
+        newcomer.socket.send(encode([0, 0, 0, [["", "", [[133, 77, {"version": "new"}, "what", "ever"]]]]]))
+        pump((head,), lambda: newcomer.socket.poll(0))
+        refused = open_unnumbered(decode_mail(newcomer.socket.recv()))
+        assert type(refused) is JoinRefused
+        assert f"protocol {PROTOCOL_VERSION}," in refused.reason and "77" in refused.reason
+
+
+def test_another_patch_of_the_same_version_joins_and_is_noted(head):
+    with Stranger(head, head.token.pair) as newcomer:
+        assert type(say(head, newcomer, request(version=f"{__version__}.post7"))) is JoinClusterReply
+    assert head.has_logged(f"{__version__}.post7")
 
 
 def test_nobody_joins_as_somebody_who_is_there(head):

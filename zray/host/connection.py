@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -146,8 +145,3 @@ class Connection:
             os.eventfd_write(self.wake_fd, 1)
             self.socket.close(linger=0)
             self.context.destroy(linger=0)
-
-
-def python_version() -> str:
-    """Pickles travel between equal minor versions only."""
-    return f"{sys.version_info.major}.{sys.version_info.minor}"

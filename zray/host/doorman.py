@@ -7,13 +7,11 @@ dropped, a process that has joined is told why and dropped as if it had ended.
 from __future__ import annotations
 
 import os
-import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from .. import __version__
 from ..exceptions import ProtocolError
 from ..ids import JOB_ID_BYTES
 from ..roles.effects import ProcessJoined, ProcessLeft, Send
@@ -35,6 +33,7 @@ from ..wire.session import (
 )
 from .offences import Offences
 from .peers import Peer
+from .versions import protocol_of_hello, why_not
 
 if TYPE_CHECKING:
     from .node import Node
@@ -118,11 +117,11 @@ class Doorman:
         try:
             envelope = decode(frame)
         except ProtocolError as error:
-            spoken = _protocol_of(frame)
+            spoken = protocol_of_hello(frame)
             if spoken is None or spoken == PROTOCOL_VERSION:
                 node.peers.bad_frame(identity, str(error))
             else:
-                self._refuse(identity, self._other_protocol("process", "?", spoken))
+                self._refuse(identity, why_not("session", "process", spoken, "", ""))
             return
         hello = envelope.messages[0] if envelope.messages else None
         if type(hello) is not Hello or envelope.sequence != 1 or envelope.acknowledged:
@@ -158,7 +157,7 @@ class Doorman:
         node, address = self.node, peer.address
         peer.link.unpack(frame)
         node.peers.add(peer)
-        self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX))
+        self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
         if hello.kind == "command":
             return  # it asks, and orders; it has no job
         joined = ProcessJoined(
@@ -181,11 +180,11 @@ class Doorman:
         return f"{self.node.local.pool.prefix}{hello.worker_id}"
 
     def _why_not(self, hello: Hello) -> str:
-        if hello.protocol != PROTOCOL_VERSION:
-            return self._other_protocol(hello.kind, hello.version, hello.protocol)
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        if hello.python and hello.python != python:
-            return f"this session runs Python {python}, the {hello.kind} {hello.python}: pickles do not travel between"
+        # A command carries no values: `zray stop` of a newer zray still ends an older session.
+        version = hello.version if hello.kind != "command" else ""
+        refusal = why_not("session", hello.kind[:40], hello.protocol, version, hello.python)
+        if refusal:
+            return refusal
         try:
             os.close(os.pidfd_open(hello.pid))
         except (OSError, OverflowError):
@@ -197,13 +196,6 @@ class Doorman:
         if hello.kind == "driver" and len(hello.job_id) != JOB_ID_BYTES:
             return "a driver without a job id"
         return "" if hello.kind in ("driver", "command") else f"a {hello.kind!r} is not known here"
-
-    @staticmethod
-    def _other_protocol(kind: str, version: str, protocol: int) -> str:
-        return (
-            f"this session speaks protocol {PROTOCOL_VERSION}, the {kind} (zray {version}) speaks {protocol}: "
-            "install the same zray on both sides"
-        )
 
     # --- leaving ---
 
@@ -253,14 +245,3 @@ class Doorman:
         """The node ends in trouble: those who are still here are told why."""
         for address in self.pidfds:
             self.node.peers.send(address, [ProcessDropped(reason)])
-
-
-def _protocol_of(frame: bytes) -> int | None:
-    """The version that a Hello of some other version speaks; None where this is no Hello at all."""
-    try:
-        envelope = msgspec.msgpack.decode(frame, type=tuple[int, int, int, list[msgspec.Raw]])
-        hello: Any = msgspec.msgpack.decode(envelope[3][0])
-    except (msgspec.MsgspecError, IndexError, UnicodeDecodeError, RecursionError):
-        return None
-    is_hello = isinstance(hello, list) and len(hello) > 1 and hello[0] == 1 and type(hello[1]) is int
-    return hello[1] if is_hello else None

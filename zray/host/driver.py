@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..wire.message import PROTOCOL_VERSION
 from ..wire.session import GoodbyeReply, Hello, ProcessDropped
-from .connection import Connection, python_version
+from .connection import Connection
 from .logs import LogFollower
 from .processes import how_it_ended, last_lines
 from .runtime import Runtime
 from .session import Session
 from .spawn import import_path
 from .submitter import Submitter
+from .versions import python_version, what_differs
 
 
 class Driver(Runtime):
@@ -45,6 +47,8 @@ class Driver(Runtime):
         except BaseException:
             connection.close()
             raise
+        if notice := what_differs("program", "session", welcome.version):
+            print(f"zray: {notice}.", file=sys.stderr)
         super().__init__(connection, session.name, welcome.inline_bytes_max, Submitter(root_task_id(job_id), "driver"))
         self.job_id = job_id
         self.node_id = welcome.node_id

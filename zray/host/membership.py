@@ -28,11 +28,11 @@ from ..wire.codec import decode_mail
 from ..wire.hosts import HostAdded, HostRemoved, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
-from .connection import python_version
 from .dealing import DENIED, Dealer
 from .keys import KEY_BYTES, Key, KeyPair, KeyRing, Token, require_curve, write_secret
 from .neighbours import Neighbours
 from .session import Session
+from .versions import python_version, what_differs, why_not
 
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
@@ -153,6 +153,8 @@ class Admission:
             self.membership.on_admission(message.host)
         self.neighbours.meet(message.host, key, "")
         self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
+        if notice := what_differs("cluster", message.kind, message.version):
+            self.neighbours.log(notice)
         at = self.addresses
         shards = shard_names(len(at.shards))
         return JoinClusterReply(
@@ -160,16 +162,9 @@ class Admission:
         )
 
     def _why_not(self, message: JoinCluster) -> str:
-        if message.protocol != PROTOCOL_VERSION:
-            return (
-                f"this cluster speaks protocol {PROTOCOL_VERSION}, the newcomer (zray {message.version}) speaks "
-                f"{message.protocol}: install the same zray on both sides"
-            )
-        if message.python != python_version():
-            return (
-                f"this cluster runs Python {python_version()}, the newcomer {message.python}: pickles do not "
-                "travel between"
-            )
+        refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")
+        if refusal:
+            return refusal
         is_id = len(message.host) == HOST_ID_LENGTH and set(message.host) <= set("0123456789abcdef")
         known = message.host in self.neighbours.by_host or message.host in self.neighbours.gone
         if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:

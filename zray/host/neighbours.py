@@ -18,7 +18,7 @@ import zmq
 from .. import __version__
 from ..exceptions import ProtocolError
 from ..wire.codec import Letter, Mail, decode_mail
-from ..wire.hosts import HostGoodbye, HostHello, HostRefused, HostWelcome, JoinCluster, MessageRefused
+from ..wire.hosts import HostGoodbye, HostHello, HostRefused, HostWelcome, JoinCluster, JoinRefused, MessageRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Local, Message
 from ..wire.session import Ack
@@ -28,6 +28,7 @@ from .keys import Key, KeyPair, KeyRing
 from .listener import Listener
 from .neighbour import Loop, Neighbour, Unmet
 from .offences import Offences
+from .versions import protocol_of_join, why_not
 
 TURN_FRAMES_MAX = 256
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
@@ -303,9 +304,19 @@ class Neighbours:
                 else:
                     self.dropped_frames += 1  # of a key that was let in once, and is no more
             except ProtocolError as error:
-                self._bad(identity, key, str(error))
+                if key is None or key.kind != "joiner" or not self._is_of_another_version(identity, arrival.data):
+                    self._bad(identity, key, str(error))
             if self.listener in self.restless and count >= TURN_FRAMES_MAX:
                 return
+
+    def _is_of_another_version(self, identity: bytes, frame: bytes) -> bool:
+        """Whether a newcomer's first words are those of another protocol, where they look different: it is told."""
+        spoken = protocol_of_join(frame)
+        if spoken is None or spoken == PROTOCOL_VERSION:
+            return False
+        self.dropped_frames += 1
+        self._answer(identity, unnumbered(JoinRefused(why_not("cluster", "newcomer", spoken, "", ""))))
+        return True
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
         """A frame that is none, or that is not its sender's to send."""
@@ -331,9 +342,8 @@ class Neighbours:
         elif type(message) is not HostHello or neighbour is None:
             if type(message) not in (MessageRefused, Ack):
                 self._refuse(identity, key, "say HostHello first")
-        elif message.protocol != PROTOCOL_VERSION:
-            text = f"this cluster speaks protocol {PROTOCOL_VERSION}, host {key.name} speaks {message.protocol}"
-            self._refuse(identity, key, text)
+        elif refusal := why_not("host", "other one", message.protocol, message.version, ""):
+            self._refuse(identity, key, refusal)
         elif message.host != key.name:
             self._refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
         else:

@@ -32,7 +32,7 @@ from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context
-from .connection import Connection, python_version
+from .connection import Connection
 from .forks import end_child
 from .hints import add_hints
 from .logs import begun_lines
@@ -40,6 +40,7 @@ from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
 from .submitter import Submitter, current_call
+from .versions import python_version
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005

@@ -37,6 +37,7 @@ class Welcome(Message, tag=2):
     node_id: bytes
     session: str
     inline_bytes_max: int
+    version: str = ""
 
 
 class HelloRefused(Message, tag=3):

@@ -1,0 +1,39 @@
+"""What differs a little is said, once, to the program; what differs more is an error there (U40)."""
+
+import pytest
+
+import zray
+from zray.exceptions import ProtocolError
+from zray.host import driver, versions
+
+
+@pytest.fixture
+def other_version(monkeypatch, start):
+    """This process believes itself to be of another zray than the session that it starts."""
+
+    def become(version):
+        monkeypatch.setattr(versions, "__version__", version)
+        monkeypatch.setattr(driver, "__version__", version)
+
+    return become
+
+
+def test_a_program_of_another_patch_says_so_and_works(other_version, start, capfd):
+    own = zray.__version__
+    other_version(f"{own}.post7")
+    start(num_cpus=1)
+    assert zray.get(zray.remote(lambda: 42).remote(), timeout=20) == 42
+    said = f"zray: this program runs zray {own}.post7, the session {own}: they should understand each other.\n"
+    assert capfd.readouterr().err.count(said) == 1
+
+
+def test_a_program_of_another_minor_version_is_refused(other_version, start):
+    own = zray.__version__
+    other_version("9.8.7")
+    with pytest.raises(ProtocolError, match=rf"this session runs zray {own}, the driver 9\.8\.7: install the same"):
+        start(num_cpus=1)
+
+
+@pytest.mark.parametrize("version, minor", [("0.1.0", "0.1"), ("0.1.0.post7", "0.1"), ("1", "1"), ("", "")])
+def test_the_minor_version(version, minor):
+    assert versions.minor_of(version) == minor
