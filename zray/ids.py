@@ -45,6 +45,12 @@ def root_task_id(job_id: JobID) -> TaskID:
     return blake2b(job_id, digest_size=TASK_ID_BYTES, person=b"zray-job").digest()
 
 
+def stray_task_id(node_id: NodeID, worker_id: int) -> TaskID:
+    """The TaskID under which threads of a worker submit that outlive their task: no task's, and no other worker's."""
+    worker = worker_id.to_bytes(8, "big")
+    return blake2b(node_id + worker, digest_size=TASK_ID_BYTES, person=b"zray-stray").digest()
+
+
 def children_prefix(parent: TaskID) -> bytes:
     """The first 10 bytes of the ids of all tasks that `parent` submits (hashed once per parent)."""
     return blake2b(parent, digest_size=PARENT_HASH_BYTES).digest()

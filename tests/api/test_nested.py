@@ -5,6 +5,7 @@ import os
 import pytest
 
 import zray
+from tests.gates import Tally, until
 
 
 @zray.remote
@@ -163,8 +164,6 @@ class TestInOneSession:
 
     def test_the_children_of_a_repeated_parent_have_the_same_ids(self, tmp_path):
         """DESIGN 5: ids are derived from the parent's id and its counter."""
-        from tests.gates import Tally
-
         tally = Tally(tmp_path / "tally")
 
         @zray.remote(max_retries=1)
@@ -188,6 +187,56 @@ class TestInOneSession:
                 return list(pool.map(lambda i: zray.get(identity.remote(i)), range(20)))
 
         assert zray.get(parent.remote()) == list(range(20))
+
+    def test_threads_of_a_task_that_submit_first_at_once_make_different_children(self):
+        @zray.remote
+        def parent():
+            import sys
+            import threading
+
+            start, ids = threading.Barrier(4), []
+
+            def submit():
+                start.wait()
+                ids.append(zray.put(0).hex())
+
+            switch_seconds = sys.getswitchinterval()
+            sys.setswitchinterval(1e-6)
+            try:
+                threads = [threading.Thread(target=submit) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            finally:
+                sys.setswitchinterval(switch_seconds)
+            return ids
+
+        for ids in zray.get([parent.remote() for _ in range(50)]):
+            assert len(set(ids)) == 4
+
+    def test_threads_that_outlive_their_tasks_make_different_children(self, gate, tmp_path):
+        @zray.remote
+        def parent(number):
+            import threading
+
+            def submit_when_the_task_is_over():
+                gate.wait()
+                ref = identity.remote(number)
+                (tmp_path / "new").with_suffix(f".{number}").write_text(f"{ref.hex()} {zray.get(ref)}")
+                (tmp_path / "new").with_suffix(f".{number}").rename(tmp_path / str(number))
+
+            threading.Thread(target=submit_when_the_task_is_over, daemon=True).start()
+            begun.visit()
+            until(lambda: begun.count() == 2)  # so each is in a process of its own
+
+        begun = Tally(tmp_path / "begun")
+        zray.get([parent.remote(number) for number in range(2)])
+        gate.open()
+        until(lambda: all((tmp_path / str(number)).exists() for number in range(2)))
+        (first, one), (second, other) = ((tmp_path / str(number)).read_text().split() for number in range(2))
+        assert (one, other) == ("0", "1")
+        assert first != second
 
     def test_a_driver_with_threads(self):
         from concurrent.futures import ThreadPoolExecutor

@@ -76,7 +76,7 @@ class ActorHost:
 
             self.pool = ThreadPoolExecutor(self.options.max_concurrency, "zray-actor")
         worker.root = Submitter(spec.task_id, self.options.class_name, self.actor_id)
-        worker.current, worker._submitter = spec, worker.root
+        worker.call = Call(spec, worker.root)
         try:
             cls = worker.function_of(spec.function_id)
             args, kwargs = worker.arguments_of(spec)
@@ -90,8 +90,7 @@ class ActorHost:
             return
         for object_id in spec.deps:
             executor.arguments.pop(object_id, None)
-        worker.current = None
-        worker._submitter = None
+        worker.call = None
         worker.run_next = self.run_next  # type: ignore[method-assign]
         worker.run_task = self.run_call  # type: ignore[method-assign]
         worker.say(ActorStarted(self.actor_id))
@@ -149,8 +148,7 @@ class ActorHost:
     def run_call(self, spec: TaskSpec) -> None:
         """A serial actor's call."""
         worker = self.worker
-        outer, outer_submitter = worker.current, worker._submitter
-        worker.current, worker._submitter = spec, None
+        outer, worker.call = worker.call, Call(spec)
         try:
             args, kwargs = worker.arguments_of(spec)
             value = self.method_of(spec)(*args, **kwargs)
@@ -158,7 +156,7 @@ class ActorHost:
             result = self.result_of(spec, value)
         except BaseException as error:
             result = self.outcome_of(spec, error)
-        worker.current, worker._submitter = outer, outer_submitter
+        worker.call = outer
         self.finished(spec, result)
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:

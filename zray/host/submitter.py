@@ -44,14 +44,14 @@ class Submitter:
 
 
 class Call:
-    """A call of an async or threaded actor; what it submits, it submits as this."""
+    """A run of a task or of an actor's method; what it submits, it submits as this."""
 
     __slots__ = ("spec", "submitter")
 
-    def __init__(self, spec: TaskSpec) -> None:
+    def __init__(self, spec: TaskSpec, submitter: Submitter | None = None) -> None:
         self.spec = spec
-        self.submitter: Submitter | None = None  # made when it first submits
+        self.submitter = submitter  # None: made when it first submits, of which few tasks do
 
 
-# The call that this context belongs to.  Plain tasks and serial actors' calls set `Worker.current` instead.
+# The call that this context belongs to.  Plain tasks and serial actors' calls set `Worker.call` instead.
 current_call: contextvars.ContextVar[Call | None] = contextvars.ContextVar("zray_call", default=None)

@@ -19,7 +19,7 @@ import posix_ipc
 
 from .. import __version__
 from ..exceptions import ClusterLostError
-from ..ids import return_id
+from ..ids import return_id, stray_task_id
 from ..roles.task_executor import TaskExecutor
 from ..store.arguments import deserialize_arguments
 from ..store.errors import deserialize_error, serialize_error
@@ -39,7 +39,7 @@ from .logs import begun_lines
 from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
-from .submitter import Submitter, current_call
+from .submitter import Call, Submitter, current_call
 from .versions import python_version
 
 # Results wait no longer than this for company.
@@ -65,7 +65,8 @@ class Worker(Runtime):
         self.executor = TaskExecutor()
         self.orders: list[Message] = []  # StartActor, StopWorker: the main loop's to act upon
         welcome, early = connection.join(hello)
-        super().__init__(connection, welcome.session, welcome.inline_bytes_max, Submitter(b"\0" * 16))
+        root = Submitter(stray_task_id(welcome.node_id, worker_id))
+        super().__init__(connection, welcome.session, welcome.inline_bytes_max, root)
         self.is_worker = True
         self.paths, self.worker_id = session, worker_id
         self.worker_name = worker
@@ -74,8 +75,8 @@ class Worker(Runtime):
         self.on_other = self._on_order
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
-        self.current: TaskSpec | None = None
-        self._submitter: Submitter | None = None
+        self.call: Call | None = None  # what the main thread runs, and threads that it started
+        self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
         self.said_goodbye = False  # and the node has heard it
@@ -111,17 +112,16 @@ class Worker(Runtime):
             pass  # the driver's folder is gone: absolute paths still work
 
     def submitter(self) -> Submitter:
-        """The task that this thread runs."""
-        call = current_call.get()
-        if call is not None:
-            if call.submitter is None:
-                actor_id = self.actor.actor_id if self.actor is not None else b""
-                call.submitter = Submitter(call.spec.task_id, self.name_of(call.spec), actor_id)
-            return call.submitter
-        if self._submitter is None:
-            spec = self.current
-            self._submitter = Submitter(spec.task_id, self.name_of(spec)) if spec is not None else self.root
-        return self._submitter
+        """The task that this thread runs, or that started it."""
+        call = current_call.get() or self.call
+        if call is None:
+            return self.root
+        if call.submitter is None:
+            with self.first_submit:
+                if call.submitter is None:
+                    actor_id = self.actor.actor_id if self.actor is not None else b""
+                    call.submitter = Submitter(call.spec.task_id, self.name_of(call.spec), actor_id)
+        return call.submitter
 
     def blocks(self) -> bool:
         """Whether a wait of this thread stops the worker."""
@@ -192,8 +192,7 @@ class Worker(Runtime):
 
     def run_task(self, spec: TaskSpec) -> None:
         """Run one, and note what came of it."""
-        outer, outer_submitter = self.current, self._submitter
-        self.current, self._submitter = spec, None
+        outer, self.call = self.call, Call(spec)
         began = time.perf_counter()
         wants_retry = False
         value = None  # what it returns lives until that is noted: with it go the refs inside, and what they refer to
@@ -218,7 +217,7 @@ class Worker(Runtime):
             took = time.perf_counter() - began
             values, contained, wants_retry = self.failure(spec, error)
             del error
-        self.current, self._submitter = outer, outer_submitter
+        self.call = outer
         begun_lines.write_own()
         executor = self.executor
         with self.lock:
