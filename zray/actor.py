@@ -312,10 +312,8 @@ class ActorMethod:
         )
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()
-        actor_id = self._handle_id
-        spec = TaskSpec(
-            task_id, b"", arguments.payload, arguments.deps, arguments.holds, blob, submitter.next_call(actor_id)
-        )
+        caller = submitter.actor_id
+        spec = TaskSpec(task_id, b"", arguments.payload, arguments.deps, arguments.holds, blob, caller)
         count = self._num_returns
         first = runtime.submit(spec, count)
         if count == 1:

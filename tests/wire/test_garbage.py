@@ -217,6 +217,6 @@ def test_a_small_frame_of_many_tiny_messages_is_bounded_by_its_own_size():
 
 
 def test_specs_keep_their_bytes_apart():
-    spec = TaskSpec(b"t" * 16, b"f" * 16, b"args", (b"o" * 20,), (), b"", 3)
+    spec = TaskSpec(b"t" * 16, b"f" * 16, b"args", (b"o" * 20,), (), b"", b"c" * 16)
     frame = encode(Envelope(1, 1, 0, [SubmitTasks([spec])]))
     assert decode(frame).messages == [SubmitTasks([spec])]

@@ -16,7 +16,7 @@ from ..wire.task_spec import TaskSpec
 class Submitter:
     """One parent of tasks.  Its counters may be drawn from by several threads."""
 
-    __slots__ = ("_children", "_puts", "_sequences", "actor_id", "name", "prefix", "task_id")
+    __slots__ = ("_children", "_puts", "actor_id", "name", "prefix", "task_id")
 
     def __init__(self, task_id: bytes, name: str = "", actor_id: bytes = b"") -> None:
         self.task_id = task_id
@@ -25,7 +25,6 @@ class Submitter:
         self.prefix = children_prefix(task_id)
         self._children = itertools.count(1)
         self._puts = itertools.count()
-        self._sequences: dict[bytes, itertools.count[int]] = {}
 
     def next_task_id(self) -> bytes:
         """The id of its next child."""
@@ -34,13 +33,6 @@ class Submitter:
     def next_put(self) -> int:
         """The number of its next put value."""
         return next(self._puts)
-
-    def next_call(self, actor_id: bytes) -> int:
-        """The number of its next call on an actor."""
-        count = self._sequences.get(actor_id)
-        if count is None:
-            count = self._sequences.setdefault(actor_id, itertools.count(1))
-        return next(count)
 
 
 class Call:

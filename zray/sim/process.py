@@ -35,7 +35,6 @@ class Activation:
         self.prefix = children_prefix(task_id)
         self.children = 0
         self.puts = 0
-        self.call_numbers: dict[bytes, int] = {}
         self.refs: list[bytes] = []  # one entry per ref that it owns
         self.views: list[bytes] = []  # one entry per array that it owns
         self.body: Generator[Any, Any, Any]

@@ -177,9 +177,8 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
 def _call(process: Process, top: Activation, request: say.Call) -> None:
     actor_id = request.actor.actor_id
     options = TaskOptions(resources={}, max_retries=request.max_retries, actor_id=actor_id, method=request.method)
-    number = top.call_numbers[actor_id] = top.call_numbers.get(actor_id, 0) + 1
     data, deps, holds = encode_arguments(request.args)
-    spec = TaskSpec(top.next_child(), b"", data, deps, holds, encode_options(options), number)
+    spec = TaskSpec(top.next_child(), b"", data, deps, holds, encode_options(options), process.actor_id)
     process.client.submit(spec)
     ref = Ref(return_id(spec.task_id, 1))
     top.refs.append(ref.id)

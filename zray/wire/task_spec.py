@@ -79,7 +79,9 @@ class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     deps: tuple[ObjectID, ...] = ()
     holds: tuple[ObjectID, ...] = ()
     options: bytes = b""  # encoded TaskOptions; b"" means the defaults
-    sequence: int = 0  # calls on an actor: the number of this call among its caller's calls on that actor
+    # Calls on an actor: the actor that calls.  Its calls stay in order, whichever of its methods submits them; those of
+    # others are told apart by their task ids.
+    caller: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""
 
 
 _encode = Encoder().encode

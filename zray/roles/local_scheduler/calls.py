@@ -1,7 +1,7 @@
 """Actors of this node and the calls on them.  Those of other nodes, and actors that go there: `remote_calls`.
 
-An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order; they go to
-the worker many at a time.  The actor's handles are refs on the first return of its creation task: when the
+An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order (call_queue); they go
+to the worker many at a time.  The actor's handles are refs on the first return of its creation task: when the
 last is gone, the actor leaves after the calls it has.
 
 States (ActorState) and where the actor then is:
@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 CALLS_IN_FLIGHT_MAX = 512
 # Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
 GRAVES_MAX = 10_000
+
+
+def _never(task: Task, batch: dict[bytes, Task]) -> bool:
+    """Calls that run side by side wait for their arguments here: nothing says which of them is the first to end."""
+    return False
 
 
 class Calls:
@@ -264,23 +269,26 @@ class Calls:
         limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         if len(actor.inflight) > limit // 2:
             return
-        batch: dict[bytes, Task] = {}
-        queue, inflight = actor.queue, actor.inflight
         is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
-        while queue and len(inflight) < limit:
-            task = queue[0]
-            if task.missing and not (is_serial and self._makers_are_in(task, batch)):
-                break  # in order: what is behind it waits too
-            queue.popleft()
-            task.worker = worker
-            task.state = TaskState.SENT
-            inflight[task.spec.task_id] = task
-            batch[task.spec.task_id] = task
+        batch = actor.queue.take(limit - len(actor.inflight), self._makers_are_in if is_serial else _never)
         if batch:
-            specs = [task.spec for task in batch.values()]
+            specs = []
+            for task in batch.values():
+                task.worker = worker
+                task.state = TaskState.SENT
+                specs.append(task.spec)
+            actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             self.node.perform(OpenWindow(worker.address, len(specs)))
             self.node.send(worker.address, StartTasks(specs, [], arguments))
+
+    def arguments_are_here(self, task: Task) -> None:
+        """A call, or an actor's creation, lacks nothing any more."""
+        actor = self.actors.get(task.options.actor_id or task.spec.task_id)
+        if actor is not None:
+            if task is not actor.creation:
+                actor.queue.arguments_are_here(task)
+            self.touched[actor.actor_id] = None
 
     def _makers_are_in(self, task: Task, batch: dict[bytes, Task]) -> bool:
         """Whether each missing argument is what an earlier call of the same batch will return.
@@ -312,7 +320,7 @@ class Calls:
             return
         actor.inflight.pop(task.spec.task_id, None)
         task.state = TaskState.CALL
-        actor.queue.appendleft(task)
+        actor.queue.append_first(task)
         self.touch(actor.actor_id)
 
     # --- ends ---

@@ -93,7 +93,7 @@ class Lending:
             worker = actor.worker
             if missing <= 0:
                 break
-            is_busy = actor.inflight or (actor.queue and not actor.queue[0].missing)
+            is_busy = actor.inflight or actor.queue.has_ready()
             if worker is None or actor.state != ActorState.ALIVE or is_busy or not worker.frames:
                 continue
             frame = worker.frames[0]

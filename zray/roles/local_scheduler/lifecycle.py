@@ -169,7 +169,7 @@ class Lifecycle:
             if task.state == TaskState.WAITING:
                 self.node.dispatch.enqueue(task)
             elif task.state == TaskState.CALL:
-                self.node.calls.touch(task.options.actor_id or task.spec.task_id)
+                self.node.calls.arguments_are_here(task)
 
     def tasks_finished(self, message: TasksFinished) -> None:
         process = self.node.processes.get(self.node.sender)

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
+from .call_queue import CallQueue
 
 
 class TaskState(enum.IntEnum):
@@ -259,7 +260,7 @@ class Actor:
         self.entry = entry
         self.state = ActorState.REGISTERING
         self.worker: Worker | None = None
-        self.queue: deque[Task] = deque()  # calls not yet sent
+        self.queue = CallQueue()  # calls not yet sent
         self.inflight: dict[bytes, Task] = {}  # calls sent, in order
         self.restart_count = 0
         self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done

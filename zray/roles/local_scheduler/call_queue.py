@@ -1,0 +1,95 @@
+"""Calls on one actor that have not been sent: in order per caller, and no caller waits for another's arguments.
+
+A caller is a task or a driver; an actor is one caller, whichever of its methods submits.  A line whose first call lacks
+an argument is held: the value may come from a task that asks this same actor.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ...ids import PARENT_HASH_BYTES
+
+if TYPE_CHECKING:
+    from .tables import Task
+
+
+class CallQueue:
+    """One line per caller with calls that wait."""
+
+    __slots__ = ("_held", "_open")
+
+    def __init__(self) -> None:
+        self._open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
+        self._held: dict[bytes, deque[Task]] = {}  # lines whose first call waits for an argument
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._held)
+
+    def __iter__(self) -> Iterator[Task]:
+        """All of them, in order per caller."""
+        for lines in (self._open, self._held):
+            for line in lines.values():
+                yield from line
+
+    def append(self, task: Task) -> None:
+        """A new call: last of its caller's."""
+        caller = _caller_of(task)
+        line = self._open.get(caller)
+        if line is None:
+            line = self._held.get(caller)
+            if line is None:
+                self._open[caller] = deque((task,))
+                return
+        line.append(task)
+
+    def append_first(self, task: Task) -> None:
+        """A call that was sent and comes back: it goes first again."""
+        caller = _caller_of(task)
+        line = self._held.pop(caller, None)
+        if line is not None:
+            self._open[caller] = line
+        else:
+            line = self._open.setdefault(caller, deque())
+        line.appendleft(task)
+
+    def arguments_are_here(self, task: Task) -> None:
+        """It lacks nothing any more."""
+        caller = _caller_of(task)
+        line = self._held.get(caller)
+        if line is not None and line[0] is task:
+            self._open[caller] = self._held.pop(caller)
+
+    def has_ready(self) -> bool:
+        """Whether some call could be sent."""
+        return any(not line[0].missing for line in self._open.values())
+
+    def take(self, count: int, may_go: Callable[[Task, dict[bytes, Task]], bool]) -> dict[bytes, Task]:
+        """Up to `count` calls to send, by id, in order.
+
+        may_go: whether one that lacks an argument may go with those that are already taken.
+        """
+        taken: dict[bytes, Task] = {}
+        for caller in list(self._open):
+            line = self._open.pop(caller)
+            while line:
+                task = line[0]
+                if task.missing and not may_go(task, taken):
+                    self._held[caller] = line
+                    break
+                if len(taken) >= count:
+                    self._open[caller] = line
+                    return taken
+                taken[task.spec.task_id] = line.popleft()
+        return taken
+
+    def clear(self) -> None:
+        self._open.clear()
+        self._held.clear()
+
+
+def _caller_of(task: Task) -> bytes:
+    spec = task.spec
+    return spec.caller or spec.task_id[:PARENT_HASH_BYTES]
