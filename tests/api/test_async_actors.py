@@ -126,6 +126,21 @@ def test_references_are_awaited_inside():
     assert zray.get(caller.failing.remote())[1] is True
 
 
+def test_a_reference_that_an_async_method_returns_stays_one():
+    @zray.remote
+    class Giver:
+        async def give(self):
+            return identity.remote(1)
+
+        def give_at_once(self):
+            return identity.remote(2)
+
+    giver = Giver.remote()
+    refs = zray.get([giver.give.remote(), giver.give_at_once.remote()])
+    assert [type(ref) for ref in refs] == [zray.ObjectRef] * 2
+    assert zray.get(refs) == [1, 2]
+
+
 def test_arguments_are_resolved_and_nested_ones_stay_references():
     @zray.remote
     class Taker:

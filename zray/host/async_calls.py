@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ..object_ref import ObjectRef
 from ..store.values import serialize
 from ..wire.task_spec import TaskSpec, parse_options
 from .submitter import Call, current_call
@@ -84,7 +85,7 @@ class AsyncCalls:
             method, is_single = self._method_of(spec)
             args, kwargs = worker.arguments_of(spec)
             value = method(*args, **kwargs)
-            if hasattr(value, "__await__"):
+            if type(value) is not ObjectRef and hasattr(value, "__await__"):  # a ref that it returns stays a ref
                 value = await value
             serialized = serialize(value) if is_single else None
             if serialized is not None and serialized.size <= worker.inline_bytes_max and not serialized.buffers:
