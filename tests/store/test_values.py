@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import collections
 import datetime
+import decimal
 import gc
 import math
 import pickle
 import subprocess
 import sys
 import threading
+import types
 import weakref
 
 import numpy
@@ -303,6 +305,11 @@ def test_main_classes_are_sent_by_value():
     )
     data = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=30).stdout
     assert deserialize(data)["a"].f() == 7
+
+
+def test_a_value_is_serialized_while_another_thread_imports_cloudpickle(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle.cloudpickle", types.ModuleType("cloudpickle.cloudpickle"))
+    assert deserialize(to_bytes(serialize(decimal.Decimal(7)))) == 7
 
 
 class Held:

@@ -241,7 +241,8 @@ def _needs_care(data: bytes) -> bool:
     if _custom or data.find(b"__main__") >= 0 or data.find(b"_reconstruct") >= 0:
         return True
     cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
-    return cloudpickle is not None and bool(cloudpickle._PICKLE_BY_VALUE_MODULES)
+    # By getattr: another thread may be half through importing it.
+    return bool(getattr(cloudpickle, "_PICKLE_BY_VALUE_MODULES", None))
 
 
 def _serialize_collecting(value: Any) -> Serialized:
