@@ -59,9 +59,9 @@ class Waiting:
     def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
         runtime, client = self.runtime, self.client
         values, held = client.values, client.held
-        client.waits.append(missing)
-        if client.borrowed:
-            with runtime.lock:
+        with runtime.lock:  # whoever receives looks through the waits
+            client.waits.append(missing)
+            if client.borrowed:
                 client.ask(missing)
                 runtime.send_buffered()
         remaining = iter(missing)
@@ -86,8 +86,9 @@ class Waiting:
         try:
             runtime.receive_until(is_done, deadline)
         finally:
-            # By identity: two threads may wait for the same.
-            client.waits = [wait for wait in client.waits if wait is not missing]
+            with runtime.lock:
+                # By identity: two threads may wait for the same.
+                client.waits = [wait for wait in client.waits if wait is not missing]
         if arrived:
             self._raise_arrived(arrived, missing)
 
