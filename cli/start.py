@@ -107,6 +107,7 @@ def note_others(new: str) -> None:
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
 @click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
 @click.option("--state-dir", metavar="PATH", help="With --head: keep what the GCS knows there, and go on from there.")
+@click.option("--head-wait", type=float, metavar="S", help="Wait S seconds for a head that is gone. [60]")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 def start(
     head: bool,
@@ -148,6 +149,8 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
 
     if where["token_file"] is not None or where["token_stdin"]:
         raise click.UsageError("A head draws its own token; tokens are for --address.")
+    if where["head_wait"] is not None:
+        raise click.UsageError("--head-wait is for nodes that join.")
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
     host = tokens.own_address(where["host"] or nodes.LOOPBACK)
     return nodes.start_head(total, store, host=host, port=where["port"], **plan)
@@ -164,7 +167,8 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
         raise click.UsageError("--port is the head's; a node that joins takes one that is free.")
     token = read_token(where["token_file"], where["token_stdin"])
     host = tokens.own_address(where["host"]) if where["host"] else ""
-    return nodes.start_member(total, store, tokens.cluster_address(address), token, host=host)
+    address = tokens.cluster_address(address)
+    return nodes.start_member(total, store, address, token, host=host, head_wait=where["head_wait"])
 
 
 def say_how(session: Any, end: str) -> None:

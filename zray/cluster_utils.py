@@ -84,10 +84,12 @@ class Cluster:
         num_gpus: float | None = None,
         resources: dict[str, float] | None = None,
         object_store_memory: int | None = None,
+        head_wait: float | None = None,
         **head: Any,
     ) -> Node:
         """The first one is the head.  Returns when it is a member.  wait: changes nothing here.
 
+        head_wait: seconds that a node waits for a head that is gone.
         head: for the head alone, gcs_shards, gcs_replicas, global_schedulers, state_dir (as `zray start --head`).
         """
         total = nodes.declared_resources(num_cpus, num_gpus, resources)
@@ -98,7 +100,8 @@ class Cluster:
             return self.head_node
         if head:
             raise TypeError(f"{', '.join(head)}: only for the head.")
-        node = Node(*nodes.start_member(total, object_store_memory, self.address, self.token))
+        joined = nodes.start_member(total, object_store_memory, self.address, self.token, head_wait=head_wait)
+        node = Node(*joined)
         self.worker_nodes.append(node)
         return node
 

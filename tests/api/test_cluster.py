@@ -192,16 +192,6 @@ def test_when_the_head_ends_its_nodes_end_and_their_drivers_are_told(nothing_lef
         cluster.remove_node(node)
 
 
-@pytest.mark.slow
-def test_a_node_without_its_head_ends_after_ten_seconds(nothing_left):
-    """kill -9: nobody says goodbye."""
-    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
-        node = cluster.add_node(num_cpus=1)
-        cluster.remove_node(cluster.head_node)
-        until(lambda: not is_running(node.pid), 20.0)
-        assert not os.path.exists(node.session.folder)
-
-
 def test_what_a_driver_has_started_elsewhere_ends_with_it(cluster, tmp_path):
     code = f"""
         import os, pathlib, threading, time, zray

@@ -19,7 +19,7 @@ from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
 from ..wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodeFact, NodesReply
-from ..wire.message import PROTOCOL_VERSION, Local
+from ..wire.message import PROTOCOL_VERSION
 from ..wire.session import (
     GetStatus,
     Goodbye,
@@ -37,10 +37,6 @@ from .versions import protocol_of_hello, why_not
 
 if TYPE_CHECKING:
     from .node import Node
-
-
-class HeadTimeout(Local):
-    """Look whether the head can be reached."""
 
 
 class Doorman:
@@ -76,8 +72,6 @@ class Doorman:
             self.node.membership.add(message)
         elif type(message) is HostRemoved and self.node.membership is not None:
             self.node.membership.remove(message)
-        elif type(message) is HeadTimeout:
-            self.node.look_for_head()
         return []
 
     def _ask_for_nodes(self, sender: str, message: GetNodes) -> list[Any]:

@@ -22,7 +22,8 @@ import zmq
 
 from .. import __version__
 from ..exceptions import ProtocolError, ZrayError
-from ..roles.effects import MeetHost
+from ..roles.effects import Finding, MeetHost, ProbeHost
+from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..roles.local_scheduler.scheduler import Addresses
 from ..wire.codec import decode_mail
 from ..wire.hosts import HostAdded, HostRemoved, JoinCluster, JoinClusterReply, JoinRefused
@@ -31,6 +32,7 @@ from ..wire.message import PROTOCOL_VERSION, Message
 from .dealing import DENIED, Dealer
 from .keys import KEY_BYTES, Key, KeyPair, KeyRing, Token, require_curve, write_secret
 from .neighbours import Neighbours
+from .probes import Probes
 from .session import Session
 from .versions import python_version, what_differs, why_not
 
@@ -47,12 +49,15 @@ class Membership:
         self.kind = kind  # "head", "node", "driver"
         self.host = host
         self.neighbours = neighbours
+        self.probes = Probes(host)
         self.addresses = addresses
         self.head = head  # the head's id
         self.chains = f"{head}/chains"  # the chain master
         self.on_admission: Callable[[str], None] = lambda host: None  # the head's: a host is let in
+        self.head_wait = HEAD_WAIT_SECONDS  # how long we wait for a head that has ended, or stands still
         self.endpoint = ""  # where others reach us
         self.cluster = ""  # the address that the cluster goes by
+        self.head_finding: Finding | None = None  # of the last look at it
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
 
     def meet(self, effect: MeetHost) -> None:
@@ -79,14 +84,22 @@ class Membership:
         if left:  # otherwise: until its successor is there, which is soon
             schedulers[:] = left
 
-    def seconds_without_head(self) -> float:
-        """How long we have not been connected to it."""
-        if self.kind == "head":
-            return 0.0
-        head = self.neighbours.by_host.get(self.head)
-        if head is None:
-            return float("inf")
-        return 0.0 if head.is_up else time.monotonic() - head.down_since
+    def look(self, effect: ProbeHost, on_found: Callable[[Finding], None]) -> None:
+        """ProbeHost."""
+        host = effect.role.partition("/")[0]
+        endpoint = effect.endpoint or self.cluster
+
+        def found(finding: Finding) -> None:
+            neighbour = self.neighbours.by_host.get(host)
+            seen_at = neighbour.seen_at if neighbour is not None else ""
+            if finding is Finding.ENDED and effect.endpoint and endpoint.rpartition(":")[0] != seen_at:
+                finding = Finding.OUT_OF_REACH  # somebody else's machine, for all we know
+            if not effect.endpoint and finding is not self.head_finding:
+                self.neighbours.log(f"the head at {endpoint} answers no heartbeats: {finding.value}")
+                self.head_finding = finding
+            on_found(finding)
+
+        self.probes.look(endpoint, found)
 
 
 def shard_names(count: int) -> list[str]:

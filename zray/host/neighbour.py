@@ -39,6 +39,7 @@ class Neighbour:
         "is_up",
         "key",
         "link",
+        "seen_at",
     )
 
     def __init__(self, host: str, key: Key, endpoint: str, now: float) -> None:
@@ -48,6 +49,7 @@ class Neighbour:
         self.link = MailLink()
         self.backlog: list[Letter] = []  # what the link is too full for, or not up for
         self.identity = b""  # of its connection to us
+        self.seen_at = ""  # the address that this connection came from
         self.dealer: Dealer | None = None  # ours to it
         self.is_up = False
         self.down_since = now

@@ -348,7 +348,7 @@ class Neighbours:
             self._refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
         else:
             self._hang_up(neighbour)
-            neighbour.identity = identity
+            neighbour.identity, neighbour.seen_at = identity, peer_address
             self.by_identity[identity] = neighbour
             self._answer(identity, unnumbered(HostWelcome(self.host)))
             self._is_up(neighbour)

@@ -30,11 +30,13 @@ from ..roles.effects import (
     ForgetProcess,
     HostLeft,
     HostLinkChanged,
+    HostProbed,
     KillWorker,
     MeetHost,
     OpenWindow,
     PagesAreThere,
     PagesRefused,
+    ProbeHost,
     RangeRead,
     RangeWritten,
     ReadRange,
@@ -53,7 +55,7 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
-from .doorman import Doorman, HeadTimeout
+from .doorman import Doorman
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
@@ -67,12 +69,6 @@ if TYPE_CHECKING:
 # How long the last messages may take to leave: they only have to reach a local socket.
 LAST_WORDS_MS = 200
 LOG_BYTES_MAX = 8 << 20
-
-
-# A node that has not reached its head for so long ends: longer than a restart of a switch or a pause of the head's
-# machine takes (USERS F03), short enough that nobody waits for what will not come.
-HEAD_LOST_SECONDS = 10.0
-HEAD_LOOK_SECONDS = 1.0
 
 
 class Node:
@@ -130,7 +126,9 @@ class Node:
             self.head = Head(self.session, found, cluster, self.log)
             return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
-        return membership.join_cluster(self.host, cluster, secret, self.log)
+        joined = membership.join_cluster(self.host, cluster, secret, self.log)
+        joined.head_wait = cluster.get("head_wait") or joined.head_wait
+        return joined
 
     def _roles(self, total: dict[str, int], capacity: int) -> list[Any]:
         member, host = self.membership, self.host
@@ -155,13 +153,15 @@ class Node:
             from .head import chain_clients
 
             self.chain_clients = chain_clients(member.addresses, member.chains)
-            roles += [*(self.head.roles if self.head is not None else ()), *self.chain_clients, member.neighbours]
+            roles += [*(self.head.roles if self.head is not None else ()), *self.chain_clients]
+            roles += [member.neighbours, member.probes]
         return roles
 
     def _take_part(self, member: Membership) -> None:
         """Be reachable, reach the head, and have the others told of us."""
         links = member.neighbours
         links.attach(self.reactor, self.reactor.role_by_address)
+        member.probes.attach(self.reactor)
         links.on_goodbye, links.on_link = self._host_left, self._link_changed
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
@@ -170,17 +170,8 @@ class Node:
         for client in self.chain_clients:
             client.start()
             self.reactor._perform(client.address, client.take_effects())
-        self.local.members.start(member.kind, member.endpoint, member.neighbours.keys.public)
-        self.reactor.set_timer(HEAD_LOOK_SECONDS, self.doorman.address, HeadTimeout())
-
-    def look_for_head(self) -> None:
-        """HeadTimeout."""
-        assert self.membership is not None
-        if self.membership.seconds_without_head() > HEAD_LOST_SECONDS:
-            self._lost_head(
-                f"the head of the cluster at {self.membership.cluster} has not been reached for {HEAD_LOST_SECONDS:g} s"
-            )
-        self.reactor.set_timer(HEAD_LOOK_SECONDS, self.doorman.address, HeadTimeout())
+        key = member.neighbours.keys.public
+        self.local.members.start(member.kind, member.endpoint, key, member.head_wait)
 
     def _host_left(self, host: str, reason: str) -> None:
         assert self.membership is not None
@@ -246,6 +237,7 @@ class Node:
             EndSession: lambda role, effect: self._lost_head(effect.reason),  # its drivers are told
             MeetHost: self._meet_host,
             ForgetHost: self._forget_host,
+            ProbeHost: self._probe_host,
             **(self.head.effects() if self.head is not None else {}),
         }
 
@@ -258,6 +250,10 @@ class Node:
     def _forget_host(self, role: str, effect: ForgetHost) -> None:
         if self.membership is not None:
             self.membership.neighbours.forget(effect.node.partition("/")[0])
+
+    def _probe_host(self, role: str, effect: ProbeHost) -> None:
+        assert self.membership is not None
+        self.membership.look(effect, lambda finding: self.reactor.deliver(role, HostProbed(effect.role, finding)))
 
     def _reclaim(self, role: str, effect: ReclaimTasks) -> None:
         taken = self.workers.reclaim(effect.worker, effect.count)
@@ -319,6 +315,8 @@ class Node:
         # The fork server first, busy or still importing; its workers and what they have started fall to us.
         end_children()
         self.workers.close()
+        if self.membership is not None:
+            self.membership.probes.close()
         self.reactor.close()
         if self.head is not None:
             self.head.close()

@@ -147,13 +147,22 @@ def start_head(
 
 
 def start_member(
-    total: dict[str, int], store: int | None, address: str, token: str, *, host: str = ""
+    total: dict[str, int],
+    store: int | None,
+    address: str,
+    token: str,
+    *,
+    host: str = "",
+    head_wait: float | None = None,
 ) -> tuple[Session, int]:
-    """Start a node of the cluster whose head is at `address` (HOST:PORT).
+    """Start a node of the cluster whose head is at `address` (HOST:PORT).  head_wait: seconds that it waits for a head
+    that has ended, or stands still, to come back.
 
     Raises: as start_node.
     """
-    cluster = {"kind": "node", "address": address, "listen_host": host}
+    if head_wait is not None and not 0 < head_wait < float("inf"):
+        raise ValueError(f"head_wait must be a number of seconds above 0, not {head_wait!r}.")
+    cluster = {"kind": "node", "address": address, "listen_host": host, "head_wait": head_wait}
     return start_node(total, store, driver_pid=0, cluster=cluster, token=token)
 
 

@@ -6,6 +6,7 @@ The host performs the effects of a turn in order.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from msgspec import Struct
@@ -116,6 +117,16 @@ class ForgetHost(Struct, gc=False):
     node: str
 
 
+class ProbeHost(Struct, gc=False):
+    """Look at the host of that role from outside, by the network alone.  endpoint: where it listens; "": the head's.
+
+    Outcome: HostProbed.
+    """
+
+    role: str
+    endpoint: str = ""
+
+
 class AppendToLog(Struct, gc=False):
     """Have these records for good, all in one go.  Outcome: LogAppended, LogRefused (with this token), or LogBroken."""
 
@@ -145,6 +156,7 @@ Effect = (
     | EndSession
     | MeetHost
     | ForgetHost
+    | ProbeHost
     | AppendToLog
     | SaveSnapshot
 )
@@ -206,6 +218,22 @@ class HostLinkChanged(Local):
 
     node: str
     is_up: bool
+
+
+class Finding(Enum):
+    """What a look at a host's port tells."""
+
+    ENDED = "its machine says that nobody listens there"
+    STANDS_STILL = "its machine takes the connection, and the process says nothing"
+    ANSWERS = "the process answers"
+    OUT_OF_REACH = "nobody answers"
+
+
+class HostProbed(Local):
+    """Outcome of ProbeHost."""
+
+    role: str
+    finding: Finding
 
 
 class HostLeft(Local):

@@ -5,27 +5,36 @@ Dialog (who says it -> what we do):
     local scheduler    RegisterNode    tell everybody of everybody
     local scheduler    Heartbeat       it is alive: HeartbeatReply
     our host           HostLeft        a node ends in order: all are told
-    our host           HostLinkChanged    its connection broke, or is back
-    our timer          MonitorTimeout  who has been silent, or cut off, for too long is lost: NodeLost to all
+    our host           HostLinkChanged    its connection broke, or is back: a look at its machine
+    our host           HostProbed      its process has ended
+    our timer          MonitorTimeout  whose process has ended, or who has been silent for too long, is lost: NodeLost
 
-Silence is counted in ticks of our own, not in seconds: where everybody was stopped at once (a laptop's lid), or we
-alone, nobody has been silent for more than one tick.  The verdict is final.
+A connection that broke tells little: the process may have ended, or the network between us.  Only where its machine
+says that nobody listens on its port any more is the process known to be dead.  Otherwise the verdict waits until the
+node's lease is over (local_scheduler/lease.py): it has fenced itself when it falls.
+
+Silence is counted in ticks of our own, not in seconds: where everybody was stopped at once (a laptop's lid) nobody has
+been silent for more than one tick.  Where we alone stood still, everybody's count begins anew: nodes that saw that
+have taken their leases for extended.  The verdict is final.
 """
 
 from __future__ import annotations
 
 from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ..wire.message import Local
-from .effects import HostLeft, HostLinkChanged
+from .effects import Finding, HostLeft, HostLinkChanged, HostProbed, ProbeHost
 from .role import Role
 
 TICK_SECONDS = 0.1
-# A process that ends closes its connections: 0.5 s from its death to the verdict (issue: killed) are these ticks,
-# one more that has begun, and what the news takes.  A connection that broke by itself is back within 50 ms.
-DOWN_TICKS_MAX = 3
+# From when a process is known to have ended to the verdict: its workers end with it, which takes them a moment.
+# 0.5 s from its death (issue: killed) are these ticks, one more that has begun, and what the news takes.
+ENDED_TICKS_MAX = 1
 # Heartbeats come every 0.1 s.  27 ticks and the one that has begun are within the 3 s for a node that is frozen;
 # it is longer than any pause of an honest node that we have seen (collector, swapping: below 1 s).
 SILENT_TICKS_MAX = 27
+# A tick that comes so late is not a busy machine's: we stood still.  Below what a node looks at us for (1 s) before it
+# takes us for standing still.
+STALL_SECONDS = 0.8
 
 
 class MonitorTimeout(Local):
@@ -41,7 +50,9 @@ class Monitor(Role):
         self.nodes: dict[str, RegisterNode] = {}  # in the order in which they joined
         self.lost: set[str] = set()  # membership only
         self.silent_ticks: dict[str, int] = {}
-        self.down_ticks: dict[str, int] = {}  # of nodes whose connection broke, and is not back
+        self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
+        self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
+        self.ticked_at = 0.0
         self.is_ticking = False
 
     def on_register_node(self, message: RegisterNode) -> None:
@@ -57,6 +68,7 @@ class Monitor(Role):
             self.send(listener, joined)
         if not self.is_ticking:
             self.is_ticking = True
+            self.ticked_at = self.now
             self.set_timer(TICK_SECONDS, MonitorTimeout())
 
     def on_host_left(self, message: HostLeft) -> None:
@@ -64,21 +76,35 @@ class Monitor(Role):
 
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
         if message.is_up:
-            self.down_ticks.pop(message.node, None)
+            self.down.pop(message.node, None)
+            self.ended_ticks.pop(message.node, None)
         elif message.node in self.nodes:
-            self.down_ticks[message.node] = 0
+            self.down[message.node] = None
+            self._look_at(message.node)
+
+    def _look_at(self, node: str) -> None:
+        self.perform(ProbeHost(node, self.nodes[node].endpoint))
+
+    def on_host_probed(self, message: HostProbed) -> None:
+        if message.role in self.down and message.finding is Finding.ENDED:
+            self.ended_ticks.setdefault(message.role, 0)
 
     def on_monitor_timeout(self, message: MonitorTimeout) -> None:
         self.set_timer(TICK_SECONDS, MonitorTimeout())
+        if self.now - self.ticked_at > TICK_SECONDS + STALL_SECONDS:
+            self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
+        self.ticked_at = self.now
         for node in list(self.nodes):
             self.silent_ticks[node] += 1
             if self.silent_ticks[node] > SILENT_TICKS_MAX:
                 seconds = SILENT_TICKS_MAX * TICK_SECONDS
                 self._lose(node, f"it has not been heard of for {seconds:.1f} s")
-            elif node in self.down_ticks:
-                self.down_ticks[node] += 1
-                if self.down_ticks[node] > DOWN_TICKS_MAX:
-                    self._lose(node, "its process has ended: its connection broke and did not come back")
+            elif node in self.ended_ticks:
+                self.ended_ticks[node] += 1
+                if self.ended_ticks[node] > ENDED_TICKS_MAX:
+                    self._lose(node, "its process has ended")
+            elif node in self.down:
+                self._look_at(node)
 
     def _lose(self, node: str, reason: str) -> None:
         """The verdict, which is final."""
@@ -86,7 +112,8 @@ class Monitor(Role):
             return
         self.lost.add(node)
         self.silent_ticks.pop(node, None)
-        self.down_ticks.pop(node, None)
+        self.down.pop(node, None)
+        self.ended_ticks.pop(node, None)
         for other in (*self.listeners, *self.nodes):
             self.send(other, NodeLost(node, reason))
         self.send(node, NodeLost(node, reason))  # should it come back: it is not a member any more
@@ -94,7 +121,7 @@ class Monitor(Role):
     def on_heartbeat(self, message: Heartbeat) -> None:
         if message.node in self.nodes:
             self.silent_ticks[message.node] = 0
-            self.send(message.node, HeartbeatReply())
+            self.send(message.node, HeartbeatReply(message.number))
         elif message.node in self.lost:
             self.send(message.node, NodeLost(message.node, "its epoch is over"))
 
@@ -103,6 +130,7 @@ class Monitor(Role):
         Heartbeat: on_heartbeat,
         HostLeft: on_host_left,
         HostLinkChanged: on_host_link_changed,
+        HostProbed: on_host_probed,
         MonitorTimeout: on_monitor_timeout,
     }
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
+from ..roles.monitor import Monitor
 from .values import Failed
 
 if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
+
+# Who was stopped so shortly ago may not have read yet that it was declared lost meanwhile.
+STOP_SECONDS = 3.0
 
 
 class Checkers:
@@ -19,6 +23,7 @@ class Checkers:
         self.world = world
         self.had_actors = False
         self.actor_ids: set[bytes] = set()  # of all that there have been; membership only
+        self.judged: set[str] = set()  # nodes that the monitor has declared lost; membership only
         self.workers_max = 0  # seen at once on one node, beyond the actors'
 
     # --- after each turn ---
@@ -29,6 +34,9 @@ class Checkers:
             for role in node.roles.values():
                 role.check_everything()
             self.lineage_suffices()
+        monitor = node.roles.get("monitor")
+        if isinstance(monitor, Monitor) and len(monitor.lost) > len(self.judged):
+            self.verdicts_come_after_fences(monitor)
         pool = node.scheduler.pool
         limit = 2 * pool.cpus + 4
         workers = [
@@ -43,6 +51,15 @@ class Checkers:
             dying = len(node.is_dying)
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
+
+    def verdicts_come_after_fences(self, monitor: Monitor) -> None:
+        """Whoever is declared lost does nothing any more (DESIGN 11): it is dead, or fenced, or was stopped."""
+        for address in sorted(monitor.lost - self.judged):
+            self.judged.add(address)
+            name = address.partition("/")[0]
+            node = self.world.nodes.get(name)
+            was_stopped = self.world.faults.stopped_until.get(name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
+            assert node is None or was_stopped or node.scheduler.members.is_fenced, f"{name} works on, and is lost"
 
     def lineage_suffices(self) -> None:
         """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).

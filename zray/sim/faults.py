@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..roles.effects import HostLinkChanged
+from ..roles.effects import Finding, HostLinkChanged
 from ..roles.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Faults:
         self.driver_killed = ""
         self.node_kills = 0
         self.troubled: set[str] = set()  # nodes that were stopped or cut off: membership only
+        self.stopped_until: dict[str, float] = {}
+        self.silent_deaths: set[str] = set()  # nodes whose machines went too: membership only
         self.cuts: set[tuple[str, str]] = set()  # pairs of nodes, sorted; membership only
 
     @property
@@ -142,7 +144,9 @@ class Faults:
                 if world.random.random() < 0.5:
                     connection.generation += 1
                 connection.is_up = False
-        if world.random.random() >= SILENT_DEATH_PROBABILITY:
+        if world.random.random() < SILENT_DEATH_PROBABILITY:
+            self.silent_deaths.add(node.name)
+        else:
             news = HostLinkChanged(node.scheduler.address, False)
             delay = world.random.uniform(*NODE_EXIT_SECONDS)
             world.call_later(delay, world.nodes["n1"].arrive, "host", "monitor", news)
@@ -162,6 +166,7 @@ class Faults:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
             self.world.trace.event(self.world.now, node.name, f"is stopped for {seconds:.1f} s")
             node.is_frozen = True
+            self.stopped_until[node.name] = self.world.now + seconds
             self.world.call_later(seconds, self._thaw, node)
 
     def _thaw(self, node: Node) -> None:
@@ -179,6 +184,14 @@ class Faults:
             for other in others:
                 self.partition(node.name, other)
                 self.world.call_later(seconds, self.repair, node.name, other)
+            self._news_of_link(node, seconds)
+
+    def _news_of_link(self, node: Node, seconds: float) -> None:
+        """What a cut does to a connection is seen by the first node, or not."""
+        first, address = self.world.nodes["n1"], node.scheduler.address
+        if self.world.random.random() < 0.5:
+            self.world.call_later(0.0, first.arrive, "host", "monitor", HostLinkChanged(address, False))
+            self.world.call_later(seconds, first.arrive, "host", "monitor", HostLinkChanged(address, True))
 
     def node_ends_itself(self, node: Node, reason: str) -> None:
         """EndSession: only where something was wrong."""
@@ -214,6 +227,16 @@ class Faults:
     def is_cut(self, first: str, second: str) -> bool:
         """Whether two nodes cannot reach each other now."""
         return (min(first, second), max(first, second)) in self.cuts
+
+    def finding(self, looker: str, host: str) -> Finding:
+        """What a look from the one at the other tells now; host: or the name of a role of the first node."""
+        name = host if host in self.world.nodes or host in self.world.lost_nodes else "n1"
+        if self.is_cut(looker, name) or name in self.silent_deaths:
+            return Finding.OUT_OF_REACH
+        node = self.world.nodes.get(name)
+        if node is None:
+            return Finding.ENDED
+        return Finding.STANDS_STILL if node.is_frozen else Finding.ANSWERS
 
     def partition(self, first: str, second: str) -> None:
         """Two nodes cannot reach each other."""

@@ -237,6 +237,11 @@ class Node:
             connection.close()
         self.outgoing = {key: sent for key, sent in self.outgoing.items() if key[1].partition("/")[0] != gone}
 
+    def _probe_host(self, role: Role, effect: e.ProbeHost) -> None:
+        """What the network tells of it, a moment later."""
+        found = e.HostProbed(effect.role, self.world.faults.finding(self.name, effect.role.partition("/")[0]))
+        self.world.call_later(self.world.draw_delay(), self.arrive, "host", role.address, found)
+
     def _later(self, role: Role, message: Any) -> None:
         """Slow effects are done in a pool; their outcomes come back in any order."""
         delay = self.world.random.choice((0.0, 20e-6, 1e-3))
@@ -269,4 +274,5 @@ PERFORM: dict[type, Any] = {
     e.EndSession: Node._end_session,
     e.MeetHost: Node._meet_host,
     e.ForgetHost: Node._forget_host,
+    e.ProbeHost: Node._probe_host,
 }

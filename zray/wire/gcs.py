@@ -139,13 +139,16 @@ class RegisterNode(Message, tag=120):
 
 
 class Heartbeat(Message, tag=121):
-    """local scheduler -> monitor, regularly."""
+    """local scheduler -> monitor, regularly.  number: counts them."""
 
     node: str
+    number: Natural = 0
 
 
 class HeartbeatReply(Message, tag=124):
-    """monitor -> local scheduler.  It is a member still: its lease begins anew."""
+    """monitor -> local scheduler.  A member still: its lease runs from when it sent the heartbeat of that number."""
+
+    number: Natural = 0
 
 
 class NodeJoined(Message, tag=122):

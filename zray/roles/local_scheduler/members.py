@@ -4,20 +4,18 @@ else is there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.message import Local
 from ...wire.scheduling import LoadReport
-from ..effects import EndSession, ForgetHost, KillWorker, MeetHost
+from ..effects import EndSession, Finding, ForgetHost, HostProbed, KillWorker, MeetHost, ProbeHost
+from .lease import HEAD_WAIT_SECONDS, Lease
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 LOAD_SECONDS = 0.1
-# So many reports without an answer of the monitor, and the lease is over: before the monitor's own count for a silent
-# node is (27 ticks of the same length), so that nobody else runs what runs here while it does.
-LEASE_REPORTS = 22
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
 
 
@@ -32,12 +30,15 @@ class Members:
         self.node = node
         self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
         self.bandwidth = BANDWIDTH_FIRST_GUESS
-        self.unanswered = 0  # reports since the monitor's last word: counted, since a stopped machine's clock goes on
+        self.lease = Lease()
         self.is_fenced = False
 
-    def start(self, kind: str = "node", endpoint: str = "", public_key: bytes = b"") -> None:
-        """Join the cluster: once, before anything else.  As in RegisterNode."""
+    def start(
+        self, kind: str = "node", endpoint: str = "", public_key: bytes = b"", head_wait: float = HEAD_WAIT_SECONDS
+    ) -> None:
+        """Join the cluster: once, before anything else.  As in RegisterNode; head_wait: as in Lease."""
         node = self.node
+        self.lease.head_wait = head_wait
         node.send(node.addresses.monitor, RegisterNode(node.address, node.resources.total, kind, endpoint, public_key))
         self.on_load_timeout()
 
@@ -46,10 +47,14 @@ class Members:
         node = self.node
         if self.is_fenced:
             return
-        self.unanswered += 1
-        if self.unanswered > LEASE_REPORTS:
-            self.fence(f"the monitor has not answered for {LEASE_REPORTS * LOAD_SECONDS:.1f} s")
+        lease = self.lease
+        lease.count(node.now)
+        reason = lease.why_over()
+        if reason:
+            self.fence(reason)
             return
+        if lease.begin_to_look():
+            node.perform(ProbeHost(node.addresses.monitor))
         means = node.dispatch.mean_us
         mean = sum(means.values()) / len(means) / 1e6 if means else 0.0
         report = LoadReport(
@@ -62,7 +67,7 @@ class Members:
         )
         for scheduler in node.addresses.global_schedulers:
             node.send(scheduler, report)
-        node.send(node.addresses.monitor, Heartbeat(node.address))
+        node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
 
     def on_node_joined(self, message: NodeJoined) -> None:
@@ -75,7 +80,12 @@ class Members:
 
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
-        self.unanswered = 0
+        self.lease.answered(message.number)
+
+    def on_host_probed(self, message: HostProbed) -> None:
+        """HostProbed: the head, seen from outside."""
+        found = message.finding
+        self.lease.looked(has_ended=found is Finding.ENDED, stands_still=found is Finding.STANDS_STILL)
 
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
@@ -94,3 +104,12 @@ class Members:
             for worker in self.node.pool.workers.values():
                 self.node.perform(KillWorker(worker.address))
             self.node.perform(EndSession(f"not a member of its cluster any more: {reason}"))
+
+
+HANDLERS: dict[type, Any] = {
+    LoadTimeout: lambda self, message: self.members.on_load_timeout(),
+    NodeJoined: lambda self, message: self.members.on_node_joined(message),
+    NodeLost: lambda self, message: self.members.on_node_lost(message),
+    HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
+    HostProbed: lambda self, message: self.members.on_host_probed(message),
+}

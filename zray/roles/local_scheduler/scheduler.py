@@ -37,9 +37,6 @@ from ...wire.actors import (
 from ...wire.gcs import (
     FetchFunctionReply,
     FreeCopies,
-    HeartbeatReply,
-    NodeJoined,
-    NodeLost,
     ObjectLocated,
     RecordTasksReply,
 )
@@ -81,14 +78,14 @@ from ..effects import (
     WorkerStartFailed,
 )
 from ..role import Role
-from . import actor_moves, actor_names, remote_calls
+from . import actor_moves, actor_names, members, remote_calls
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
 from .dispatch import Dispatch, ProgressTimeout
 from .lifecycle import Lifecycle
 from .lineage import Lineage, LineageTimeout
-from .members import LoadTimeout, Members
+from .members import Members
 from .objects import ObjectTable
 from .pool import WorkerPool
 from .recovery import RECOVERY_HANDLERS, Recovery
@@ -430,19 +427,16 @@ class LocalScheduler(Role):
         ActorExited: lambda self, message: self.calls.exited(message),
         ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
         LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
-        LoadTimeout: lambda self, message: self.members.on_load_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
         RecordTasksReply: lambda self, message: self.remote.on_recorded(message),
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
-        NodeJoined: lambda self, message: self.members.on_node_joined(message),
         JobEnded: on_job_ended,
+        **members.HANDLERS,
         **actor_names.HANDLERS,
         **actor_moves.HANDLERS,
         **remote_calls.HANDLERS,
-        NodeLost: lambda self, message: self.members.on_node_lost(message),
-        HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
         **RECOVERY_HANDLERS,
     }

@@ -1,0 +1,127 @@
+"""Processes of a cluster that stand still, and heads that are gone: who waits, and who gives up (F03, F04)."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+import zray
+from tests.gates import is_running, until
+from zray.cluster_utils import Cluster
+from zray.exceptions import ClusterLostError
+from zray.host import control
+from zray.host.processes import children_of
+from zray.roles.local_scheduler.lease import LEASE_SECONDS
+from zray.roles.monitor import SILENT_TICKS_MAX, TICK_SECONDS
+
+# Longer than any lease, and than the monitor waits for a node that is silent.
+LONG_SECONDS = 4.0
+assert LONG_SECONDS > max(LEASE_SECONDS, SILENT_TICKS_MAX * TICK_SECONDS) + 1.0
+
+
+def all_of(node):
+    """A node's process and what it has started."""
+    found, new = [], [node.pid]
+    while new:
+        found += new
+        new = [child for pid in new for child in children_of(pid)]
+    return found
+
+
+def stand_still(pids, seconds):
+    """SIGSTOP for so long: the time is the matter here."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    threading.Event().wait(seconds)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def nodes_of(cluster):
+    with control.Control(cluster.head_node.session, cluster.head_node.pid) as link:
+        return {fact.node.partition("/")[0] for fact in link.nodes()}
+
+
+@pytest.fixture
+def cluster(nothing_left):
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        yield cluster
+        zray.shutdown()
+
+
+@pytest.mark.slow
+def test_a_head_that_stood_still_finds_its_nodes_as_they_were(cluster, gate):
+    """They see that it stands still, and wait: no lease ends meanwhile."""
+    cluster.connect()
+    work = zray.remote(lambda at: (at.wait(), zray.get_runtime_context().get_node_id())[1])
+    refs = [work.remote(gate) for _ in range(2)]
+    until(lambda: zray.available_resources().get("CPU", 0) == 0)
+    stand_still([cluster.head_node.pid], LONG_SECONDS)
+    gate.open()
+    assert set(zray.get(refs, timeout=30)) == {node.node_id for node in cluster.worker_nodes}
+    assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
+
+
+@pytest.mark.slow
+def test_where_all_stood_still_nothing_is_lost(cluster, gate):
+    """A laptop's lid (F04)."""
+    cluster.connect()
+    ref = zray.remote(lambda at: (at.wait(), 7)[1]).remote(gate)
+    until(lambda: zray.available_resources().get("CPU", 0) == 1)
+    stand_still([pid for node in cluster.list_all_nodes() for pid in all_of(node)], LONG_SECONDS)
+    gate.open()
+    assert zray.get(ref, timeout=30) == 7
+    assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
+
+
+@pytest.mark.slow
+def test_a_second_goes_unnoticed(cluster):
+    """F03: less than any lease."""
+    for node in cluster.worker_nodes:
+        stand_still([node.pid], 1.0)
+    assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
+    assert all(is_running(node.pid) for node in cluster.worker_nodes)
+
+
+@pytest.mark.slow
+def test_a_node_that_stood_still_for_long_is_lost_and_ends_when_it_finds_out(cluster):
+    """F03: fenced; what it did is done by others."""
+    stopped, other = cluster.worker_nodes
+    cluster.connect()
+    make = zray.remote(lambda: (threading.Event().wait(0.05), zray.get_runtime_context().get_node_id())[1])
+    refs = [make.remote() for _ in range(40)]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        until(lambda: stopped.node_id not in nodes_of(cluster))
+        assert other.node_id in zray.get(refs, timeout=30)
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    until(lambda: not is_running(stopped.pid))
+    assert other.node_id in nodes_of(cluster)
+
+
+@pytest.mark.slow
+def test_a_node_waits_for_a_head_that_was_killed_as_long_as_it_was_told_to(nothing_left):
+    """And its drivers are told in the end."""
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
+        patient = cluster.add_node(num_cpus=1)
+        hasty = cluster.add_node(num_cpus=1, head_wait=LONG_SECONDS)
+        cluster.wait_for_nodes()
+        os.environ["ZRAY_ADDRESS"] = "auto"  # the newest: the hasty one
+        try:
+            zray.init()
+        finally:
+            del os.environ["ZRAY_ADDRESS"]
+        head = cluster.head_node
+        cluster.remove_node(head)
+        assert zray.get(zray.remote(lambda: 7).remote(), timeout=20) == 7  # work that needs no head goes on
+        with pytest.raises(ClusterLostError, match="was not started again for 4 s"):
+            zray.get(zray.remote(lambda: 1).options(resources={"never": 1}).remote(), timeout=20)
+        until(lambda: not is_running(hasty.pid))
+        assert not os.path.exists(hasty.session.folder)
+        assert is_running(patient.pid)
+        zray.shutdown()

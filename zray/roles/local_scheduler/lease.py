@@ -1,0 +1,85 @@
+"""The lease: how long a node takes itself for a member of its cluster without a word from the monitor.
+
+    the monitor answers a heartbeat      the lease runs from when that heartbeat was sent
+    the monitor does not                 our host looks at the head's machine from outside (ProbeHost):
+        its process has ended, or        nobody can give a verdict on us now, and a head that comes back counts from
+        stands still                     nothing: the lease runs from when we began to look
+        it answers, or is out of reach   nothing is known: we may be cut off, and the verdict on us under way
+
+So a node that is cut off fences itself before the verdict on it, which takes SILENT_TICKS_MAX of the monitor's ticks
+from the last heartbeat that it has received; and one whose head was killed, or stopped, waits for it.
+
+Time is counted in the steps in which this process runs: a step in which it stood still (it was stopped, or its
+machine slept) counts as STALL_SECONDS at most.  Where all were stopped at once nobody's lease is over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+# Before the monitor's own count for a silent node (2.7 s at least) is, with room for a turn that takes its time.
+LEASE_SECONDS = 2.2
+# No turn of a node that works takes so long.
+STALL_SECONDS = 1.0
+# Answers come within milliseconds: after so long it is worth a look.
+LOOK_SECONDS = 0.5
+# How long a node waits for a head that has ended or stands still: longer than it takes to start one again by hand.
+HEAD_WAIT_SECONDS = 60.0
+
+
+class Lease:
+    """Of one node."""
+
+    def __init__(self) -> None:
+        self.head_wait = HEAD_WAIT_SECONDS
+        self.clock = 0.0  # seconds that we have run, as far as they count
+        self.counted_at = -1.0  # by the host's clock
+        self.granted_at = 0.0  # what follows by ours
+        self.answered_at = 0.0
+        self.number = 0  # of the last heartbeat
+        self.sent: deque[tuple[int, float]] = deque()  # heartbeats of the last LEASE_SECONDS: number, when
+        self.looked_at = -1.0  # where a look is under way
+        self.head_has_ended = False  # what the last look said
+
+    def count(self, now: float) -> None:
+        """A step of ours."""
+        if self.counted_at >= 0.0:
+            self.clock += min(now - self.counted_at, STALL_SECONDS)
+        self.counted_at = now
+
+    def next_heartbeat(self) -> int:
+        """Its number."""
+        self.number += 1
+        self.sent.append((self.number, self.clock))
+        while self.clock - self.sent[0][1] > LEASE_SECONDS:
+            self.sent.popleft()
+        return self.number
+
+    def answered(self, number: int) -> None:
+        """The monitor has answered this heartbeat."""
+        while self.sent and self.sent[0][0] <= number:
+            self.answered_at = self.sent.popleft()[1]
+        self.granted_at = max(self.granted_at, self.answered_at)
+
+    def begin_to_look(self) -> bool:
+        """Whether it is time to look at the head from outside."""
+        if self.looked_at >= 0.0 or self.clock - self.granted_at <= LOOK_SECONDS:
+            return False
+        self.looked_at = self.clock
+        return True
+
+    def looked(self, *, has_ended: bool, stands_still: bool) -> None:
+        """What came of it."""
+        if self.looked_at >= 0.0 and (has_ended or stands_still):
+            self.granted_at = max(self.granted_at, self.looked_at)
+        self.looked_at = -1.0
+        self.head_has_ended = has_ended
+
+    def why_over(self) -> str:
+        """Why we are no member any more; "" while we are."""
+        if self.clock - self.granted_at > LEASE_SECONDS:
+            return f"the monitor has not answered for {LEASE_SECONDS:g} s, and this node may be cut off"
+        if self.clock - self.answered_at > self.head_wait:
+            what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
+            return f"the head of the cluster {what} for {self.head_wait:g} s"
+        return ""
