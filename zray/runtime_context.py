@@ -60,11 +60,11 @@ class RuntimeContext:
         from .wire.task_spec import RESOURCE_UNIT, parse_options
 
         actor = getattr(self._runtime, "actor", None)
-        spec = getattr(self._runtime, "current", None)
+        call = getattr(self._runtime, "call", None)
         if actor is not None:
             units: dict[str, int] = actor.options.resources
-        elif spec is not None:
-            units = parse_options(spec.options).resources
+        elif call is not None:
+            units = parse_options(call.spec.options).resources
         else:
             units = {}
         return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
