@@ -58,6 +58,7 @@ def init(
     include_dashboard: bool | None = None,
     logging_level: Any = None,
     runtime_env: dict[str, Any] | None = None,
+    infeasible: str | None = None,
     **ignored: Any,
 ) -> Context:
     """Start a session on this machine, or join one.
@@ -71,6 +72,9 @@ def init(
         ignore_reinit_error: a second call returns instead of raising.
         namespace: where this driver's named actors live; default one of its own.
         log_to_driver: print what workers print.
+        infeasible: what becomes of a task or actor that no node can ever hold: "raise" makes it an error, "wait"
+            has it wait for a node that can.  Default: the environment variable ZRAY_INFEASIBLE, else "raise" in a
+            session of this program's own, which no node can join, and "wait" in a cluster.
         local_mode, runtime_env: not built yet.
 
     Raises:
@@ -96,6 +100,7 @@ def init(
             object_store_memory=object_store_memory,
             namespace=namespace,
             log_to_driver=log_to_driver,
+            infeasible=infeasible,
         )
         context.set_runtime(runtime)
         return Context(joining.describe(runtime))

@@ -29,3 +29,11 @@ def test_with_workers_that_are_killed(name, kills):
     for seed in range(1, 4):
         outcome = run_program(name, seed=seed, kills=kills, kill_probability=0.05)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("late", [0.31, 0.5, 25.0])
+def test_what_no_node_has_waits_for_one_that_joins(nodes, late):
+    for seed in range(1, 6):
+        outcome = run_program("patient", seed=seed, nodes=nodes, cpus=1, infeasible="wait", late_node_seconds=late)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

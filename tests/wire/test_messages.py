@@ -87,6 +87,7 @@ TAGS = {
     86: "LocateObjectsReply",
     87: "JobEnded",
     88: "TaskPlaced",
+    97: "JobNotice",
     100: "RecordTasks",
     101: "RecordTasksReply",
     102: "AddLocations",
@@ -197,6 +198,7 @@ def test_a_message_is_an_array_with_its_tag_in_front():
 # Said to a process as such, not to a role in it: the reactor, the worker's loop and the driver handle them.
 HOST_MESSAGES = {
     "Ack",
+    "GetStatus",
     "Goodbye",
     "GoodbyeReply",
     "Hello",

@@ -163,6 +163,7 @@ class Doorman:
             hello.namespace,
             hello.sys_path,
             hello.working_dir,
+            hello.infeasible,
         )
         node.tell_local(joined)
 

@@ -9,6 +9,7 @@ from typing import Any
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..wire.message import PROTOCOL_VERSION
+from ..wire.scheduling import JobNotice
 from ..wire.session import GoodbyeReply, Hello, ProcessDropped
 from .connection import Connection
 from .logs import LogFollower
@@ -23,7 +24,16 @@ from .versions import python_version, what_differs
 class Driver(Runtime):
     """The runtime of a program."""
 
-    def __init__(self, session: Session, node_pid: int, *, is_owner: bool, namespace: str, log_to_driver: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        node_pid: int,
+        *,
+        is_owner: bool,
+        namespace: str,
+        log_to_driver: bool,
+        infeasible: str,
+    ) -> None:
         self.node_pid = node_pid
         self.is_owner = is_owner
         self.paths = session
@@ -41,6 +51,7 @@ class Driver(Runtime):
             namespace=namespace or job_id.hex(),
             sys_path=tuple(os.path.abspath(entry) for entry in import_path()),
             working_dir=os.getcwd(),
+            infeasible=infeasible,
         )
         try:
             welcome, early = connection.join(hello)
@@ -64,6 +75,8 @@ class Driver(Runtime):
     def _on_other(self, message: Any) -> None:
         if type(message) is GoodbyeReply:
             self.said_goodbye = True
+        elif type(message) is JobNotice:
+            print(f"zray: {message.text}", file=sys.stderr, flush=True)
         elif type(message) is ProcessDropped:
             self.connection.over = f"The node has ended the link to this process: {message.reason}."
 

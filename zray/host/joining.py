@@ -30,6 +30,8 @@ ACCEPTED_ARGUMENTS = (
     "job_config",
 )
 
+INFEASIBLE = ("raise", "wait")
+
 _own_pid = 0
 
 
@@ -42,6 +44,7 @@ def start(
     object_store_memory: int | None,
     namespace: str | None,
     log_to_driver: bool,
+    infeasible: str | None,
 ) -> Driver:
     """As api.init."""
     global _own_pid
@@ -55,6 +58,7 @@ def start(
             object_store_memory=object_store_memory,
             namespace=namespace,
             log_to_driver=log_to_driver,
+            infeasible=infeasible,
         )
     except BaseException:
         interrupts.uninstall()
@@ -74,8 +78,10 @@ def _start(
     object_store_memory: int | None,
     namespace: str | None,
     log_to_driver: bool,
+    infeasible: str | None,
 ) -> Driver:
     address = address or os.environ.get("ZRAY_ADDRESS") or "local"
+    infeasible = checked_infeasible(infeasible)
     given = {
         "num_cpus": num_cpus,
         "num_gpus": num_gpus,
@@ -98,11 +104,32 @@ def _start(
     from .driver import Driver
 
     try:
-        return Driver(session, node_pid, is_owner=is_owner, namespace=namespace or "", log_to_driver=log_to_driver)
+        return Driver(
+            session,
+            node_pid,
+            is_owner=is_owner,
+            namespace=namespace or "",
+            log_to_driver=log_to_driver,
+            infeasible=infeasible,
+        )
     except BaseException:
         if is_owner:
             end_node(session, node_pid, seconds=0.0)
         raise
+
+
+def checked_infeasible(given: str | None) -> str:
+    """What is to become of what no node can ever hold; "" leaves it to the kind of session.
+
+    Raises:
+        ValueError: neither of the two.
+    """
+    source, value = "infeasible", given
+    if value is None:
+        source, value = "ZRAY_INFEASIBLE", os.environ.get("ZRAY_INFEASIBLE", "")
+    if value not in ("", *INFEASIBLE) or given == "":
+        raise ValueError(f"{source} must be {' or '.join(map(repr, INFEASIBLE))}, not {value!r}.")
+    return value
 
 
 def _refuse_node_arguments(given: dict[str, Any]) -> None:

@@ -204,6 +204,7 @@ class ProcessJoined(Local):
     namespace: str = ""
     sys_path: tuple[str, ...] = ()
     working_dir: str = ""
+    infeasible: str = ""
 
 
 class ProcessLeft(Local):

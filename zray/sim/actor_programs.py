@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from .language import Call, Create, Drop, ExitActor, Find, Get, Keep, Kill, Put, Sleep, Submit, remote
-from .task_programs import nap, outcome, outcomes
+from .task_programs import increment, nap, outcome, outcomes
 from .values import Big, Failed, RemoteError, UserError
 
 Script = Generator[Any, Any, Any]
@@ -210,3 +210,27 @@ def run_spread(actors: int, callers: int, count: int, size: int) -> Script:
     yield Drop(counters)
     yield Drop(boxes)
     return [*found, named, dead]
+
+
+@remote
+def ask_for_late(number: int) -> Script:
+    """A task that runs where nobody has what it asks for either."""
+    ref = yield Submit(increment, (number,), resources={"late": 5_000})
+    return (yield from outcome(ref))
+
+
+def run_patient(tasks: int, actors: int) -> Script:
+    """Asks for what no node has yet, and waits until one that has it joins."""
+    refs, counters = [], []
+    for number in range(actors):
+        counters.append((yield Create(Counter, (number,), resources={"late": 2_500})))
+        refs.append((yield Call(counters[-1], "add", ("driver", 1))))
+    for number in range(tasks):
+        refs.append((yield Submit(increment, (number,), resources={"late": 5_000})))
+        refs.append((yield Submit(increment, (refs[-1],))))
+        refs.append((yield Submit(ask_for_late, (number,))))
+    forgotten = yield Submit(increment, (0,), resources={"late": 1})
+    yield Drop([forgotten])
+    results = yield from outcomes(refs)
+    yield Drop(counters)
+    return results

@@ -141,6 +141,7 @@ class Checkers:
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
         nothing(scheduler.recovery.placed, "tasks placed elsewhere")
+        nothing(scheduler.infeasible.parked, "tasks that no node can run")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")

@@ -17,7 +17,7 @@ from .faults import MEETING_SECONDS
 from .options import Options, options_of
 from .sequential import Sequential
 from .simulator import Simulator
-from .workloads import PROGRAMS, several
+from .workloads import program, several
 
 # After the last fault everything ends within so many virtual seconds (USERS 2.4, 12).
 LIVENESS_SECONDS = 30.0
@@ -62,7 +62,7 @@ def _run(world: Simulator) -> None:
         world.run(MEETING_SECONDS)  # the nodes get to know each other
         options.fault_seconds += MEETING_SECONDS
     for number in range(1, options.drivers + 1):
-        parts = [(name, PROGRAMS[name][1](world.random)) for name in options.programs]
+        parts = [(name, program(name)[1](world.random)) for name in options.programs]
         if number > 1:  # the names of actors are one for all
             parts = [part for part in parts if part[0] not in ("named", "spread")]
         expected.append(Sequential().run(several, (parts,)))

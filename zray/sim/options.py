@@ -32,6 +32,8 @@ class Options(Struct, kw_only=True):
     reserve_bytes: int = 64 << 10
     flush_every: int = 16  # results that a worker keeps before it says them, at most
     check_every: int = 1
+    infeasible: str = "raise"  # what becomes of what no node can ever hold
+    late_node_seconds: float = 0.0  # so late one more node joins, with a resource that nobody else has; 0: none does
     # Faults.
     kills: int = 0  # of workers
     kill_probability: float = 0.0

@@ -114,7 +114,7 @@ class Sequential:
 
     def _submit(self, request: say.Submit) -> Any:
         code = FUNCTIONS[request.function.__name__]
-        if set(request.resources or ()) - {"CPU"}:
+        if set(request.resources or ()) - {"CPU", "late"}:
             return self._store(Failed("TaskUnschedulableError", "no node has it", True))
         value = self._task(code, request.args)
         runs = 0

@@ -58,10 +58,12 @@ class Simulator:
         self.checkers = Checkers(self)
         self.shards = Shards(self)
         for number in range(1, options.nodes + 1):
-            self._add_node(f"n{number}")
+            self._add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
+        if options.late_node_seconds:
+            self.call_at(options.late_node_seconds, self._add_node, "late", {"late": 1})
         self.shards.start()
 
-    def _add_node(self, name: str) -> None:
+    def _add_node(self, name: str, resources: dict[str, int]) -> None:
         options = self.options
         node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
         shards = self.shards.addresses(name)
@@ -69,8 +71,8 @@ class Simulator:
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
-            total={"CPU": options.cpus * RESOURCE_UNIT, "room": self._rooms_of(name) * RESOURCE_UNIT},
-            is_embedded=options.nodes == 1,
+            total={key: count * RESOURCE_UNIT for key, count in {"CPU": options.cpus, **resources}.items()},
+            is_embedded=options.nodes == 1 and not options.late_node_seconds,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
         )
@@ -87,8 +89,8 @@ class Simulator:
         if name == "n1":
             node.add_role(GlobalScheduler("global", shards))
             node.add_role(Monitor("monitor", ["global", *shards]))
-        if options.nodes > 1:
-            self.call_at(0.0, self._join, node)
+        if not node.scheduler.is_embedded:
+            self.call_at(self.now, self._join, node)
 
     def _rooms_of(self, name: str) -> int:
         """Actors that ask for room find it on other nodes than their driver's, one on each."""
@@ -197,7 +199,8 @@ class Simulator:
         driver = Driver(self, node, address, self.pid, b"job%05d" % number, program, args)
         node.attach(driver)
         self.drivers.append(driver)
-        node.arrive("host", node.scheduler.address, e.ProcessJoined(address, "driver", self.pid, driver.job_id))
+        joined = e.ProcessJoined(address, "driver", self.pid, driver.job_id, infeasible=self.options.infeasible)
+        node.arrive("host", node.scheduler.address, joined)
         self.call_later(self.draw_delay(), driver.start)
         return driver
 

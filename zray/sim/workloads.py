@@ -11,7 +11,15 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
-from .actor_programs import run_actor_ends, run_actor_refs, run_counter, run_named, run_own_actors, run_spread
+from .actor_programs import (
+    run_actor_ends,
+    run_actor_refs,
+    run_counter,
+    run_named,
+    run_own_actors,
+    run_patient,
+    run_spread,
+)
 from .object_programs import run_big, run_borrowed, run_refs_inside, run_views
 from .task_programs import (
     run_chain,
@@ -73,7 +81,16 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         ),
     ),
 }
+# Not for every world: what these ask for comes with a node that joins late.
+PROGRAMS_OF_LATE_NODES: dict[str, tuple[Callable[..., Script], Draw]] = {
+    "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
+}
 PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread"})
+
+
+def program(name: str) -> tuple[Callable[..., Script], Draw]:
+    """The script of that name, and its arguments from a seed."""
+    return PROGRAMS.get(name) or PROGRAMS_OF_LATE_NODES[name]
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:
@@ -81,7 +98,7 @@ def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:
     results = []
     for name, args in parts:
         try:
-            results.append((yield from PROGRAMS[name][0](*args)))
+            results.append((yield from program(name)[0](*args)))
         except RemoteError as error:  # what it could not go on without
             results.append(error.failed)
     return results

@@ -85,6 +85,7 @@ from .objects import (
 )
 from .scheduling import (
     JobEnded,
+    JobNotice,
     LoadReport,
     LocateObjects,
     LocateObjectsReply,
@@ -128,7 +129,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Between hosts.
     ("local", "local"): frozenset(
         {
-            *(TaskAccepted, JobEnded, ActorAccepted, ActorHandedOver, ActorDeferred),
+            *(TaskAccepted, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
         }
     ),

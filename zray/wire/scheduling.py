@@ -8,6 +8,7 @@ global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
+local scheduler     JobNotice      to the job's driver: words for its user
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     sys_path: tuple[str, ...] = ()
     working_dir: str = ""
     home: str = ""  # the local scheduler of its driver's node: with that, the job ends
+    infeasible: str = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
 
 
 class SpillTask(Message, tag=81):
@@ -84,6 +86,13 @@ class JobEnded(Message, tag=87):
     """local scheduler -> local scheduler.  The job's driver, which was the sender's, has ended: so has all of it."""
 
     job_id: bytes
+
+
+class JobNotice(Message, tag=97):
+    """local scheduler -> driver, or the local scheduler of its node.  Something that its user should hear of."""
+
+    job_id: bytes
+    text: str
 
 
 class LocateObjects(Message, tag=85):

@@ -28,6 +28,7 @@ class Hello(Message, tag=1):
     namespace: str = ""
     sys_path: tuple[str, ...] = ()
     working_dir: str = ""
+    infeasible: str = ""  # drivers: as in JobFacts
 
 
 class Welcome(Message, tag=2):

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
+from ...wire.amounts import why_nowhere
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import (
@@ -28,7 +29,7 @@ from ...wire.scheduling import (
     SpillTask,
     TaskPlaced,
 )
-from ...wire.task_spec import RESOURCE_UNIT, parse_options
+from ...wire.task_spec import parse_options
 from ..role import Role
 from .placement import NodeLoad, best_home, best_node
 
@@ -110,7 +111,7 @@ class GlobalScheduler(Role):
         request = parse_options(spill.spec.options).resources
         load = best_node(self.loads.values(), request, objects)
         if load is None:
-            self.send(spill.origin, SpillRefused(spill.spec.task_id, self._why_nowhere("run this task", request)))
+            self.send(spill.origin, SpillRefused(spill.spec.task_id, self._why_nowhere(request)))
             return
         load.placed_count += 1
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job))
@@ -118,10 +119,8 @@ class GlobalScheduler(Role):
             # If that node is lost before it has done it, whoever spilled it passes it up again.
             self.send(spill.origin, TaskPlaced(spill.spec.task_id, load.node))
 
-    def _why_nowhere(self, what: str, request: dict[str, int]) -> str:
-        largest = max((load.total.get("CPU", 0) for load in self.loads.values()), default=0) / RESOURCE_UNIT
-        asked = ", ".join(f"{amount / RESOURCE_UNIT:g} {name}" for name, amount in request.items())
-        return f"No node can ever {what}: it asks for {asked}; the largest node has {largest:g} CPU."
+    def _why_nowhere(self, request: dict[str, int]) -> str:
+        return why_nowhere(request, {node: load.total for node, load in self.loads.items() if load.kind != "driver"})
 
     def on_spill_actor(self, message: SpillActor) -> None:
         request, actor_id = message.options.resources, message.spec.task_id
@@ -134,7 +133,7 @@ class GlobalScheduler(Role):
         elif any(load.could_ever_fit(request) for load in self.loads.values()):
             self.send(message.origin, ActorDeferred(actor_id))
         else:
-            self.send(message.origin, SpillRefused(actor_id, self._why_nowhere("hold this actor", request)))
+            self.send(message.origin, SpillRefused(actor_id, self._why_nowhere(request)))
 
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [

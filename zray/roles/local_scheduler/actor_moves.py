@@ -27,7 +27,7 @@ from ...wire.actors import (
     SpillActor,
 )
 from ...wire.message import Local
-from ...wire.scheduling import JobFacts, SpillRefused
+from ...wire.scheduling import SpillRefused
 from .actor_names import name_key
 from .remote_calls import Route
 from .tables import Actor, ActorState, Job, TaskState
@@ -95,21 +95,20 @@ class ActorMoves:
     def _send_up(self, actor: Actor) -> None:
         node, spec, job = self.node, actor.creation.spec, actor.job
         schedulers = node.addresses.global_schedulers
-        facts = JobFacts(job.namespace, job.sys_path, job.working_dir)
-        message = SpillActor(spec, actor.options, node.address, job.job_id, facts)
+        message = SpillActor(spec, actor.options, node.address, job.job_id, job.facts)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
     def on_place_actor(self, message: PlaceActor) -> None:
         """PlaceActor: if there is room."""
         node, spec, options = self.node, message.spec, message.options
         known = node.calls.actors.get(spec.task_id)
-        if not node.calls.has_room_for(options) or known is not None or message.origin not in node.members.peers:
+        is_lost = message.origin not in node.members.peers or message.job.home in node.recovery.lost
+        if not node.calls.has_room_for(options) or known is not None or is_lost:
             node.send(message.origin, ActorDeferred(spec.task_id))
             return
         job = node.jobs.get(message.job_id)
         if job is None:
-            facts = message.job
-            job = node.jobs[message.job_id] = Job(message.job_id, facts.namespace, facts.sys_path, facts.working_dir)
+            job = node.jobs[message.job_id] = Job(message.job_id, message.job)
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
         shared = entry.share()
         shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
@@ -178,11 +177,14 @@ class ActorMoves:
         """ActorDeferred: nobody had room."""
         ask = self.asks.get(message.actor_id)
         if ask is not None:
-            ask.is_deferred = True
-            self.node.calls.touch(message.actor_id)
-            if not self.timer_is_set:
-                self.timer_is_set = True
-                self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
+            self._ask_again_later(ask)
+
+    def _ask_again_later(self, ask: Ask) -> None:
+        ask.is_deferred = True
+        self.node.calls.touch(ask.actor.actor_id)
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
 
     def stays(self, actor: Actor) -> bool:
         """Whether it may start here: nobody else may be about to have it."""
@@ -209,8 +211,12 @@ class ActorMoves:
         ask = self.asks.get(message.task_id)
         if ask is None:
             self.node.remote.on_spill_refused(message)
+        elif self.node.infeasible.is_patient(ask.actor.job):
+            self.node.infeasible.note_actor(ask.actor)
+            self._ask_again_later(ask)
         else:
-            self.node.calls.bury(ask.actor, encode_system_error("ActorUnschedulableError", message.reason))
+            error = self.node.infeasible.text("hold this actor", message.reason, ask.actor.options.resources)
+            self.node.calls.bury(ask.actor, encode_system_error("ActorUnschedulableError", error))
 
     def forget(self, actor_id: bytes) -> None:
         """It was ours, is dead, and nobody holds a handle."""

@@ -90,9 +90,9 @@ class Calls:
         node.remote_calls.made_anew(spec.task_id)
         node.objects.hold(entry, process)
         actor = self.make(spec, options, process.job, entry)
-        if not node.resources.could_ever_fit(options.resources) and not node.members.peers:
-            lack = node.resources.explain(options.resources)
-            self.bury(actor, self.error("ActorUnschedulableError", f"No node can ever hold this actor: {lack}."))
+        refusal = node.infeasible.why_not_ever(actor)
+        if refusal:
+            self.bury(actor, self.error("ActorUnschedulableError", refusal))
         elif options.name:
             node.moves.settle_later(actor)
             shard = node.addresses.shard_of(name_key(options.namespace, options.name))
@@ -122,7 +122,7 @@ class Calls:
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
         if state == ActorState.PENDING and may_leave:
-            if self.node.members.peers and not self.has_room_for(actor.options):
+            if self.node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options):
                 self.node.moves.ask(actor)
                 return
             self.node.moves.settled_here(actor)

@@ -60,7 +60,7 @@ class Dispatch:
         task.state = TaskState.READY
         queue = self._queue_of(task)
         if queue.is_infeasible:
-            self.node.remote.cannot_run_here(task)
+            self.node.infeasible.cannot_run_here(task)
             return
         queue.tasks.append(task)
         self.ready_count += 1
@@ -100,6 +100,7 @@ class Dispatch:
         doomed = [task for task in self.node.tasks.values() if task.job is job and task.state in unsent]
         for task in doomed:
             task.state = TaskState.DONE  # so that the end of one does not start another
+            self.node.infeasible.parked.pop(task.spec.task_id, None)
         for task in doomed:
             self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
 

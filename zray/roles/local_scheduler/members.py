@@ -29,6 +29,7 @@ class Members:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
+        self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
         self.bandwidth = BANDWIDTH_FIRST_GUESS
         self.lease = Lease()
         self.is_fenced = False
@@ -77,6 +78,10 @@ class Members:
                 MeetHost(message.node, message.kind, message.endpoint, message.public_key, message.is_earlier)
             )
             self.peers[message.node] = message.total
+            if message.kind == "driver":
+                self.outside.add(message.node)
+            else:
+                self.node.infeasible.node_joined(message.total)
 
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
@@ -93,6 +98,7 @@ class Members:
             self.fence(f"this node was declared lost: {message.reason}")
             return
         self.peers.pop(message.node, None)
+        self.outside.discard(message.node)
         self.node.recovery.node_lost(message)
         self.node.remote_calls.node_lost(message.node, message.reason)
         self.node.perform(ForgetHost(message.node))

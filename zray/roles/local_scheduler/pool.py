@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.tasks import JobStarted
 from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
@@ -99,7 +100,7 @@ class WorkerPool:
             return
         self.starting_count -= 1
         self.failures = 0
-        job = Job(b"", "", (), "")  # nobody's yet
+        job = Job(b"", JobFacts())  # nobody's yet
         worker.process = Process(message.process, "worker", message.pid, job)
         worker.process.worker = worker
         self.node.processes[message.process] = worker.process
@@ -164,7 +165,8 @@ class WorkerPool:
         worker.job = job
         assert worker.process is not None
         worker.process.job = job
-        self.node.send(worker.address, JobStarted(job.job_id, job.namespace, job.sys_path, job.working_dir))
+        facts = job.facts
+        self.node.send(worker.address, JobStarted(job.job_id, facts.namespace, facts.sys_path, facts.working_dir))
 
     # --- ends ---
 
@@ -186,7 +188,7 @@ class WorkerPool:
     @staticmethod
     def _outlive(worker: Worker, job: Job) -> None:
         """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
-        heir = Job(job.job_id, job.namespace, job.sys_path, job.working_dir, job.home)
+        heir = Job(job.job_id, job.facts)
         assert worker.actor is not None
         assert worker.process is not None
         worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir

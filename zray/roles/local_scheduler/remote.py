@@ -28,7 +28,7 @@ from ...wire.gcs import (
     SubscribeObject,
 )
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
-from ...wire.scheduling import JobFacts, PlaceTask, SpillRefused, SpillTask, TaskAccepted
+from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
 from ...wire.task_spec import RESOURCE_UNIT, StoredValue, parse_options
 from .resources import CPU
 from .tables import Job, ObjectEntry, Shared, Task, TaskState
@@ -91,17 +91,6 @@ class Remote:
             return
         for entry in elsewhere:
             self.want(entry)
-
-    def cannot_run_here(self, task: Task) -> None:
-        """This node could never hold it."""
-        node = self.node
-        if self.node.members.peers:
-            self.spill(task)
-            return
-        lack = node.resources.explain(task.options.resources)
-        node.lifecycle.fail(
-            task, "TaskUnschedulableError", f"No node can ever run this task: {lack} (this node is the largest)."
-        )
 
     def spill(self, task: Task) -> None:
         """Hand it up, as soon as the shards have acknowledged what leaves with it."""
@@ -184,9 +173,7 @@ class Remote:
             elif task.state == TaskState.SPILLED:
                 schedulers = node.addresses.global_schedulers
                 chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
-                job = task.job
-                facts = JobFacts(job.namespace, job.sys_path, job.working_dir, job.home)
-                node.send(chosen, SpillTask(task.spec, node.address, job.job_id, facts))
+                node.send(chosen, SpillTask(task.spec, node.address, task.job.job_id, task.job.facts))
 
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
@@ -201,7 +188,7 @@ class Remote:
         task = self.node.tasks.get(message.task_id)
         if task is not None and task.state == TaskState.SPILLED:
             self.node.recovery.placed.pop(message.task_id, None)
-            self.node.lifecycle.fail(task, "TaskUnschedulableError", message.reason)
+            self.node.infeasible.refuse_or_park(task, message.reason)
 
     # --- tasks that come down ---
 
@@ -226,9 +213,7 @@ class Remote:
             return
         job = node.jobs.get(message.job_id)
         if job is None:
-            facts = message.job
-            job = Job(message.job_id, facts.namespace, facts.sys_path, facts.working_dir, facts.home)
-            node.jobs[message.job_id] = job
+            job = node.jobs[message.job_id] = Job(message.job_id, message.job)
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
         self.request += 1
         expected = self.take_arguments(task, self.request)
@@ -272,6 +257,7 @@ class Remote:
     def _comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
         self.node.recovery.placed.pop(task.spec.task_id, None)
+        self.node.infeasible.parked.pop(task.spec.task_id, None)
         task.origin = self.node.address  # never up again
         node = self.node
         if not task.missing:
@@ -337,6 +323,7 @@ class Remote:
                 task.state = TaskState.DONE
                 node.tasks.pop(task.spec.task_id, None)
                 node.recovery.placed.pop(task.spec.task_id, None)
+                node.infeasible.parked.pop(task.spec.task_id, None)
                 node.objects.drop_all(task.spec.deps)
                 node.objects.drop_all(task.spec.holds)
         is_small = message.size <= node.inline_bytes_max

@@ -29,6 +29,7 @@ from ...wire.actors import (
     ResultsHeld,
 )
 from ...wire.gcs import HoldAtNodeReply
+from ...wire.scheduling import JobFacts
 from ...wire.task_spec import StoredValue, parse_options
 from .tables import Actor, Job, ObjectEntry, Task, TaskState
 
@@ -305,7 +306,7 @@ class RemoteCalls:
                     node.send(origin, CallsAccepted([spec.task_id]))
                 continue
             actor = node.calls.actors.get(options.actor_id)
-            job = actor.job if actor is not None else Job(b"", "", (), "")
+            job = actor.job if actor is not None else Job(b"", JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             if spec.deps or spec.holds:
                 self.join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...wire.task_spec import RESOURCE_UNIT
-
 CPU = "CPU"
 
 
@@ -53,11 +51,3 @@ class Resources:
     def all_free(self) -> bool:
         """Whether nothing is taken."""
         return self.free == self.total
-
-    def explain(self, request: Mapping[str, int]) -> str:
-        """The first thing of `request` that the empty node lacks, in words."""
-        for name, amount in request.items():
-            have = self.total.get(name, 0)
-            if have < amount:
-                return f"{amount / RESOURCE_UNIT:g} {name} asked, {have / RESOURCE_UNIT:g} there"
-        return "nothing is lacking"

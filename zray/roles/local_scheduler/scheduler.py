@@ -12,12 +12,13 @@ Dialog (who says it -> what we do):
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; a placed task is never spilled again
     global scheduler  TaskPlaced, SpillRefused
-    local scheduler   TaskAccepted, JobEnded
+    local scheduler   TaskAccepted, JobEnded, JobNotice
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
-(actors), lineage (what the shard is told), members, remote, remote_calls and recovery (other nodes; their deaths).
+(actors), lineage (what the shard is told), members, remote, remote_calls and recovery (other nodes; their deaths),
+infeasible (what no node can hold).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -55,8 +56,7 @@ from ...wire.objects import (
     SealObjects,
     UnpinObjects,
 )
-from ...wire.scheduling import JobEnded, PlaceTask, TaskAccepted
-from ...wire.session import GetStatus, StatusReply
+from ...wire.scheduling import JobEnded, JobFacts, PlaceTask, TaskAccepted
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
     CancelWait,
@@ -83,6 +83,7 @@ from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
 from .dispatch import Dispatch, ProgressTimeout
+from .infeasible import INFEASIBLE_HANDLERS, Infeasible
 from .lifecycle import Lifecycle
 from .lineage import Lineage, LineageTimeout
 from .members import Members
@@ -157,6 +158,7 @@ class LocalScheduler(Role):
         self.remote_calls = RemoteCalls(self)
         self.members = Members(self)
         self.recovery = Recovery(self)
+        self.infeasible = Infeasible(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -169,8 +171,8 @@ class LocalScheduler(Role):
             return
         job = self.jobs.get(message.job_id)
         if job is None:
-            job = Job(message.job_id, message.namespace, message.sys_path, message.working_dir, self.address)
-            self.jobs[message.job_id] = job
+            facts = JobFacts(message.namespace, message.sys_path, message.working_dir, self.address, message.infeasible)
+            job = self.jobs[message.job_id] = Job(message.job_id, facts)
         process = Process(message.process, message.kind, message.pid, job)
         job.driver = job.driver or process
         self.processes[message.process] = process
@@ -330,21 +332,6 @@ class LocalScheduler(Role):
             self.send(message.process, ObjectAllocated(message.object_id, place, -1))
             self.send(self.sender, ObjectClaimed(message.object_id, message.process))
 
-    def on_fetch_failed(self, message: FetchFailed) -> None:
-        self.remote.fetch_failed(message)
-
-    def on_read_inline(self, message: ReadInline) -> None:
-        self.remote.read_inline(message)
-
-    # --- status ---
-
-    def on_get_status(self, message: GetStatus) -> None:
-        counts = {name: value for name, value in self.statistics().items() if type(value) is int}
-        reply = StatusReply(
-            message.request, self.node_id, self.session, self.resources.total, self.resources.free, counts
-        )
-        self.send(self.sender, reply)
-
     def statistics(self) -> dict[str, Any]:
         return {
             "tasks": len(self.tasks),
@@ -412,9 +399,8 @@ class LocalScheduler(Role):
         UnpinObjects: on_unpin_objects,
         ClaimObject: on_claim_object,
         ObjectFetched: lambda self, message: self.remote.object_fetched(message),
-        FetchFailed: on_fetch_failed,
-        ReadInline: on_read_inline,
-        GetStatus: on_get_status,
+        FetchFailed: lambda self, message: self.remote.fetch_failed(message),
+        ReadInline: lambda self, message: self.remote.read_inline(message),
         WaitObjects: lambda self, message: self.waits.begin(message),
         CancelWait: lambda self, message: self.waits.cancel(message),
         WorkerStarted: lambda self, message: self.pool.started(message),
@@ -439,4 +425,5 @@ class LocalScheduler(Role):
         **actor_moves.HANDLERS,
         **remote_calls.HANDLERS,
         **RECOVERY_HANDLERS,
+        **INFEASIBLE_HANDLERS,
     }

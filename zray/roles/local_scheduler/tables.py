@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
 from .call_queue import CallQueue
 
@@ -46,19 +47,20 @@ class Process:
 class Job:
     """One driver's program: its workers, its queues, what its workers must know."""
 
-    __slots__ = ("driver", "home", "is_over", "job_id", "namespace", "queues", "sys_path", "working_dir")
+    __slots__ = ("driver", "facts", "is_over", "job_id", "noticed", "queues")
 
-    def __init__(
-        self, job_id: bytes, namespace: str, sys_path: tuple[str, ...], working_dir: str, home: str = ""
-    ) -> None:
+    def __init__(self, job_id: bytes, facts: JobFacts) -> None:
         self.job_id = job_id
-        self.home = home  # the local scheduler of the node where its driver is
-        self.namespace = namespace
-        self.sys_path = sys_path
-        self.working_dir = working_dir
+        self.facts = facts  # the same on every node
+        self.noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
         self.driver: Process | None = None
         self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob
         self.is_over = False
+
+    @property
+    def home(self) -> str:
+        """The local scheduler of the node where its driver is."""
+        return self.facts.home
 
 
 class ReadyQueue:

@@ -1,0 +1,228 @@
+"""What no node can ever hold (USERS U01).
+
+    in an embedded session, which no node can join    an error at once: what is asked, the largest node, the fix
+    in a cluster                                      it waits for a node that can; after WARN_SECONDS its user is told
+    as its job says (init(infeasible=...))            the one or the other
+
+A task that waits is spilled, as far as others can see, and stands in `parked`; it goes up when a node joins that could
+run it.  An actor that waits asks again and again (actor_moves), as one that finds no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...wire.amounts import is_enough, number, why_nowhere
+from ...wire.message import Local
+from ...wire.scheduling import JobNotice
+from .tables import Actor, ActorState, Job, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+WARN_SECONDS = 10.0
+# A node that has joined may be known here before a global scheduler has heard of it: what that one refuses then is
+# passed up once more.
+ONCE_MORE_SECONDS = 1.0
+# A timer that is early by less is on time.
+TIMER_SECONDS = 1e-3
+# Different things that the user of one job is told of.
+NOTICES_MAX = 20
+
+
+class WarnTimeout(Local):
+    """Look what still waits."""
+
+
+class OnceMoreTimeout(Local):
+    """Pass up what was refused just after a node had joined."""
+
+
+class Suspect(Struct, gc=False, eq=False):
+    """A request of some job that nobody can meet, and whose user has not been told."""
+
+    job: Job
+    what: str  # for the user: "task f", "actor A"
+    request: dict[str, int]
+    is_actor: bool
+    since: float
+
+
+class Infeasible:
+    """Tasks and actors of this node that no node can hold."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.parked: dict[bytes, Task] = {}
+        self.suspects: dict[Any, Suspect] = {}
+
+    # --- what can be, and what cannot ---
+
+    def is_patient(self, job: Job) -> bool:
+        """Whether what nobody can hold waits, and is no error."""
+        wanted = job.facts.infeasible
+        return wanted == "wait" or (wanted != "raise" and not self.node.is_embedded)
+
+    def totals(self) -> dict[str, Mapping[str, int]]:
+        """What each node has that tasks run on."""
+        members = self.node.members
+        found: dict[str, Mapping[str, int]] = {self.node.address: self.node.resources.total}
+        found.update((peer, total) for peer, total in members.peers.items() if peer not in members.outside)
+        return found
+
+    def _is_met_elsewhere(self, request: Mapping[str, int]) -> bool:
+        members = self.node.members
+        return any(is_enough(total, request) for peer, total in members.peers.items() if peer not in members.outside)
+
+    def text(self, what: str, reason: str, request: Mapping[str, int]) -> str:
+        """The error, for the user."""
+        if self.node.is_embedded:
+            fix = f"Start a session that has it ({self._init_arguments(request)}), or ask for less"
+        else:
+            fix = (
+                "Add a node that has it (`zray start --address ...`), ask for less, or have it wait for such a node "
+                '(infeasible="wait" in zray.init)'
+            )
+        return f"No node can ever {what}: {reason}.  {fix}."
+
+    def _init_arguments(self, request: Mapping[str, int]) -> str:
+        total = self.node.resources.total
+        lacking = {name: amount for name, amount in request.items() if total.get(name, 0) < amount}
+        said = [f"num_{name.lower()}s={number(lacking.pop(name))}" for name in ("CPU", "GPU") if name in lacking]
+        if lacking:
+            amounts = ", ".join(f"{name!r}: {number(amount)}" for name, amount in lacking.items())
+            said.append(f"resources={{{amounts}}}")
+        return f"zray.init({', '.join(said)})"
+
+    # --- tasks ---
+
+    def cannot_run_here(self, task: Task) -> None:
+        """This node could never run it."""
+        request = task.options.resources
+        if self._is_met_elsewhere(request):
+            self.node.remote.spill(task)
+        else:
+            task.state = TaskState.SPILLED
+            self.refuse_or_park(task, why_nowhere(request, self.totals()))
+
+    def refuse_or_park(self, task: Task, reason: str) -> None:
+        """Nobody can run it, as far as we or the global scheduler know."""
+        node, request = self.node, task.options.resources
+        if not self.is_patient(task.job):
+            node.lifecycle.fail(task, "TaskUnschedulableError", self.text("run this task", reason, request))
+            return
+        self.parked[task.spec.task_id] = task
+        name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
+        self._note(task.job, f"task {name}", request, is_actor=False)
+
+    def node_joined(self, total: Mapping[str, int]) -> None:
+        """What it could run goes up."""
+        if self.parked:
+            self._release(total)
+            self.node.set_timer(ONCE_MORE_SECONDS, OnceMoreTimeout())
+
+    def on_once_more_timeout(self) -> None:
+        """OnceMoreTimeout."""
+        for total in list(self.totals().values())[1:]:
+            self._release(total)
+
+    def _release(self, total: Mapping[str, int]) -> None:
+        for task in [task for task in self.parked.values() if is_enough(total, task.options.resources)]:
+            del self.parked[task.spec.task_id]
+            self.node.remote.spill(task)
+
+    # --- actors ---
+
+    def why_not_ever(self, actor: Actor) -> str:
+        """For the user: why a new actor can never start; "" if it can, or is to wait."""
+        request = actor.options.resources
+        if self.node.resources.could_ever_fit(request) or self._is_met_elsewhere(request):
+            return ""
+        if self.is_patient(actor.job):
+            self.note_actor(actor)
+            return ""
+        return self.text("hold this actor", why_nowhere(request, self.totals()), request)
+
+    def may_find_room_elsewhere(self, actor: Actor) -> bool:
+        """Whether there are other nodes, or it can only wait for one."""
+        node = self.node
+        return bool(node.members.peers) or not (
+            node.is_embedded or node.resources.could_ever_fit(actor.options.resources)
+        )
+
+    def note_actor(self, actor: Actor) -> None:
+        """Nobody can hold it, as far as we or the global scheduler know."""
+        self._note(actor.job, f"actor {actor.options.class_name}", actor.options.resources, is_actor=True)
+
+    # --- telling the user ---
+
+    def _note(self, job: Job, what: str, request: dict[str, int], *, is_actor: bool) -> None:
+        key = (job.job_id, is_actor, tuple(sorted(request.items())))
+        if key in self.suspects or key in job.noticed or len(job.noticed) >= NOTICES_MAX:
+            return
+        job.noticed[key] = None
+        if not self.suspects:
+            self.node.set_timer(WARN_SECONDS, WarnTimeout())
+        self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now)
+
+    def on_warn_timeout(self) -> None:
+        """WarnTimeout: who has waited for so long is told of."""
+        now = self.node.now
+        for key, suspect in list(self.suspects.items()):
+            if now - suspect.since < WARN_SECONDS - TIMER_SECONDS:
+                continue
+            del self.suspects[key]
+            if self._still_waits(suspect):
+                self._warn(suspect)
+            else:
+                suspect.job.noticed.pop(key, None)
+        if self.suspects:
+            first = min(suspect.since for suspect in self.suspects.values())
+            self.node.set_timer(first + WARN_SECONDS - now, WarnTimeout())
+
+    def _still_waits(self, suspect: Suspect) -> bool:
+        job, request = suspect.job, suspect.request
+        if not suspect.is_actor:
+            return any(task.job is job and task.options.resources == request for task in self.parked.values())
+        if self.node.resources.could_ever_fit(request) or self._is_met_elsewhere(request):
+            return False
+        early = (ActorState.REGISTERING, ActorState.PENDING)
+        return any(
+            actor.job is job and actor.state in early and actor.options.resources == request
+            for actor in self.node.calls.actors.values()
+        )
+
+    def _warn(self, suspect: Suspect) -> None:
+        reason = why_nowhere(suspect.request, self.totals())
+        how = "it waits for a node that has it" if not self.node.is_embedded else "it will wait for ever"
+        text = (
+            f"{suspect.what} has waited for {WARN_SECONDS:g} s: {reason}; {how} "
+            '(infeasible="raise" in zray.init, or ZRAY_INFEASIBLE=raise, makes this an error)'
+        )
+        job = suspect.job
+        self.tell(JobNotice(job.job_id, text), job)
+
+    def tell(self, message: JobNotice, job: Job) -> None:
+        """To its driver, wherever that is."""
+        if job.driver is not None:
+            self.node.send(job.driver.address, message)
+        elif job.home and job.home != self.node.address:
+            self.node.send(job.home, message)
+
+    def on_job_notice(self, message: JobNotice) -> None:
+        """JobNotice, of another node: for a driver of ours."""
+        job = self.node.jobs.get(message.job_id)
+        if job is None or job.driver is None or len(job.noticed) >= 2 * NOTICES_MAX:
+            return
+        job.noticed[message.text] = None
+        self.node.send(job.driver.address, message)
+
+
+INFEASIBLE_HANDLERS: dict[type, Callable[..., None]] = {
+    WarnTimeout: lambda self, message: self.infeasible.on_warn_timeout(),
+    OnceMoreTimeout: lambda self, message: self.infeasible.on_once_more_timeout(),
+    JobNotice: lambda self, message: self.infeasible.on_job_notice(message),
+}

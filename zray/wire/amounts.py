@@ -1,0 +1,53 @@
+"""Amounts of resources (RESOURCE_UNITs by name): compared with what nodes have, and said in words for users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .task_spec import RESOURCE_UNIT
+
+Amounts = Mapping[str, int]
+# Of the names that a request may have, so many stand in a sentence.
+SAID_MAX = 8
+
+
+def is_enough(total: Amounts, request: Amounts) -> bool:
+    """Whether whoever has all of `total` could meet the request."""
+    return all(total.get(name, 0) >= amount for name, amount in request.items())
+
+
+def number(amount: int) -> str:
+    """ "0.5" of 5,000 units."""
+    return f"{amount / RESOURCE_UNIT:g}"
+
+
+def in_words(amounts: Amounts) -> str:
+    """ "2 CPU, 1 disk"."""
+    said = [f"{number(amount)} {name}" for name, amount in list(amounts.items())[:SAID_MAX]]
+    if len(amounts) > SAID_MAX:
+        said.append(f"and {len(amounts) - SAID_MAX} more")
+    return ", ".join(said) or "nothing"
+
+
+def why_nowhere(request: Amounts, totals: Mapping[str, Amounts]) -> str:
+    """What is asked, and what the largest of those nodes has of it: the one that comes nearest."""
+    asked = f"it asks for {in_words(request)}"
+    node = largest_node(request, totals)
+    if node is None:
+        return f"{asked}, and there is no node"
+    has = {name: totals[node].get(name, 0) for name in request}
+    return f"{asked}; the largest node ({name_of(node)}) has {in_words(has)}"
+
+
+def largest_node(request: Amounts, totals: Mapping[str, Amounts]) -> str | None:
+    """The one that has the most of what is asked for; the first of equals."""
+
+    def share(node: str) -> float:
+        return sum(min(1.0, totals[node].get(name, 0) / amount) for name, amount in request.items() if amount)
+
+    return max(totals, key=share, default=None)
+
+
+def name_of(address: str) -> str:
+    """A node by the beginning of its id: "9f31c0de" of `9f31c0de.../local`."""
+    return address.partition("/")[0][:8]
