@@ -209,7 +209,7 @@ def desk():
     """With one CPU that is busy, and a peer."""
     desk = Desk(cpus=1)
     desk.scheduler.is_embedded = False
-    desk.scheduler.members.peers[N2] = {"CPU": RESOURCE_UNIT}
+    desk.scheduler.members.peers[N2] = {"CPU": RESOURCE_UNIT, "disk": RESOURCE_UNIT}
     return desk
 
 
@@ -237,7 +237,7 @@ def test_a_task_of_a_lost_node_goes_up_again_as_often_as_it_may(desk):
     desk.tell("monitor", NodeLost(N2, "killed"))
     acknowledge(desk)
     assert [message.spec for _, message in desk.take_sent(SpillTask)] == [spec]
-    desk.tell("global", TaskPlaced(spec.task_id, N3))
+    desk.tell("global", TaskPlaced(spec.task_id, N3, 2))
     desk.tell("monitor", NodeLost(N3, "killed too"))
     ((_, ready),) = desk.take_sent(ObjectsReady)
     ((_, value),) = ready.objects
@@ -249,7 +249,7 @@ def test_a_task_placed_on_a_node_that_was_lost_before_uses_up_no_attempt(desk):
     desk.tell("monitor", NodeLost(N3, "killed"))
     spec = spilled(desk, max_retries=0)
     desk.take_sent()
-    desk.tell("global", TaskPlaced(spec.task_id, N3))
+    desk.tell("global", TaskPlaced(spec.task_id, N3, 1))
     acknowledge(desk)
     assert [message.spec for _, message in desk.take_sent(SpillTask)] == [spec]
 

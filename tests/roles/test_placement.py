@@ -14,6 +14,7 @@ from zray.wire.scheduling import (
     PlaceTask,
     SpillRefused,
     SpillTask,
+    TaskDeferred,
     TaskPlaced,
 )
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
@@ -76,7 +77,7 @@ def test_a_task_without_arguments_is_placed_at_once():
     effect, news = spill(make_scheduler())
     assert type(effect) is Send
     assert type(effect.message) is PlaceTask
-    assert (news.destination, news.message) == ("n1/local", TaskPlaced(b"t" * 16, effect.destination))
+    assert (news.destination, news.message) == ("n1/local", TaskPlaced(b"t" * 16, effect.destination, 1))
 
 
 def test_the_node_that_spills_is_taken_to_be_busy():
@@ -111,6 +112,16 @@ def test_what_no_node_can_run_is_refused_in_words():
     assert effect.destination == "n1/local"
     assert type(effect.message) is SpillRefused
     assert "GPU" in effect.message.reason
+
+
+def test_what_actors_hold_everywhere_is_asked_for_again():
+    scheduler = make_scheduler()
+    for node in ("n1/local", "n2/local"):
+        scheduler.handle(node, LoadReport(node, CPU, {"CPU": 0}, 0, 0.0, 1e9, CPU), 0.5)
+    (effect,) = spill(scheduler)
+    assert effect == Send("n1/local", TaskDeferred(b"t" * 16, 1))
+    scheduler.handle("n2/local", LoadReport("n2/local", CPU, CPU, 0, 0.0, 1e9), 0.6)
+    assert spill(scheduler)[0].destination == "n2/local"
 
 
 def test_a_lost_node_gets_nothing():

@@ -3,13 +3,15 @@
 import pytest
 
 from zray.sim.main import run_program
-from zray.sim.workloads import PROGRAMS
+from zray.sim.workloads import PROGRAMS, PROGRAMS_OF_CLUSTERS
 
 pytestmark = pytest.mark.sim
 
+OF_ONE_NODE = [name for name in PROGRAMS if name not in PROGRAMS_OF_CLUSTERS]
+
 
 @pytest.mark.parametrize("cpus", [1, 3])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", OF_ONE_NODE)
 def test_on_one_node(name, cpus):
     for seed in range(1, 4):
         outcome = run_program(name, seed=seed, cpus=cpus)
@@ -24,7 +26,7 @@ def test_on_three_nodes(name):
 
 
 @pytest.mark.parametrize("kills", [1, 5])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", OF_ONE_NODE)
 def test_with_workers_that_are_killed(name, kills):
     for seed in range(1, 4):
         outcome = run_program(name, seed=seed, kills=kills, kill_probability=0.05)

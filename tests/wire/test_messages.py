@@ -87,6 +87,8 @@ TAGS = {
     86: "LocateObjectsReply",
     87: "JobEnded",
     88: "TaskPlaced",
+    89: "TaskDeferred",
+    90: "TaskGivenBack",
     97: "JobNotice",
     100: "RecordTasks",
     101: "RecordTasksReply",

@@ -183,12 +183,15 @@ def call_through(box: list[Any], caller: str, count: int) -> Script:
     return (yield from outcomes(refs))
 
 
-def run_spread(actors: int, callers: int, count: int, size: int) -> Script:
-    """Actors on other nodes: where there is room.  Called from wherever tasks run, by handles inside objects."""
+def run_spread(actors: int, callers: int, count: int, size: int, resource: str = "room") -> Script:
+    """Actors on other nodes: where there is room.  Called from wherever tasks run, by handles inside objects.
+
+    With resource="CPU" they take the CPUs of tasks that were placed where they then are.
+    """
     counters, boxes, refs = [], [], []
     for number in range(actors):
         start = yield Put(Big(number, size))
-        counters.append((yield Create(Counter, (start,), resources={"room": 10_000}, name=f"spread-{number}")))
+        counters.append((yield Create(Counter, (start,), resources={resource: 10_000}, name=f"{resource}-{number}")))
         yield Drop([start])
         boxes.append((yield Put([counters[-1], number])))
     for number, box in enumerate(boxes):
@@ -203,7 +206,7 @@ def run_spread(actors: int, callers: int, count: int, size: int) -> Script:
             yield Drop([large])
             own.append((yield Call(counter, "hold", ("driver", 2 * number, [own[-1]]))))
     found = (yield from outcomes(refs)), (yield from outcomes(own))
-    again = yield Submit(use_by_name, ("spread-0",), max_retries=0)
+    again = yield Submit(use_by_name, (f"{resource}-0",), max_retries=0)
     named = yield from outcome(again)
     yield Kill(counters[0])
     dead = yield from outcome((yield Call(counters[0], "add", ("driver", 2 * count + 1))))

@@ -106,11 +106,11 @@ def _add_deaths(options: Options) -> None:
 
 
 def _options_of(seed: int, nodes: int) -> Options:
-    from .workloads import PROGRAMS
+    from .workloads import PROGRAMS, PROGRAMS_OF_CLUSTERS
 
     random = Random(f"zray options {seed}")
     nodes = nodes or (3 if random.random() < 0.2 else 1)
-    names = sorted(PROGRAMS)
+    names = sorted(name for name in PROGRAMS if nodes > 1 or name not in PROGRAMS_OF_CLUSTERS)
     options = Options(
         seed=seed,
         nodes=nodes,

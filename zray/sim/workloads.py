@@ -80,12 +80,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((10, 150, 2_000)),
         ),
     ),
+    "crowd": (
+        run_spread,
+        lambda random: (random.randint(1, 2), random.randint(0, 3), random.choice((1, 5)), 10, "CPU"),
+    ),
 }
 # Not for every world: what these ask for comes with a node that joins late.
 PROGRAMS_OF_LATE_NODES: dict[str, tuple[Callable[..., Script], Draw]] = {
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
 }
-PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread"})
+PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "crowd"})
+# Their actors take CPUs: one node alone has none left for the tasks that call them.
+PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:

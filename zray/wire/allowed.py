@@ -93,6 +93,8 @@ from .scheduling import (
     SpillRefused,
     SpillTask,
     TaskAccepted,
+    TaskDeferred,
+    TaskGivenBack,
     TaskPlaced,
 )
 from .session import Ack, GetStatus, Goodbye, StopSession
@@ -129,7 +131,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Between hosts.
     ("local", "local"): frozenset(
         {
-            *(TaskAccepted, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
+            *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
         }
     ),
@@ -153,7 +155,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
-    ("global", "local"): frozenset({PlaceTask, TaskPlaced, SpillRefused, PlaceActor, ActorDeferred}),
+    ("global", "local"): frozenset({PlaceTask, TaskPlaced, TaskDeferred, SpillRefused, PlaceActor, ActorDeferred}),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
     ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost}),

@@ -5,6 +5,8 @@ local scheduler     SpillTask      a task that this node cannot run, or not soon
 global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: where its arguments are
 global scheduler    PlaceTask      to the chosen node's local scheduler
 global scheduler    TaskPlaced     to the one that spilled it: who was chosen
+global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
+local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs; ask again
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
@@ -16,7 +18,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..ids import ObjectID, TaskID
-from .message import Message
+from .message import Message, Natural
 from .task_spec import TaskSpec
 
 
@@ -32,6 +34,7 @@ class LoadReport(Message, tag=80):
     queue_count: int
     task_s_mean: float
     bandwidth_bytes_per_s: float
+    held: dict[str, int] = {}  # what actors have, for as long as they live
 
 
 class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -45,12 +48,17 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
 
 
 class SpillTask(Message, tag=81):
-    """local scheduler -> global scheduler.  Place this task; origin is the sender's address."""
+    """local scheduler -> global scheduler.  Place this task; origin is the sender's address.
+
+    trip: how often it has gone up.  attempts: that it has had.
+    """
 
     spec: TaskSpec
     origin: str
     job_id: bytes
     job: JobFacts = JobFacts()
+    trip: Natural = 1
+    attempts: Natural = 0
 
 
 class SpillRefused(Message, tag=82):
@@ -61,12 +69,14 @@ class SpillRefused(Message, tag=82):
 
 
 class PlaceTask(Message, tag=83):
-    """global scheduler -> local scheduler.  Run it here; a placed task is never spilled again."""
+    """global scheduler -> local scheduler.  Run it here; as in SpillTask."""
 
     spec: TaskSpec
     origin: str
     job_id: bytes
     job: JobFacts = JobFacts()
+    trip: Natural = 1
+    attempts: Natural = 0
 
 
 class TaskAccepted(Message, tag=84):
@@ -80,6 +90,22 @@ class TaskPlaced(Message, tag=88):
 
     task_id: TaskID
     node: str
+    trip: Natural = 1
+
+
+class TaskDeferred(Message, tag=89):
+    """global scheduler -> local scheduler of the origin.  On all nodes that could run it actors hold what it needs."""
+
+    task_id: TaskID
+    trip: Natural
+
+
+class TaskGivenBack(Message, tag=90):
+    """local scheduler -> local scheduler of the origin.  Actors here hold what it needs: it is yours again."""
+
+    task_id: TaskID
+    trip: Natural
+    attempts: Natural
 
 
 class JobEnded(Message, tag=87):

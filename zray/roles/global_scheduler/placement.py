@@ -25,15 +25,20 @@ class NodeLoad(Struct, gc=False):
     bandwidth_bytes_per_s: float
     placed_count: int = 0  # since the report
     kind: str = "node"  # on a "driver" outside of the cluster nothing is placed
+    held: dict[str, int] = {}  # what actors have, for as long as they live
 
     def could_ever_fit(self, request: Mapping[str, int]) -> bool:
         """Whether the empty node would do."""
         return all(self.total.get(name, 0) >= amount for name, amount in request.items())
 
+    def fits_beside_actors(self, request: Mapping[str, int]) -> bool:
+        """Whether it would do with nothing but its actors."""
+        return all(self.total.get(name, 0) - self.held.get(name, 0) >= amount for name, amount in request.items())
+
     def estimated_wait_s(self, request: Mapping[str, int], bytes_to_fetch: int) -> float:
         """Seconds until a task with this request would start here."""
         fetch = bytes_to_fetch / self.bandwidth_bytes_per_s
-        slots = max(1, self.total.get("CPU", 0) // RESOURCE_UNIT)
+        slots = max(1, (self.total.get("CPU", 0) - self.held.get("CPU", 0)) // RESOURCE_UNIT)
         ahead = self.queue_count + self.placed_count
         if not ahead and all(self.free.get(name, 0) >= amount for name, amount in request.items()):
             return fetch
@@ -44,7 +49,7 @@ class NodeLoad(Struct, gc=False):
 def best_node(
     loads: Iterable[NodeLoad], request: Mapping[str, int], objects: Iterable[tuple[bytes, int, list[str]]]
 ) -> NodeLoad | None:
-    """The node of the least estimated wait that could ever hold the request; the first of equals by name.
+    """The node of the least estimated wait, the first of equals by name.  None: nobody has what actors do not hold.
 
     objects: (id, size in bytes, nodes that have it) of what the task takes.
     """
@@ -52,7 +57,7 @@ def best_node(
     best: NodeLoad | None = None
     best_cost = (float("inf"), "")
     for load in loads:
-        if load.kind == "driver" or not load.could_ever_fit(request):
+        if load.kind == "driver" or not load.fits_beside_actors(request):
             continue
         missing = sum(size for _, size, holders in known if load.node not in holders)
         cost = (load.estimated_wait_s(request, missing), load.node)

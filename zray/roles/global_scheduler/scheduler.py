@@ -4,6 +4,7 @@ Dialog (who says it -> what we do):
 
     local scheduler    LoadReport            believe it, until the next
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
+                                             nobody has room beside its actors: TaskDeferred
     local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
@@ -27,6 +28,7 @@ from ...wire.scheduling import (
     PlaceTask,
     SpillRefused,
     SpillTask,
+    TaskDeferred,
     TaskPlaced,
 )
 from ...wire.task_spec import parse_options
@@ -68,11 +70,12 @@ class GlobalScheduler(Role):
         self.loads[message.node] = NodeLoad(
             message.node,
             message.total,
-            message.free,
+            dict(message.free),
             message.queue_count,
             message.task_s_mean,
             message.bandwidth_bytes_per_s,
             kind=known.kind if known is not None else "node",
+            held=dict(message.held),
         )
 
     def _shard_of(self, object_id: bytes) -> str:
@@ -110,14 +113,21 @@ class GlobalScheduler(Role):
             return
         request = parse_options(spill.spec.options).resources
         load = best_node(self.loads.values(), request, objects)
+        task_id = spill.spec.task_id
         if load is None:
-            self.send(spill.origin, SpillRefused(spill.spec.task_id, self._why_nowhere(request)))
+            if self._could_ever_fit(request):
+                self.send(spill.origin, TaskDeferred(task_id, spill.trip))
+            else:
+                self.send(spill.origin, SpillRefused(task_id, self._why_nowhere(request)))
             return
         load.placed_count += 1
-        self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job))
+        self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job, spill.trip, spill.attempts))
         if load.node != spill.origin:
             # If that node is lost before it has done it, whoever spilled it passes it up again.
-            self.send(spill.origin, TaskPlaced(spill.spec.task_id, load.node))
+            self.send(spill.origin, TaskPlaced(task_id, load.node, spill.trip))
+
+    def _could_ever_fit(self, request: dict[str, int]) -> bool:
+        return any(load.kind != "driver" and load.could_ever_fit(request) for load in self.loads.values())
 
     def _why_nowhere(self, request: dict[str, int]) -> str:
         return why_nowhere(request, {node: load.total for node, load in self.loads.items() if load.kind != "driver"})
@@ -128,9 +138,10 @@ class GlobalScheduler(Role):
         if load is not None:
             for name, amount in request.items():
                 load.free[name] -= amount  # until its next report
+                load.held[name] = load.held.get(name, 0) + amount
             place = PlaceActor(message.spec, message.options, message.origin, message.job_id, message.job)
             self.send(load.node, place)
-        elif any(load.could_ever_fit(request) for load in self.loads.values()):
+        elif self._could_ever_fit(request):
             self.send(message.origin, ActorDeferred(actor_id))
         else:
             self.send(message.origin, SpillRefused(actor_id, self._why_nowhere(request)))

@@ -58,7 +58,6 @@ class Calls:
         self.node = node
         self.actors: dict[bytes, Actor] = {}
         self.wanting: dict[bytes, Actor] = {}  # waits for arguments, resources or a worker
-        self.cpu_held = 0  # by actors that run, for as long as they live
         self.promised: dict[str, int] = {}  # resources of those that wait and are to start here
         self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
         self.touched: dict[bytes, None] = {}  # actors to look at, at the end of the turn
@@ -189,7 +188,8 @@ class Calls:
         del self.wanting[actor.actor_id]
         self.promise(actor.options, -1)
         node.resources.take(actor.options.resources)
-        self.cpu_held += actor.options.resources.get(CPU, 0)
+        node.resources.hold(actor.options.resources)
+        node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
         worker.frames.append(Frame(actor.options.resources, 0))
         worker.state = WorkerState.ACTOR
         worker.actor = actor
@@ -378,7 +378,7 @@ class Calls:
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
         """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
-        self.cpu_held -= actor.options.resources.get(CPU, 0)
+        self.node.resources.hold_no_more(actor.options.resources)
         if self.actors.get(actor.actor_id) is not actor:
             return  # buried before
         node = self.node

@@ -179,7 +179,7 @@ class Dispatch:
             if any(node.resources.fits(queue.resources) for queue in self.queues):
                 node.pool.start_beyond_cap()
         if self.ready_count:
-            node.remote.consider_spilling()
+            node.trips.consider()
         elif not self.queues:
             self._steal()
 

@@ -65,11 +65,20 @@ class Members:
             node.dispatch.ready_count,
             mean,
             self.bandwidth,
+            self._held(),
         )
         for scheduler in node.addresses.global_schedulers:
             node.send(scheduler, report)
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
+
+    def _held(self) -> dict[str, int]:
+        """What actors hold, and those that are about to start."""
+        held = dict(self.node.resources.held)
+        for name, amount in self.node.calls.promised.items():
+            if amount:
+                held[name] = held.get(name, 0) + amount
+        return held
 
     def on_node_joined(self, message: NodeJoined) -> None:
         """NodeJoined: there is somewhere to spill to."""

@@ -59,9 +59,12 @@ class Recovery:
 
     def on_task_placed(self, message: TaskPlaced) -> None:
         """TaskPlaced: where a task of ours went."""
-        task = self.node.tasks.get(message.task_id)
-        if task is None or task.state != TaskState.SPILLED:
+        node = self.node
+        task = node.tasks.get(message.task_id)
+        if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
             return
+        if message.task_id in node.trips.aside:
+            return  # given back before this came
         self.placed[message.task_id] = message.node
         if message.node in self.lost:
             # Placed before the global scheduler had heard of it: it never began.

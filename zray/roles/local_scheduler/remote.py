@@ -29,17 +29,11 @@ from ...wire.gcs import (
 )
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
-from ...wire.task_spec import RESOURCE_UNIT, StoredValue, parse_options
-from .resources import CPU
+from ...wire.task_spec import StoredValue, parse_options
 from .tables import Job, ObjectEntry, Shared, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-
-# A task that would wait longer than this here is worth a trip through the global scheduler.
-SPILL_WAIT_SECONDS = 0.02
-# What an unknown function is taken to need, for that estimate.
-UNKNOWN_TASK_SECONDS = 0.1
 
 
 class Remote:
@@ -54,27 +48,6 @@ class Remote:
         self.subscribed: set[bytes] = set()  # membership only
 
     # --- tasks that go up ---
-
-    def consider_spilling(self) -> None:
-        """Ready tasks are left over: those that would wait too long here go up (Ray paper 4.2.2)."""
-        if not self.node.members.peers:
-            return
-        node = self.node
-        # What actors hold is not to be had.
-        slots = (node.resources.total.get(CPU, 0) - node.calls.cpu_held) // RESOURCE_UNIT
-        for queue in list(node.dispatch.queues):
-            first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
-            seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
-            keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
-            # What has room now only waits for its worker to start.
-            keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
-            while len(queue.tasks) > keep:
-                task = queue.tasks[-1]
-                if task.origin or task.attempts:
-                    break  # placed here, or retried here: never up again
-                queue.tasks.pop()
-                node.dispatch.ready_count -= 1
-                self.spill(task)
 
     def bring_or_go(self, task: Task, elsewhere: list[ObjectEntry]) -> None:
         """Its missing arguments lie on other nodes: bring them here, or, when there is no room here now, have the
@@ -97,6 +70,7 @@ class Remote:
         node = self.node
         node.lineage.flush()
         task.state = TaskState.SPILLED
+        task.trip += 1
         spec = task.spec
         self.request += 1
         request = self.request
@@ -169,11 +143,14 @@ class Remote:
             del table[request]
             task: Task = pending[0]  # type: ignore[assignment]
             if table is self.arriving:
+                # It may be done by now, or given back.
                 node.send(task.origin, TaskAccepted(task.spec.task_id))
             elif task.state == TaskState.SPILLED:
                 schedulers = node.addresses.global_schedulers
                 chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
-                node.send(chosen, SpillTask(task.spec, node.address, task.job.job_id, task.job.facts))
+                job = task.job
+                spill = SpillTask(task.spec, node.address, job.job_id, job.facts, task.trip, task.attempts)
+                node.send(chosen, spill)
 
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
@@ -201,13 +178,14 @@ class Remote:
             return
         known = node.tasks.get(spec.task_id)
         if known is not None:
-            if known.state == TaskState.SPILLED and not known.origin:
+            is_ours = message.origin == node.address
+            if known.state == TaskState.SPILLED and not known.origin and not (is_ours and known.trip != message.trip):
                 # Ours; or that of another node where its parent runs again: then it must not wait for us while we
                 # wait for whoever has ours, which may be that very node.
                 self._comes_back(known)
             else:
                 node.reject("a task placed twice")
-            if message.origin != node.address:
+            if not is_ours:
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id))
             return
@@ -215,6 +193,7 @@ class Remote:
         if job is None:
             job = node.jobs[message.job_id] = Job(message.job_id, message.job)
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
+        task.trip, task.attempts = message.trip, message.attempts
         self.request += 1
         expected = self.take_arguments(task, self.request)
         if expected:
@@ -256,10 +235,11 @@ class Remote:
 
     def _comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
-        self.node.recovery.placed.pop(task.spec.task_id, None)
-        self.node.infeasible.parked.pop(task.spec.task_id, None)
-        task.origin = self.node.address  # never up again
         node = self.node
+        node.recovery.placed.pop(task.spec.task_id, None)
+        node.trips.forget(task)
+        node.infeasible.parked.pop(task.spec.task_id, None)
+        task.origin = node.address  # not up again, unless it is stranded
         if not task.missing:
             node.dispatch.enqueue(task)
             return

@@ -10,11 +10,12 @@ CPU = "CPU"
 class Resources:
     """Total and free amounts.  Never negative, never above the total: what is taken is given back once."""
 
-    __slots__ = ("free", "total")
+    __slots__ = ("free", "held", "total")
 
     def __init__(self, total: Mapping[str, int]) -> None:
         self.total = dict(total)
         self.free = dict(total)
+        self.held: dict[str, int] = {}  # taken by actors, for as long as they live
 
     def could_ever_fit(self, request: Mapping[str, int]) -> bool:
         """Whether the empty node would do."""
@@ -47,6 +48,25 @@ class Resources:
                 back = self.free[name] + amount
                 assert back <= self.total[name], f"more {name} given back than there is"
                 self.free[name] = back
+
+    def hold(self, request: Mapping[str, int]) -> None:
+        """Of what is taken: an actor has it, for as long as it lives."""
+        for name, amount in request.items():
+            if amount:
+                self.held[name] = self.held.get(name, 0) + amount
+
+    def hold_no_more(self, request: Mapping[str, int]) -> None:
+        """The actor has ended."""
+        for name, amount in request.items():
+            if amount:
+                self.held[name] -= amount
+                if not self.held[name]:
+                    del self.held[name]
+
+    def fits_beside_actors(self, request: Mapping[str, int]) -> bool:
+        """Whether it would do on a node with nothing but its actors."""
+        total, held = self.total, self.held
+        return all(total.get(name, 0) - held.get(name, 0) >= amount for name, amount in request.items())
 
     def all_free(self) -> bool:
         """Whether nothing is taken."""

@@ -10,9 +10,9 @@ Dialog (who says it -> what we do):
     worker            TasksReturned     queue them again
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
-    global scheduler  PlaceTask         queue it here; a placed task is never spilled again
-    global scheduler  TaskPlaced, SpillRefused
-    local scheduler   TaskAccepted, JobEnded, JobNotice
+    global scheduler  PlaceTask         queue it here; it stays, unless actors hold what it needs
+    global scheduler  TaskPlaced, TaskDeferred, SpillRefused
+    local scheduler   TaskAccepted, TaskGivenBack, JobEnded, JobNotice
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
@@ -78,7 +78,7 @@ from ..effects import (
     WorkerStartFailed,
 )
 from ..role import Role
-from . import actor_moves, actor_names, members, remote_calls
+from . import actor_moves, actor_names, members, remote_calls, trips
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
@@ -94,6 +94,7 @@ from .remote import Remote
 from .remote_calls import RemoteCalls
 from .resources import Resources
 from .tables import Job, ObjectEntry, Process, Task
+from .trips import Trips
 from .waits import Waits
 
 # Values up to this size travel in messages.
@@ -153,6 +154,7 @@ class LocalScheduler(Role):
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
         self.remote = Remote(self)
+        self.trips = Trips(self)
         self.names = ActorNames(self)
         self.moves = ActorMoves(self)
         self.remote_calls = RemoteCalls(self)
@@ -423,6 +425,7 @@ class LocalScheduler(Role):
         **members.HANDLERS,
         **actor_names.HANDLERS,
         **actor_moves.HANDLERS,
+        **trips.HANDLERS,
         **remote_calls.HANDLERS,
         **RECOVERY_HANDLERS,
         **INFEASIBLE_HANDLERS,

@@ -1,0 +1,114 @@
+"""Tasks that are stranded where actors hold what they need: they go back, and ask again."""
+
+from tests.roles.desk import FUNCTION, JOB, Desk
+from zray.roles.local_scheduler.trips import AskAgainTimeout
+from zray.wire.actors import CreateActor
+from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined, RecordTasks, RecordTasksReply
+from zray.wire.scheduling import PlaceTask, SpillTask, TaskDeferred, TaskGivenBack, TaskPlaced
+from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskSpec
+
+CPU = {"CPU": RESOURCE_UNIT}
+OTHER = "n2/local"
+TASK = b"t" * 16
+
+
+def desk_with_a_peer():
+    desk = Desk(cpus=1)
+    desk.scheduler.is_embedded = False
+    desk.tell("monitor", NodeJoined(OTHER, CPU))
+    return desk
+
+
+def start_actor(desk):
+    """One that takes the only CPU for life."""
+    desk.tell("driver-1", CreateActor(TaskSpec(b"a" * 16, FUNCTION), ActorOptions(resources=CPU)))
+    while desk.starting:
+        desk.give_birth()
+    assert desk.scheduler.resources.held == CPU
+
+
+def acknowledge(desk):
+    """The shard has heard what leaves with a task."""
+    for _, message in desk.take_sent():
+        if type(message) is RecordTasks and message.request:
+            desk.tell("gcs-0", RecordTasksReply(message.request))
+        elif type(message) is HoldAtNode and message.request:
+            desk.tell("gcs-0", HoldAtNodeReply(message.request))
+
+
+def place(desk, origin=OTHER, trip=1, attempts=0):
+    desk.tell("global", PlaceTask(TaskSpec(TASK, FUNCTION), origin, JOB, trip=trip, attempts=attempts))
+
+
+def test_a_placed_task_goes_back_when_an_actor_takes_the_cpu():
+    desk = desk_with_a_peer()
+    start_actor(desk)
+    desk.take_sent()
+    place(desk, trip=3, attempts=2)
+    assert desk.take_sent(TaskGivenBack) == [(OTHER, TaskGivenBack(TASK, 3, 2))]
+    assert TASK not in desk.scheduler.tasks
+    assert TASK + b"\0\0\0\1" not in desk.scheduler.objects.entries
+
+
+def test_a_placed_task_stays_behind_a_task_that_runs():
+    """Ray paper 4.2.2: or two full nodes would play ball with it."""
+    desk = desk_with_a_peer()
+    desk.submit(desk.new_spec())
+    desk.give_birth()
+    desk.take_sent()
+    place(desk)
+    assert desk.take_sent(TaskGivenBack) == []
+    assert TASK in desk.scheduler.tasks
+
+
+def spilled(desk):
+    """A task of ours that has gone up."""
+    start_actor(desk)
+    desk.submit(TaskSpec(TASK, FUNCTION))
+    acknowledge(desk)
+    (spill,) = desk.take_sent(SpillTask)
+    return spill[1]
+
+
+def test_what_is_given_back_asks_again_later():
+    desk = desk_with_a_peer()
+    assert spilled(desk).trip == 1
+    desk.tell("global", TaskPlaced(TASK, OTHER, 1))
+    desk.tell(OTHER, TaskGivenBack(TASK, 1, 1))
+    assert not desk.scheduler.recovery.placed
+    assert desk.take_sent(SpillTask) == []
+    desk.tell("timer", AskAgainTimeout())
+    acknowledge(desk)
+    ((_, again),) = desk.take_sent(SpillTask)
+    assert (again.trip, again.attempts) == (2, 1)
+
+
+def test_news_of_an_earlier_trip_changes_nothing():
+    desk = desk_with_a_peer()
+    spilled(desk)
+    desk.tell("global", TaskDeferred(TASK, 1))
+    desk.tell("timer", AskAgainTimeout())
+    acknowledge(desk)
+    desk.tell("global", TaskPlaced(TASK, OTHER, 1))
+    desk.tell(OTHER, TaskGivenBack(TASK, 1, 0))
+    assert not desk.scheduler.recovery.placed
+    assert not desk.scheduler.trips.aside
+
+
+def test_others_of_the_kind_wait_for_the_one_that_asks():
+    desk = desk_with_a_peer()
+    spilled(desk)
+    desk.tell("global", TaskDeferred(TASK, 1))
+    desk.submit(desk.new_spec())
+    assert desk.take_sent(RecordTasks) == []
+    desk.tell("timer", AskAgainTimeout())
+    assert len([1 for _, message in desk.take_sent(RecordTasks) if message.request]) == 2
+
+
+def test_a_task_that_is_sent_back_to_a_node_full_of_actors_waits():
+    """The global scheduler had not heard of the actor: no circle within one turn."""
+    desk = desk_with_a_peer()
+    spilled(desk)
+    place(desk, origin="local", trip=1)
+    assert desk.take_sent(SpillTask) == []
+    assert list(desk.scheduler.trips.aside) == [TASK]

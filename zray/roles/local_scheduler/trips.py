@@ -1,0 +1,172 @@
+"""Tasks that leave this node, or come back to it: when they go up, and when they are asked for again.
+
+A placed task stays, whatever the load: or two full nodes would play ball with it.  But where actors hold what it needs,
+for as long as they live, it would stay for ever; such a task is stranded, and goes back to whoever spilled it.
+
+    ready, and would wait too long here, or stranded     up (Remote.spill)
+    placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
+    TaskDeferred: actors hold what it needs everywhere   set aside
+    set aside                                            up again at the next AskAgainTimeout
+
+Each trip up has a number, so that what is said of an earlier one changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ...wire.message import Local
+from ...wire.scheduling import TaskDeferred, TaskGivenBack
+from ...wire.task_spec import RESOURCE_UNIT
+from .resources import CPU
+from .tables import ReadyQueue, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# A task that would wait longer than this here is worth a trip through the global scheduler.
+SPILL_WAIT_SECONDS = 0.02
+# What an unknown function is taken to need, for that estimate.
+UNKNOWN_TASK_SECONDS = 0.1
+# What was set aside asks again after so long: by then the global schedulers have had a report of every node.
+ASK_AGAIN_SECONDS = 0.2
+# So many of them; four times as many each time that none of the last ones came back.
+ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
+
+
+class AskAgainTimeout(Local):
+    """Ask again for tasks that nobody had room for."""
+
+
+class Trips:
+    """Tasks of one node on their way up, and back."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.aside: dict[bytes, Task] = {}  # those that ask again later
+        self.kinds_aside: dict[bytes, int] = {}  # their options -> how many of them
+        self.count_max = ASK_AGAIN_COUNT_MIN
+        self.has_come_back = False  # one that asked again
+        self.timer_is_set = False
+
+    # --- up ---
+
+    def consider(self) -> None:
+        """Ready tasks are left over: those that would wait too long here go up (Ray paper 4.2.2)."""
+        node = self.node
+        if not node.members.peers:
+            return
+        held = node.resources.held
+        slots = (node.resources.total.get(CPU, 0) - held.get(CPU, 0)) // RESOURCE_UNIT
+        for queue in list(node.dispatch.queues):
+            if held and queue.tasks and not node.resources.fits_beside_actors(queue.resources):
+                self._all_leave(queue)
+                continue
+            first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
+            seconds = first / 1e6 if first is not None else UNKNOWN_TASK_SECONDS
+            keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
+            # What has room now only waits for its worker to start.
+            keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
+            while len(queue.tasks) > keep:
+                task = queue.tasks[-1]
+                if task.origin or task.attempts:
+                    break  # placed here, or retried here
+                queue.tasks.pop()
+                node.dispatch.ready_count -= 1
+                node.remote.spill(task)
+
+    def _all_leave(self, queue: ReadyQueue) -> None:
+        """Actors hold what they need."""
+        node = self.node
+        tasks, queue.tasks = queue.tasks, deque()
+        for task in tasks:
+            if task.origin == node.address:
+                task.origin = ""  # chosen by a global scheduler that did not know yet
+                task.state = TaskState.SPILLED
+                self._set_aside(task)
+            elif task.origin and task.origin not in node.recovery.lost:
+                self._give_back(task)
+            elif queue.blob in self.kinds_aside:
+                queue.tasks.append(task)  # others of the kind ask for it
+            else:
+                task.origin = ""
+                node.remote.spill(task)
+        node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
+
+    def _give_back(self, task: Task) -> None:
+        """It is its origin's again, as if it had never been here."""
+        node, spec = self.node, task.spec
+        del node.tasks[spec.task_id]
+        task.state = TaskState.DONE
+        node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts))
+        for entry in node.lifecycle.returns_of(task):
+            entry.task = None
+            if entry.waiting or entry.watchers:
+                node.remote.want(entry)
+            elif entry.is_released:
+                node.objects.forget_released(entry)
+        node.objects.drop_all((*spec.deps, *spec.holds))
+
+    # --- back ---
+
+    def on_given_back(self, message: TaskGivenBack) -> None:
+        """TaskGivenBack."""
+        task = self._on_its_way(message.task_id, message.trip)
+        if task is not None:
+            self.node.recovery.placed.pop(message.task_id, None)
+            task.attempts = message.attempts
+            self._set_aside(task)
+
+    def on_deferred(self, message: TaskDeferred) -> None:
+        """TaskDeferred."""
+        task = self._on_its_way(message.task_id, message.trip)
+        if task is not None:
+            self._set_aside(task)
+
+    def _on_its_way(self, task_id: bytes, trip: int) -> Task | None:
+        """The task, if it is on that trip."""
+        task = self.node.tasks.get(task_id)
+        is_it = task is not None and task.state == TaskState.SPILLED and task.trip == trip
+        return task if is_it and task_id not in self.aside else None
+
+    def _set_aside(self, task: Task) -> None:
+        self.has_come_back = self.has_come_back or task.trip > 1
+        blob = task.spec.options
+        self.aside[task.spec.task_id] = task
+        self.kinds_aside[blob] = self.kinds_aside.get(blob, 0) + 1
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.set_timer(ASK_AGAIN_SECONDS, AskAgainTimeout())
+
+    def on_ask_again_timeout(self) -> None:
+        """AskAgainTimeout."""
+        self.timer_is_set = False
+        self.count_max = ASK_AGAIN_COUNT_MIN if self.has_come_back else min(4 * self.count_max, ASK_AGAIN_COUNT_MAX)
+        self.has_come_back = False
+        for task in list(islice(self.aside.values(), self.count_max)):
+            self.forget(task)
+            if task.state == TaskState.SPILLED:
+                self.node.remote.spill(task)
+        if self.aside:
+            self._set_timer()
+        self.node.dispatch.is_dirty = True  # others of their kinds may go with them
+
+    def forget(self, task: Task) -> None:
+        """It asks no more."""
+        if self.aside.pop(task.spec.task_id, None) is not None:
+            blob = task.spec.options
+            self.kinds_aside[blob] -= 1
+            if not self.kinds_aside[blob]:
+                del self.kinds_aside[blob]
+
+
+HANDLERS: dict[type, Any] = {
+    TaskGivenBack: lambda self, message: self.trips.on_given_back(message),
+    TaskDeferred: lambda self, message: self.trips.on_deferred(message),
+    AskAgainTimeout: lambda self, message: self.trips.on_ask_again_timeout(),
+}
