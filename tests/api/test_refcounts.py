@@ -294,3 +294,55 @@ def test_refs_inside_a_large_return_value_live(kind):
     inner, _ = zray.get(given, timeout=20)
     del given
     assert zray.get(inner, timeout=20) == "inside"
+
+
+class Carrier(Exception):
+    """Takes a ref along."""
+
+    def __init__(self, ref):
+        super().__init__("carries a ref")
+        self.ref = ref
+
+
+@zray.remote
+class Raising:
+    """Fails, and keeps nothing."""
+
+    def fail(self):
+        raise Carrier(make.remote(3))
+
+    async def fail_async(self):
+        raise Carrier(make.remote(3))
+
+
+@zray.remote
+def fail(count=1):
+    raise Carrier(make.remote(3))
+
+
+@zray.remote
+def pass_on(box):
+    return zray.get(box[0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        fail.remote,
+        lambda: fail.options(num_returns=2).remote()[1],
+        lambda: pass_on.remote([fail.remote()]),
+        lambda: identity.remote(fail.remote()),
+        lambda: Raising.remote().fail.remote(),
+        lambda: Raising.options(max_concurrency=2).remote().fail.remote(),
+        lambda: Raising.remote().fail_async.remote(),
+    ],
+    ids=["task", "of two returns", "passed on", "argument", "actor", "threads", "async"],
+)
+def test_a_ref_in_an_exception_lives_as_long_as_the_error(call):
+    ref = call()
+    for _ in range(2):
+        with pytest.raises(Carrier) as info:
+            zray.get(ref)
+        assert zray.get(total.remote(info.value.cause.ref)) == 3 * LARGE_BYTES
+        del info
+    del ref

@@ -18,6 +18,7 @@ from zray.exceptions import (
     decode_system_error,
     encode_system_error,
 )
+from zray.object_ref import ObjectRef
 from zray.store.errors import deserialize_error, serialize_error, serialize_system_error
 from zray.store.values import deserialize, is_error, serialize, to_bytes
 
@@ -30,7 +31,7 @@ def raised(error):
 
 
 def come_back(error):
-    data = serialize_error(raised(error), "f", node="n1")
+    data = serialize_error(raised(error), "f", node="n1").inband
     assert is_error(data)
     back = deserialize_error(data)
     assert isinstance(back, TaskError)
@@ -138,7 +139,7 @@ def _break():
 def test_serialize_error_always_works():
     for error in [BreaksOnLoad("x"), ValueError("\ud800"), ValueError(lambda: threading.Lock())]:
         assert type(error).__name__ in str(come_back(error))
-    back = deserialize_error(serialize_error(raised(Hostile()), "f"))
+    back = deserialize_error(serialize_error(raised(Hostile()), "f").inband)
     assert isinstance(back, Hostile) and "Hostile" in str(back)
     back = come_back(HostileState())
     assert isinstance(back, HostileState) and back.fine == 7 and not hasattr(back, "lock")
@@ -152,7 +153,7 @@ def test_serialize_error_always_works():
 def test_hundred_megabytes_are_cut():
     error = raised(ValueError("x" * 100_000_000))
     error.blob = b"y" * 10_000_000
-    data = serialize_error(error)
+    data = serialize_error(error).inband
     assert len(data) < 400_000
     assert isinstance(deserialize_error(data), ValueError)
 
@@ -165,13 +166,21 @@ def test_cyclic_causes_end():
 
 def test_an_error_passed_on_stays_the_first_one():
     """FEATURES.md: dependent tasks fail with the same error, not in ten layers."""
-    data = serialize_error(raised(KeyError("first")), "a", node="n1")
+    data = serialize_error(raised(KeyError("first")), "a", node="n1").inband
     for name in "bcdefghijklmnop":
-        data = serialize_error(raised(deserialize_error(data)), name, node="n2")
+        data = serialize_error(raised(deserialize_error(data)), name, node="n2").inband
     back = deserialize_error(data)
     assert isinstance(back, KeyError) and back.function_name == "a" and back.node == "n1"
     assert "passed on by b" in str(back)
     assert len(data) < 4000
+
+
+def test_refs_in_an_exception_are_named_also_when_it_is_passed_on():
+    ref = ObjectRef(b"r" * 20)
+    error = raised(ValueError("has a ref"))
+    error.ref = ref
+    assert serialize_error(error).contained == (ref.id,)
+    assert serialize_error(raised(TaskError("f", "text", error))).contained == (ref.id,)
 
 
 def test_skipped_frames_are_not_shown():
@@ -184,7 +193,7 @@ def test_skipped_frames_are_not_shown():
     try:
         runtime()
     except ValueError as error:
-        text = deserialize_error(serialize_error(error, skip_frames=2)).traceback_str
+        text = deserialize_error(serialize_error(error, skip_frames=2).inband).traceback_str
     assert "in user" in text and "in runtime" not in text
 
 
@@ -214,4 +223,4 @@ def test_every_system_error_has_a_name_on_the_wire_and_says_what_it_means():
 
 def test_deserialize_raises_an_error_value():
     with pytest.raises(ValueError):
-        deserialize(serialize_error(ValueError("v")))
+        deserialize(serialize_error(ValueError("v")).inband)

@@ -99,7 +99,7 @@ class ActorHost:
     def _death_by(self, error: BaseException) -> bytes:
         """The error that every call on an actor gets whose constructor raised."""
         name = f"{self.options.class_name}.__init__"
-        task_error = deserialize_error(serialize_error(error, name, skip_frames=2))
+        task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
         text = f"The actor died in its constructor: {task_error}"
         return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "exit_text": "its constructor raised"})
 
@@ -156,8 +156,10 @@ class ActorHost:
             result = self.result_of(spec, value)
         except BaseException as error:
             result = self.outcome_of(spec, error)
+            value = error
         worker.call = outer
         self.finished(spec, result)
+        value = None  # an error's traceback has this frame, which would keep the error
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
         name = parse_options(spec.options).method
@@ -220,7 +222,9 @@ class ActorHost:
                 result = self.result_of(spec, value)
             except BaseException as error:
                 result = self.outcome_of(spec, error)
+                value = error
             self.finished(spec, result)
+            value = None  # as above
         finally:
             current_call.reset(token)
             self.slots.release()

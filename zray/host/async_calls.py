@@ -95,7 +95,9 @@ class AsyncCalls:
                 result = host.result_of(spec, value)
         except BaseException as error:
             result = host.outcome_of(spec, error)
+            value = error
         host.finished(spec, result)
+        value = None  # an error's traceback has this frame, which would keep the error
         with worker.lock:
             self.running -= 1
         if self.running == self.concurrency - 1 or not self.has_room.is_set():

@@ -216,7 +216,7 @@ class Worker(Runtime):
         except BaseException as error:
             took = time.perf_counter() - began
             values, contained, wants_retry = self.failure(spec, error)
-            del error
+            value = error  # lives as long, for the same reason
         self.call = outer
         begun_lines.write_own()
         executor = self.executor
@@ -228,6 +228,7 @@ class Worker(Runtime):
             if spec.deps:
                 for object_id in executor.done_with(spec):
                     self.client.place_unused(object_id)
+        value = None  # an error's traceback has this frame, which would keep the error
 
     def arguments_of(self, spec: TaskSpec) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments, refs resolved.
@@ -300,8 +301,9 @@ class Worker(Runtime):
         if options.retry_exceptions and isinstance(error, Exception):
             wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
         add_hints(error)
-        data = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
-        return [data] * max(1, options.num_returns), (), wants_retry
+        failed = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
+        count = max(1, options.num_returns)
+        return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry
 
     # --- nested ---
 

@@ -4,7 +4,7 @@
     0x83 SYSTEM_ERROR  exceptions.py, since control processes write it, which have no pickle
 
 The exception is taken apart and put together again without its `__init__`, which may ask for more than
-`args`.
+`args`.  Refs in it are refs inside the error value, as in any other value.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..exceptions import (
     has_own_reduce,
     system_error_of,
 )
+from .layout import Serialized
 from .values import deserialize, serialize, to_bytes
 
 # Errors ride in messages, and are shown to people: neither gains from more.
@@ -34,6 +35,7 @@ CAUSE_MAX_BYTES = 256 * 1024
 # A task that fails because another failed says so in a line; a chain of a thousand does not say it all.
 PASSED_ON_MAX = 10
 
+NO_CAUSE = Serialized(b"", (), (), 0)
 _HEAD = bytes((TASK_ERROR,))
 _encode = Encoder().encode
 _decode = Decoder(tuple[str, str, int, str, bytes]).decode
@@ -41,7 +43,7 @@ _decode = Decoder(tuple[str, str, int, str, bytes]).decode
 
 def serialize_error(
     error: BaseException, function_name: str = "", *, pid: int = 0, node: str = "", skip_frames: int = 0
-) -> bytes:
+) -> Serialized:
     """An error value: what `get` raises where the task's result is asked for.  Never raises.
 
     function_name: the task that raised it. pid: 0 means this process.
@@ -53,7 +55,7 @@ def serialize_error(
     try:
         cause = _pickled(error)
     except BaseException:  # As in _small.
-        cause = b""
+        cause = NO_CAUSE
     return _encode_task_error(function_name, text, pid or os.getpid(), node, cause)
 
 
@@ -91,33 +93,34 @@ class _Parts:
         return exception_from_parts, self.parts
 
 
-def _pickled(error: BaseException) -> bytes:
+def _pickled(error: BaseException) -> Serialized:
     """The exception as a value; with shortened texts, and without what cannot be pickled or is too large."""
     cls = type(error)
     if has_own_reduce(cls):
         data = _small(error)
-        if data:
+        if data.size:
             return data
     arguments, state = exception_parts(error)
     arguments = tuple(map(_shortened, arguments))
     data = _small(_Parts(cls, arguments, state))
-    if data:
+    if data.size:
         return data
-    state = {name: value for name, value in state.items() if _small(value)}
+    state = {name: value for name, value in state.items() if _small(value).size}
     data = _small(_Parts(cls, arguments, state))
-    if data:
+    if data.size:
         return data
-    replaced = tuple(part if _small(part) else _shortened(_safe_repr(part)) for part in arguments)
-    return _small(_Parts(cls, replaced, state)) or _small(_Parts(cls, replaced, {}))
+    replaced = tuple(part if _small(part).size else _shortened(_safe_repr(part)) for part in arguments)
+    data = _small(_Parts(cls, replaced, state))
+    return data if data.size else _small(_Parts(cls, replaced, {}))
 
 
-def _small(value: Any) -> bytes:
-    """The value's bytes; b"" where it has none or too many."""
+def _small(value: Any) -> Serialized:
+    """The value, taken apart; NO_CAUSE where it cannot be, or is too large."""
     try:
         serialized = serialize(value)
     except BaseException:  # Its __reduce__ may even try to end the process.
-        return b""
-    return to_bytes(serialized) if serialized.size <= CAUSE_MAX_BYTES else b""
+        return NO_CAUSE
+    return serialized if serialized.size <= CAUSE_MAX_BYTES else NO_CAUSE
 
 
 def _shortened(value: Any) -> Any:
@@ -143,27 +146,29 @@ def _traceback_text(error: BaseException, skip_frames: int) -> str:
     return _shortened(text)
 
 
-def _pass_on(error: TaskError, function_name: str) -> bytes:
+def _pass_on(error: TaskError, function_name: str) -> Serialized:
     """A task failed because it asked for the result of one that failed: the first error stays what it was."""
     text = error.traceback_str
     if function_name and function_name != error.function_name and text.count("\n(passed on by ") < PASSED_ON_MAX:
         text = f"{text.rstrip()}\n(passed on by {function_name})\n"
-    cause = b""
+    cause = NO_CAUSE
     if error.cause is not None:
         try:
             cause = _pickled(error.cause)
         except BaseException:
-            cause = b""
+            cause = NO_CAUSE
     return _encode_task_error(error.function_name, text, error.pid, error.node, cause)
 
 
-def _encode_task_error(function_name: str, text: str, pid: int, node: str, cause: bytes) -> bytes:
+def _encode_task_error(function_name: str, text: str, pid: int, node: str, cause: Serialized) -> Serialized:
+    pickled = to_bytes(cause)
     try:
-        return _HEAD + _encode((function_name, text, pid, node, cause))
+        data = _HEAD + _encode((function_name, text, pid, node, pickled))
     except Exception:  # A lone surrogate in a message.
         clean = text.encode("utf-8", "backslashreplace").decode()
         name = str(function_name).encode("utf-8", "backslashreplace").decode()
-        return _HEAD + _encode((name, clean, pid, str(node), cause))
+        data = _HEAD + _encode((name, clean, pid, str(node), pickled))
+    return Serialized(data, (), cause.contained, len(data))
 
 
 def _safe(error: BaseException) -> str:
