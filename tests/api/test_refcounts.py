@@ -71,6 +71,12 @@ class Keeper:
     def drop(self):
         self.held = None
 
+    def make(self, value):
+        return large(value)
+
+    def total(self):
+        return int(self.held.sum())
+
 
 def holds(ref, value=1):
     """Whether the value is there, after others have had the chance to take its place."""
@@ -346,3 +352,13 @@ def test_a_ref_in_an_exception_lives_as_long_as_the_error(call):
         assert zray.get(total.remote(info.value.cause.ref)) == 3 * LARGE_BYTES
         del info
     del ref
+
+
+def test_a_large_result_that_the_next_call_keeps_stays_as_it_was():
+    keeper = Keeper.remote()
+    made = keeper.make.remote(5)
+    zray.get(keeper.keep.remote(made))  # sent with the call before it, so its worker knows the place by itself
+    del made
+    for value in range(6, 10):
+        assert zray.get(total.remote(zray.put(large(value)))) == value * LARGE_BYTES
+    assert zray.get(keeper.total.remote()) == 5 * LARGE_BYTES

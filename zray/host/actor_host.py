@@ -193,12 +193,7 @@ class ActorHost:
         values, contained, wants_retry = result
         begun_lines.write_own()
         with worker.lock:
-            worker.executor.finished(spec, values, contained, wants_retry=wants_retry)
-            if worker.writer.found:
-                worker.writer.drop_found()
-            if spec.deps:
-                for object_id in worker.executor.done_with(spec):
-                    worker.client.place_unused(object_id)
+            worker.note(spec, values, contained, wants_retry=wants_retry)
             if spec is self.last_call:
                 # Not before: another thread that sees it ends the process.
                 self.exiting = "The actor left by exit_actor()."

@@ -222,13 +222,23 @@ class Worker(Runtime):
         executor = self.executor
         with self.lock:
             executor.ran_for(spec.function_id, took * 1e6)
-            executor.finished(spec, values, contained, wants_retry=wants_retry)
-            if self.writer.found:
-                self.writer.drop_found()
-            if spec.deps:
-                for object_id in executor.done_with(spec):
-                    self.client.place_unused(object_id)
+            self.note(spec, values, contained, wants_retry=wants_retry)
         value = None  # an error's traceback has this frame, which would keep the error
+
+    def note(
+        self, spec: TaskSpec, values: list[Any], contained: tuple[tuple[bytes, ...], ...], *, wants_retry: bool
+    ) -> None:
+        """What came of a task, for the next flush.  With the lock held."""
+        executor, client = self.executor, self.client
+        for object_id in executor.finished(spec, values, contained, wants_retry=wants_retry):
+            client.place_told(object_id)
+            if object_id not in executor.arguments:
+                client.place_unused(object_id)
+        if self.writer.found:
+            self.writer.drop_found()
+        if spec.deps:
+            for object_id in executor.done_with(spec):
+                client.place_unused(object_id)
 
     def arguments_of(self, spec: TaskSpec) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments, refs resolved.

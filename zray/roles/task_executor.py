@@ -27,6 +27,7 @@ EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
 # A mean is reported again when it has moved by this factor: the node only plans with it.
 REPORT_FACTOR = 1.25
 REPORT_US_MIN = 20
+NOTHING_STORED: list[bytes] = []
 
 
 class Mean(Struct, gc=False):
@@ -108,8 +109,11 @@ class TaskExecutor:
         contained: tuple[tuple[bytes, ...], ...] = (),
         *,
         wants_retry: bool = False,
-    ) -> None:
-        """It ran.  Values for tasks behind it in the queue stay here too."""
+    ) -> list[bytes]:
+        """It ran.  Values for tasks behind it in the queue stay here too.
+
+        Returns the large ones: the node takes it that this process knows where they lie, until it says otherwise.
+        """
         self.results.append(TaskResult(spec.task_id, values, contained, wants_retry))
         if self.uses and not wants_retry:
             object_id = spec.task_id + FIRST_RETURN
@@ -119,6 +123,9 @@ class TaskExecutor:
                 object_id = return_id(spec.task_id, index + 1)
                 if object_id in self.uses:
                     self.arguments[object_id] = values[index]
+        if len(values) == 1 and type(values[0]) is not StoredValue:
+            return NOTHING_STORED
+        return [return_id(spec.task_id, index) for index, value in enumerate(values, 1) if type(value) is StoredValue]
 
     def ran_for(self, function_id: bytes, us: float) -> None:
         """A run took so many microseconds."""

@@ -188,7 +188,10 @@ class Worker(Process):
                 self.client.say(ActorStartFailed(self.actor_id, result))
         else:
             values, contained, wants_retry = result
-            executor.finished(top.spec, values, contained, wants_retry=wants_retry)
+            for object_id in executor.finished(top.spec, values, contained, wants_retry=wants_retry):
+                self.client.place_told(object_id)
+                if object_id not in executor.arguments:
+                    self.client.place_unused(object_id)
             if top.spec.function_id:
                 executor.ran_for(top.spec.function_id, (self.world.now - top.begun_at) * 1e6)
             self._done_with(top.spec)

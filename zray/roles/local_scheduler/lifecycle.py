@@ -221,7 +221,14 @@ class Lifecycle:
         contained: tuple[tuple[bytes, ...], ...] = (),
         writer: Process | None = None,
     ) -> None:
-        """The task is done: its values are here.  An error stands in each of its returns."""
+        """The task is done: its values are here.  An error stands in each of its returns.
+
+        writer: where it ran.  It knows the places of the large ones, and tasks there may read them: it says when not.
+        """
+        if writer is not None:
+            for index, value in enumerate(values, 1):
+                if type(value) is StoredValue:
+                    self.node.objects.pin(return_id(task.spec.task_id, index), writer)
         if task.origin and task.options.actor_id:
             self.node.remote_calls.finish(task, values, contained)
             return
