@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 import zray
@@ -177,6 +178,30 @@ class TestInOneSession:
 
         zray.get(parent.remote(tmp_path))
         assert (tmp_path / "id1").read_text() == (tmp_path / "id2").read_text()
+
+    def test_a_repeated_parent_puts_again_what_a_child_of_its_first_run_takes(self, gate, tmp_path):
+        tally, taken = Tally(tmp_path / "tally"), Tally(tmp_path / "taken")
+
+        @zray.remote
+        def take(array):
+            taken.visit()
+            gate.wait()
+            return int(array.sum())
+
+        @zray.remote(max_retries=1)
+        def parent():
+            ref = zray.put(np.full(1_000_000, 3))
+            child = take.remote(ref)
+            tally.visit()
+            until(taken.count)
+            if tally.count() == 1:
+                os.kill(os.getpid(), 9)
+            again = zray.put(np.full(1_000_000, 4))
+            gate.open()
+            return zray.get(child), int(zray.get(ref).sum()), int(zray.get(again).sum())
+
+        assert zray.get(parent.remote()) == (3_000_000, 3_000_000, 4_000_000)
+        assert taken.count() == 1
 
     def test_children_from_threads_of_a_task(self):
         @zray.remote

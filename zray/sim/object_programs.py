@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from .language import Close, Drop, Get, Look, Put, Submit, View, remote
+from .language import Close, Drop, Get, Look, Put, Sleep, Submit, View, remote
 from .task_programs import increment, outcome, outcomes
 from .values import Big, RemoteError
 
@@ -91,6 +91,30 @@ def run_big(count: int, size: int) -> Script:
     joined.append((yield Submit(join_big, (put, refs[0]))))
     yield Drop(refs)
     return (yield from outcomes(joined))
+
+
+@remote
+def look_long(big: Big) -> Script:
+    yield Sleep(0.002)
+    return big.fill
+
+
+@remote
+def put_and_ask(number: int, size: int) -> Script:
+    """Run again after its worker's death, it puts what a child of its first run still takes."""
+    ref = yield Put(Big(number, size))
+    child = yield Submit(look_long, (ref,))
+    yield Drop([ref])
+    again = yield Put(Big(number + 1, size))
+    found = yield Get([child, again])
+    return [found[0], found[1].fill]
+
+
+def run_put_again(count: int, size: int) -> Script:
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(put_and_ask, (number, size), max_retries=-1)))
+    return (yield from outcomes(refs))
 
 
 def run_views(count: int, size: int) -> Script:

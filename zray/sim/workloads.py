@@ -20,7 +20,7 @@ from .actor_programs import (
     run_patient,
     run_spread,
 )
-from .object_programs import run_big, run_borrowed, run_refs_inside, run_views
+from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_views
 from .task_programs import (
     run_chain,
     run_deep,
@@ -52,6 +52,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "refs_inside": (run_refs_inside, lambda random: (random.randint(1, 12), random.choice((0, 500, 50_000)))),
     "borrowed": (run_borrowed, lambda random: (random.randint(1, 20),)),
     "big": (run_big, lambda random: (random.randint(2, 8), random.choice((400, 5_000, 100_000)))),
+    "put_again": (run_put_again, lambda random: (random.randint(1, 5), random.choice((50, 1_500, 20_000)))),
     "views": (run_views, lambda random: (random.randint(1, 5), random.choice((50, 1_500, 60_000)))),
     "wait": (run_wait, lambda random: (random.randint(1, 20), random.randint(1, 4))),
     "timeouts": (run_timeouts, lambda random: (random.randint(1, 4),)),

@@ -14,7 +14,9 @@ object manager    PullObject -> ObjectChunk ... / PullRefused    from one node's
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from ..ids import ObjectID
 from .message import Message, Natural
@@ -70,7 +72,7 @@ class ObjectAllocated(Message, tag=35):
 
     object_id: ObjectID
     place: StoredValue
-    reserved: Natural
+    reserved: Annotated[int, Meta(ge=-1)]
 
 
 class PagesReserved(Message, tag=36):
