@@ -8,7 +8,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from zray.ids import put_id, return_id
 from zray.roles import effects as e
 from zray.roles.object_manager import ObjectManager
-from zray.roles.object_manager.manager import FullTimeout
 from zray.roles.object_manager.ranges import aligned
 from zray.wire.objects import (
     AbandonObject,
@@ -195,9 +194,23 @@ def test_a_full_store_holds_a_writer_back_and_then_says_what_fills_it():
     desk = Desk(capacity=8_192)
     desk.allocate(IDS[0], 8_000)
     assert desk.allocate(IDS[1], 4_000) == []
-    ((target, refused),) = desk.tell("timer", FullTimeout("w1", IDS[1]))
+    ((target, refused),) = desk.tell("timer", desk.timers.pop())
     assert target == "w1"
     assert IDS[0].hex() in refused.reason
+
+
+def test_a_writer_in_a_full_store_has_one_timer_however_many_turns_it_waits():
+    desk = Desk(capacity=8_192)
+    desk.allocate(IDS[0], 8_000)
+    desk.allocate(IDS[1], 4_000)
+    for _ in range(3):
+        desk.tell("w1", AbandonObject(IDS[2]))
+    assert len(desk.timers) == 1
+    early = desk.timers.pop()
+    desk.tell("w1", AbandonObject(IDS[1]))
+    assert desk.allocate(IDS[1], 4_000) == []
+    assert desk.tell("timer", early) == []  # of a wait that is over
+    assert desk.tell("timer", desk.timers.pop())[0][0] == "w1"
 
 
 def test_what_fills_the_store_can_be_told_apart():

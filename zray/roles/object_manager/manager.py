@@ -52,10 +52,18 @@ SHOWN_MAX = 5
 
 
 class FullTimeout(Local):
-    """A writer has waited long enough."""
+    """A writer has waited long enough: wait `number`."""
+
+    number: int
+
+
+class Asked(Struct, gc=False, eq=False):
+    """A range that somebody asked for and has not got."""
 
     process: str
     object_id: bytes
+    size: int
+    waits: int = 0  # the number of its wait, once the store was full for it
 
 
 class Stored(Struct, gc=False, eq=False):
@@ -86,7 +94,8 @@ class ObjectManager(Role):
         self.chunk_bytes = chunk_bytes
         self.ranges = Ranges(capacity)
         self.objects: dict[bytes, Stored] = {}
-        self.asked: deque[tuple[str, AllocateObject]] = deque()  # not served yet, in order
+        self.asked: deque[Asked] = deque()  # not served yet, in order
+        self.waits = 0  # for room in a full store, so far
         self.growing: Stored | None = None  # the one whose pages are being reserved
         self.growing_is_unwanted = False  # freed meanwhile: its range goes back when the step is done
         self.segment_state = ""  # "", "asked", "there", or why it cannot be had
@@ -105,7 +114,11 @@ class ObjectManager(Role):
         if stored is not None and not stored.process:
             # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
             self.send(self.local_scheduler, ClaimObject(message.object_id, self.sender))
-        self.asked.append((self.sender, message))
+        self.ask(self.sender, message.object_id, message.size)
+
+    def ask(self, process: str, object_id: bytes, size: int) -> None:
+        """Room for what the process is to write; the answer is told at the end of the turn, or later."""
+        self.asked.append(Asked(process, object_id, size))
 
     def end_turn(self, now: float) -> list[Any]:
         self.now = now
@@ -119,38 +132,40 @@ class ObjectManager(Role):
             self.perform(CreateSegment(SEGMENT, self.ranges.capacity))
         if self.segment_state == "asked":
             return
-        waiting: deque[tuple[str, AllocateObject]] = deque()
+        waiting: deque[Asked] = deque()
         while self.asked:
-            process, message = self.asked.popleft()
-            if message.object_id in self.objects:
-                waiting.append((process, message))
+            asked = self.asked.popleft()
+            if asked.object_id in self.objects:
+                waiting.append(asked)
             elif self.segment_state != "there":
-                self.tell(process, AllocateRefused(message.object_id, self.segment_state))
-            elif aligned(message.size) > self.ranges.capacity:
-                self.tell(process, AllocateRefused(message.object_id, self.explain(message.size)))
-            elif not self._allocate(process, message):
-                waiting.append((process, message))
+                self.tell(asked.process, AllocateRefused(asked.object_id, self.segment_state))
+            elif aligned(asked.size) > self.ranges.capacity:
+                self.tell(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+            elif not self._allocate(asked):
+                waiting.append(asked)
         self.asked = waiting
 
-    def _allocate(self, process: str, message: AllocateObject) -> bool:
+    def _allocate(self, asked: Asked) -> bool:
         """True: served, or being served.  False: it waits."""
-        offset = self.ranges.take_warm(message.size)
+        object_id, size = asked.object_id, asked.size
+        offset = self.ranges.take_warm(size)
         if offset is not None:
-            place = StoredValue(SEGMENT, offset, message.size)
-            stored = Stored(message.object_id, place, process, message.size)
-            self.objects[message.object_id] = stored
+            stored = Stored(object_id, StoredValue(SEGMENT, offset, size), asked.process, size)
+            self.objects[object_id] = stored
             self._tell_writer(stored)
             return True
         if self.growing is not None:
             return False  # its turn comes when the pages before it are there
-        extended = self.ranges.extend(message.size)
+        extended = self.ranges.extend(size)
         if extended is None:
-            self.set_timer(FULL_SECONDS, FullTimeout(process, message.object_id))
+            if not asked.waits:
+                self.waits += 1
+                asked.waits = self.waits
+                self.set_timer(FULL_SECONDS, FullTimeout(asked.waits))
             return False
         offset, warm = extended
-        place = StoredValue(SEGMENT, offset, message.size)
-        stored = Stored(message.object_id, place, process, min(warm, aligned(message.size)))
-        self.objects[message.object_id] = stored
+        stored = Stored(object_id, StoredValue(SEGMENT, offset, size), asked.process, min(warm, aligned(size)))
+        self.objects[object_id] = stored
         self.growing, self.growing_is_unwanted = stored, False
         self._reserve_more()
         return True
@@ -206,14 +221,14 @@ class ObjectManager(Role):
 
     def on_object_claimed(self, message: ObjectClaimed) -> None:
         self.asked = deque(
-            item for item in self.asked if item[0] != message.process or item[1].object_id != message.object_id
+            item for item in self.asked if item.process != message.process or item.object_id != message.object_id
         )
 
     def on_full_timeout(self, message: FullTimeout) -> None:
-        for process, asked in self.asked:
-            if process == message.process and asked.object_id == message.object_id:
-                self.asked.remove((process, asked))
-                self.tell(process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+        for asked in self.asked:
+            if asked.waits == message.number:
+                self.asked.remove(asked)
+                self.tell(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
 
     def explain(self, size: int) -> str:
@@ -270,12 +285,12 @@ class ObjectManager(Role):
             self.free(message.object_id)
         # Not served yet: it may come in the turn of its AllocateObject, or while the store is full.
         gone = (self.sender, message.object_id)
-        self.asked = deque(item for item in self.asked if (item[0], item[1].object_id) != gone)
+        self.asked = deque(item for item in self.asked if (item.process, item.object_id) != gone)
 
     def on_process_gone(self, message: ProcessGone) -> None:
         for stored in [stored for stored in self.objects.values() if stored.process == message.process]:
             self.free(stored.object_id)
-        self.asked = deque(item for item in self.asked if item[0] != message.process)
+        self.asked = deque(item for item in self.asked if item.process != message.process)
 
     def check_everything(self) -> None:
         self.ranges.check_everything()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import NodeLost
 from ...wire.objects import (
-    AllocateObject,
     AllocateRefused,
     FetchFailed,
     FetchObject,
@@ -100,7 +99,7 @@ class Pulls:
         elif pull.place is None:
             pull.size = message.size
             pull.first = message
-            self.manager.asked.append((self.manager.address, AllocateObject(pull.object_id, pull.size)))
+            self.manager.ask(self.manager.address, pull.object_id, pull.size)
         else:
             self._write(pull, message)
 
