@@ -106,7 +106,7 @@ def note_others(new: str) -> None:
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
 @click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
-@click.option("--state-dir", metavar="PATH", help="With --head: keep what the GCS knows there, and go on from there.")
+@click.option("--state-dir", metavar="PATH", help="With --head: keep its state there, and go on from there.")
 @click.option("--head-wait", type=float, metavar="S", help="Wait S seconds for a head that is gone. [60]")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 def start(
@@ -152,7 +152,7 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
     if where["head_wait"] is not None:
         raise click.UsageError("--head-wait is for nodes that join.")
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
-    host = tokens.own_address(where["host"] or nodes.LOOPBACK)
+    host = tokens.own_address(where["host"]) if where["host"] else ""
     return nodes.start_head(total, store, host=host, port=where["port"], **plan)
 
 

@@ -154,5 +154,5 @@ def test_a_head_with_processes_of_its_own_and_a_state_folder(nothing_left, tmp_p
         assert sorted(path.name for path in (state / "gcs-1").iterdir()) == ["0", "1"]
     finally:
         zray("stop", "--all")
-    refused = zray("start", *options)
+    refused = zray("start", *options, "--gcs-shards", "3")
     assert refused.returncode == 1 and "--gcs-shards 2" in refused.stderr

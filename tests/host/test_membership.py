@@ -6,8 +6,10 @@ import pytest
 
 from tests.host.wires import Host, Stranger, pump
 from zray import __version__
+from zray.host.founding import Admission
 from zray.host.keys import KeyPair, Token
-from zray.host.membership import Admission, addresses_of
+from zray.host.membership import addresses_of
+from zray.host.roster import Roster
 from zray.host.versions import python_version
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat
@@ -17,15 +19,19 @@ from zray.wire.message import PROTOCOL_VERSION
 
 
 @pytest.fixture
-def head():
+def head(tmp_path):
     """A head that admits, and the token that it was made with."""
     with Host("head") as host:
-        admission = Admission(host.name, host.ring, addresses_of(host.name, host.name, [], 1))
+        roster = Roster(str(tmp_path / "members"))
+        host.ring.clock = roster.ring.clock
+        roster.ring = host.ring
+        admission = Admission(host.name, roster, addresses_of(host.name, host.name, [], 1))
         admission.neighbours = host.links
         host.links.on_join = admission.join
         host.token = Token.draw(host.keys.public)
         host.ring.add(host.token.key(host.ring.clock(), uses=2))
         yield host
+        roster.close()
 
 
 def request(keys=None, **changed):

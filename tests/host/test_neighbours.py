@@ -346,5 +346,43 @@ def test_the_answer_to_a_refusal_is_silence(pair):
     assert not head.links.offences.count and not node.links.offences.count
 
 
+# --- a head that is started again ---
+
+
+def test_the_head_is_followed_to_the_host_that_it_is_now():
+    """The same key at the same port under another name; what was under way to the former one goes with it."""
+    with Host() as node:
+        with Host("head") as former:
+            join(node, former)
+            pump((former, node), lambda: are_up(former, node))
+            keys, endpoint = former.keys, former.endpoint
+            node.say("local", former.role("monitor"), beat(1))
+        heads = []
+        node.links.on_new_head = lambda former, welcome: heads.append((former, welcome.host))
+        with Host("head", keys=keys, port=int(endpoint.rpartition(":")[2])) as head:
+            head.meet(node)
+            head.say("monitor", node.role("local"), NodeLost("x", ""))
+            pump((head, node), lambda: heads and node.heard)
+            assert heads == [(former.name, head.name)] and node.messages() == [NodeLost("x", "")]
+            node.say("local", former.role("monitor"), beat(2))
+            node.say("local", head.role("monitor"), beat(3))
+            pump((head, node), lambda: head.heard)
+            assert head.messages() == [beat(3)]
+            head.links.forget(node.name)
+            assert former.name in node.links.gone and node.links.ring.find(keys.public) is not None
+
+
+def test_no_other_host_is_followed_to_another_name(pair):
+    """A node cannot hand its place on: only the head's key is the cluster's."""
+    head, node = pair
+    with Host() as other:
+        other.links.welcome = lambda: HostWelcome("f" * 16)
+        node.meet(other, other.endpoint)
+        other.meet(node)
+        pump((node, other), lambda: other.links.by_host[node.name].is_up)
+        pump((node, head, other), lambda: not node.links.restless)
+        assert "f" * 16 not in node.links.by_host and not node.links.by_host[other.name].is_up
+
+
 def test_keys_are_drawn_anew():
     assert KeyPair.draw().public != KeyPair.draw().public

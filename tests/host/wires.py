@@ -42,16 +42,16 @@ class Loop:
 class Host:
     """One host; what its roles hear is in `heard`: (source, target, message)."""
 
-    def __init__(self, kind="node", on_join=None):
+    def __init__(self, kind="node", on_join=None, keys=None, port=0):
         self.name = os.urandom(8).hex()
-        self.keys = KeyPair.draw()
+        self.keys = keys or KeyPair.draw()
         self.key = Key(self.keys.public, kind, self.name)
         self.ring = KeyRing()
         self.lines = []
         self.links = Neighbours(self.name, self.keys, self.ring, self.lines.append, on_join=on_join)
         self.loop = Loop()
         self.heard = []
-        self.port = self.links.listener.bind("127.0.0.1", 0)
+        self.port = self.links.listener.bind("127.0.0.1", port)
         self.endpoint = f"127.0.0.1:{self.port}"
         self.links.attach(self.loop, [f"{self.name}/{role}" for role in ROLES])
 

@@ -89,6 +89,8 @@ TAGS = {
     88: "TaskPlaced",
     89: "TaskDeferred",
     90: "TaskGivenBack",
+    95: "FindTasks",
+    96: "TasksFound",
     97: "JobNotice",
     100: "RecordTasks",
     101: "RecordTasksReply",

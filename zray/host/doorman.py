@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..exceptions import ProtocolError
 from ..ids import JOB_ID_BYTES
-from ..roles.effects import ProcessJoined, ProcessLeft, Send
+from ..roles.effects import HeadChanged, ProcessJoined, ProcessLeft, Send
 from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
@@ -68,6 +68,8 @@ class Doorman:
         elif type(message) is NodesReply and message.request in self.asked:
             process, request = self.asked.pop(message.request)
             self._say(process, NodesReply(request, message.nodes))
+        elif type(message) is HeadChanged:
+            return self._ask_again()
         elif type(message) is HostAdded and self.node.membership is not None:
             self.node.membership.add(message)
         elif type(message) is HostRemoved and self.node.membership is not None:
@@ -85,6 +87,11 @@ class Doorman:
         self.request += 1
         self.asked[self.request] = (sender, message.request)
         return [Send(local.addresses.global_schedulers[0], GetNodes(self.request))]
+
+    def _ask_again(self) -> list[Any]:
+        """The scheduler that was asked is gone with its head: another one."""
+        target = self.node.local.addresses.global_schedulers[0]
+        return [Send(target, GetNodes(request)) for request in self.asked]
 
     def end_turn(self, now: float) -> list[Any]:
         """Nothing."""

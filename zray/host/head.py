@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
-from ..roles.effects import AppendToLog, SaveSnapshot
+from ..roles.effects import AppendToLog, NoteLost, NoteMember, SaveSnapshot
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
@@ -20,7 +20,7 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.services import Services
 from ..store.durable import StoreError
-from ..wire.gcs import NodeLost
+from ..wire.gcs import NodeLost, RegisterNode
 from .membership import Membership, shard_names
 from .services import ServiceProcesses
 from .session import Session
@@ -32,23 +32,20 @@ if TYPE_CHECKING:
 
 
 class Head:
-    """A node's part as the head.  plan: shards, replicas, schedulers (counts), state_dir ("": in the session's)."""
+    """A node's part as the head."""
 
-    def __init__(self, session: Session, member: Membership, plan: dict[str, Any], log: Callable[[str], None]) -> None:
-        """Raises:
-        ZrayError: another head has that state; it is of another number of shards.
-        PermissionError: others may enter the folder.
-        """
+    def __init__(self, session: Session, member: Membership, state: StateFolder, log: Callable[[str], None]) -> None:
         self.session = session
+        self.links = member.neighbours
         host = member.host
-        names = shard_names(plan["shards"])
-        self.state = StateFolder(plan["state_dir"] or os.path.join(session.folder, "state"), len(names))
-        self.logs = {name: self.state.logs(name, plan["replicas"]) for name in names}
+        plan, self.state = state.plan, state
+        names = shard_names(plan.shards)
+        self.logs = {name: self.state.logs(name, plan.replicas) for name in names}
         self.has_processes = any(len(logs) > 1 for logs in self.logs.values()) or len(names) > 1
         self.shard_log: ShardLog | None = None
         self.member: ChainMember | None = None
         first_offers = {name: len(logs) for name, logs in self.logs.items()}
-        self.master = ChainMaster(f"{host}/chains", replicas=plan["replicas"], first_offers=first_offers)
+        self.master = ChainMaster(f"{host}/chains", replicas=plan.replicas, first_offers=first_offers)
         self.services = Services(f"{host}/services", self.master.address, host)
         self.processes = ServiceProcesses(
             session,
@@ -56,12 +53,9 @@ class Head:
             {"services": self.services.address, "chains": self.master.address, "shards": names},
             log,
         )
-        self.orders = self._orders(plan["schedulers"]) if self.has_processes or plan["schedulers"] > 1 else []
+        self.orders = self._orders(plan.schedulers) if self.has_processes or plan.schedulers > 1 else []
         self.own_schedulers: list[GlobalScheduler] = []
         shards = self.shards = member.addresses.shards
-        self.former = self.state.former_hosts()
-        self.state.note_host(host)
-        member.on_admission = self.state.note_host
         schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
         if not schedulers:
             schedulers = [f"{host}/global"]
@@ -73,7 +67,16 @@ class Head:
         listeners = [role.address for role in self.own_schedulers]
         # The services last: who is told of a node by them knows of it from here first.
         listeners += [*shards, self.master.address, self.services.address]
-        self.monitor = Monitor(f"{host}/monitor", listeners)
+        self.monitor = Monitor(
+            f"{host}/monitor", listeners, former=self._former_members(), lost=list(state.roster.lost)
+        )
+
+    def _former_members(self) -> list[RegisterNode]:
+        """The nodes that an earlier head had; what it was itself is lost."""
+        roster = self.state.roster
+        for node in [node for node, facts in roster.members.items() if facts.kind == "head"]:
+            roster.judged(node, "the head of the cluster has ended, and was started again")
+        return list(roster.members.values())
 
     def _orders(self, schedulers: int) -> list[tuple[str, dict[str, Any]]]:
         """(host id, what it is for) of each process."""
@@ -96,14 +99,20 @@ class Head:
 
     def effects(self) -> dict[type, Any]:
         """What is performed here."""
-        return {AppendToLog: self._on_disk, SaveSnapshot: self._on_disk}
+        roster = self.state.roster
+        return {
+            AppendToLog: self._on_disk,
+            SaveSnapshot: self._on_disk,
+            NoteMember: lambda role, effect: roster.registered(effect.node),
+            NoteLost: lambda role, effect: roster.judged(effect.node, effect.reason),
+        }
 
     def _on_disk(self, role: str, order: Any) -> None:
         assert self.shard_log is not None
         self.shard_log.perform(role, order)
 
     def start(self, loop: Reactor) -> None:
-        """Recover; start the processes.
+        """Recover; start the processes; wait for the nodes of an earlier head.
 
         Raises:
             ZrayError: the log cannot be used; says where.
@@ -119,13 +128,23 @@ class Head:
             loop._perform(self.member.address, self.member.take_effects())
         for host, order in self.orders:
             self.processes.start(order, host)
-        for former in self.former:
-            lost = NodeLost(f"{former}/local", "the head of its cluster has ended")
+        for key, seen_at in self.state.roster.hosts():
+            self.links.meet(key.name, key, "")
+            self.links.by_host[key.name].seen_at = seen_at
+        self.monitor.start()
+        loop._perform(self.monitor.address, self.monitor.take_effects())
+        # The verdicts may not have reached the shards: they went with the head that gave them.
+        for node, reason in self.state.roster.lost.items():
             for shard in self.shards:
-                loop.local.append((shard, self.monitor.address, lost))
+                loop.local.append((shard, self.monitor.address, NodeLost(node, reason)))
 
-    def close(self) -> None:
-        """What is ordered of the disk is carried out; another head may have the state."""
+    def close(self, *, in_order: bool) -> None:
+        """What is ordered of the disk is carried out; another head may have the state.
+
+        in_order: all nodes were told that the cluster ends, so that one on this state is not to wait for them.
+        """
+        for node in self.monitor.nodes if in_order else ():
+            self.state.roster.judged(node, "the head of its cluster has ended")
         if self.shard_log is not None:
             self.shard_log.close()
         self.state.close()

@@ -89,8 +89,20 @@ def write_secret(path: str, secret: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, secret)
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def replace_secret(path: str, secret: bytes) -> None:
+    """As write_secret, in the place of whatever was there: the file is the old one or the new one, whole."""
+    aside = f"{path}.new"
+    try:
+        os.unlink(aside)  # a death has left it
+    except FileNotFoundError:
+        pass
+    write_secret(aside, secret)
+    os.replace(aside, path)
 
 
 def read_secret(path: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A node's part in a cluster: founding one (the head), or joining one with a token.
+"""A node's part in a cluster, and how it joins one with a token; founding.py is the head's side.
 
     newcomer  connects to the head's port with the token's key, and says JoinCluster with a key of its own
     head      enters that key into its ring, and answers where the roles are
@@ -22,24 +22,22 @@ import zmq
 
 from .. import __version__
 from ..exceptions import ProtocolError, ZrayError
-from ..roles.effects import Finding, MeetHost, ProbeHost
+from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..roles.local_scheduler.scheduler import Addresses
 from ..wire.codec import decode_mail
-from ..wire.hosts import HostAdded, HostRemoved, JoinCluster, JoinClusterReply, JoinRefused
+from ..wire.hosts import HostAdded, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from .dealing import DENIED, Dealer
-from .keys import KEY_BYTES, Key, KeyPair, KeyRing, Token, require_curve, write_secret
+from .keys import Key, KeyPair, KeyRing, Token, require_curve
 from .neighbours import Neighbours
 from .probes import Probes
-from .session import Session
-from .versions import python_version, what_differs, why_not
+from .versions import python_version
 
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
-HOST_ID_LENGTH = 16
 
 
 class Membership:
@@ -53,7 +51,7 @@ class Membership:
         self.addresses = addresses
         self.head = head  # the head's id
         self.chains = f"{head}/chains"  # the chain master
-        self.on_admission: Callable[[str], None] = lambda host: None  # the head's: a host is let in
+        self.on_scheduler_gone: Callable[[str], None] = lambda role: None
         self.head_wait = HEAD_WAIT_SECONDS  # how long we wait for a head that has ended, or stands still
         self.endpoint = ""  # where others reach us
         self.cluster = ""  # the address that the cluster goes by
@@ -73,16 +71,33 @@ class Membership:
         self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
         if message.kind == "scheduler":
             schedulers = self.addresses.global_schedulers
-            there = [role for role in schedulers if role.partition("/")[0] not in self.neighbours.gone]
-            schedulers[:] = dict.fromkeys([*there, *message.roles])
+            stale = [role for role in schedulers if role.partition("/")[0] in self.neighbours.gone]
+            schedulers[:] = dict.fromkeys([*(role for role in schedulers if role not in stale), *message.roles])
+            for role in stale:
+                self.on_scheduler_gone(role)  # what it was handed after its end
 
     def remove(self, message: HostRemoved) -> None:
         """HostRemoved."""
         self.neighbours.forget(message.host)
         schedulers = self.addresses.global_schedulers
+        gone = [role for role in schedulers if role.partition("/")[0] == message.host]
         left = [role for role in schedulers if role.partition("/")[0] != message.host]
         if left:  # otherwise: until its successor is there, which is soon
             schedulers[:] = left
+        for role in gone:
+            self.on_scheduler_gone(role)
+
+    def follow(self, welcome: HostWelcome) -> HeadChanged:
+        """The head was started again.  Its processes that were hosts of their own ended with it; what our roles are to
+        be told.
+        """
+        former, self.head = self.head, welcome.host
+        self.chains = f"{self.head}/chains"
+        self.head_finding = None
+        for host, neighbour in list(self.neighbours.by_host.items()):
+            if neighbour.key.kind in ("replica", "scheduler"):
+                self.neighbours.forget(host)
+        return HeadChanged(former, self.head, welcome.global_schedulers)
 
     def look(self, effect: ProbeHost, on_found: Callable[[Finding], None]) -> None:
         """ProbeHost."""
@@ -111,80 +126,6 @@ def addresses_of(host: str, head: str, schedulers: list[str], shards: int) -> Ad
     """Where a host's roles find the others: shards at the chain clients beside them."""
     clients = [f"{host}/shard-{number}" for number in range(shards)]
     return Addresses(f"{host}/objects", schedulers, clients, f"{head}/monitor")
-
-
-def found_cluster(session: Session, host: str, options: dict[str, Any], log: Callable[[str], None]) -> Membership:
-    """As the head: listen, and draw the token that lets others join; it lies in the session's folder.
-
-    options: listen_host, port (0: any), port_may_differ, shards (how many).
-
-    Raises:
-        ZrayError: no CURVE here.
-        OSError: the address cannot be had.
-    """
-    require_curve()
-    keys, ring = KeyPair.draw(), KeyRing()
-    token = Token.draw(keys.public)
-    ring.add(token.key(ring.clock()))
-    addresses = addresses_of(host, host, [], options["shards"])
-    admission = Admission(host, ring, addresses)
-    neighbours = Neighbours(host, keys, ring, log, on_join=admission.join)
-    admission.neighbours = neighbours
-    membership = Membership("head", host, neighbours, addresses, host)
-    try:
-        port = neighbours.listener.bind(options["listen_host"], options["port"])
-    except OSError:
-        if not options["port_may_differ"]:
-            raise
-        port = neighbours.listener.bind(options["listen_host"], 0)
-    admission.membership = membership
-    membership.cluster = membership.endpoint = f"{options['listen_host']}:{port}"
-    write_secret(session.token_path, token.encode().encode())
-    log(f"head of a cluster at {membership.cluster}")
-    return membership
-
-
-class Admission:
-    """The head's side of joining."""
-
-    neighbours: Neighbours
-
-    def __init__(self, host: str, ring: KeyRing, addresses: Addresses) -> None:
-        self.host = host
-        self.ring = ring
-        self.addresses = addresses  # the head's own
-        self.membership: Membership | None = None
-
-    def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
-        """What JoinCluster is answered."""
-        refusal = self._why_not(message)
-        if refusal:
-            return JoinRefused(refusal)
-        self.ring.spend(token)
-        key = Key(message.public_key, message.kind, message.host)
-        if self.membership is not None:
-            self.membership.on_admission(message.host)
-        self.neighbours.meet(message.host, key, "")
-        self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
-        if notice := what_differs("cluster", message.kind, message.version):
-            self.neighbours.log(notice)
-        at = self.addresses
-        shards = shard_names(len(at.shards))
-        return JoinClusterReply(
-            self.host, at.monitor, list(at.global_schedulers), shards, seen_address, f"{self.host}/chains"
-        )
-
-    def _why_not(self, message: JoinCluster) -> str:
-        refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")
-        if refusal:
-            return refusal
-        is_id = len(message.host) == HOST_ID_LENGTH and set(message.host) <= set("0123456789abcdef")
-        known = message.host in self.neighbours.by_host or message.host in self.neighbours.gone
-        if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:
-            return "a host id and a key that are new are needed"
-        if message.public_key in self.ring.keys:
-            return "that key is known already"
-        return "" if message.kind in ("node", "driver") else f"a {message.kind[:40]!r} cannot join"
 
 
 def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]) -> Membership:

@@ -57,6 +57,14 @@ class Neighbour:
         self.failures = 0  # since it was up
         self.allowed: dict[tuple[str, str], Types] = {}
 
+    def become(self, host: str) -> None:
+        """A process that starts anew is a new peer: whatever was agreed with the one before is over."""
+        self.host = host
+        self.key = Key(self.key.public, self.key.kind, host)
+        self.link = MailLink()
+        self.backlog = []
+        self.allowed.clear()
+
     def may_say(self, letter: Letter, roles: set[str]) -> Types:
         """What may stand in such a letter: from a role of its own, that its key may speak for, to one of `roles`."""
         pair = (letter.source, letter.target)

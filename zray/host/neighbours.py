@@ -66,6 +66,8 @@ class Neighbours:
         self.on_link: Callable[[str, bool], None] = _nobody  # the link to a host is up, or no longer
         self.has_said_goodbye = False
         self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
+        self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
+        self.welcome = lambda: HostWelcome(self.host)  # what a host that greets us is told
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
         self.gone: set[str] = set()  # membership only
@@ -121,6 +123,16 @@ class Neighbours:
         neighbour = self.by_host.pop(host, None)
         if neighbour is not None:
             self._hang_up(neighbour)
+
+    def _succeed(self, head: Neighbour, host: str) -> None:
+        """It was started again: the same key, another host.  What is under way to the former one goes with that."""
+        del self.by_host[head.host]
+        self.gone.add(head.host)
+        self.log(f"the head was started again: host {head.host} is host {host} now")
+        head.become(host)
+        self.ring.keys[head.key.public] = head.key
+        self.by_host[host] = head
+        head.backlog = self.unmet.take(host)
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timers."""
@@ -275,9 +287,14 @@ class Neighbours:
 
     def _greeted(self, neighbour: Neighbour, message: Message | None, *, is_over: bool = False) -> None:
         """The answer to our HostHello; or what it did not like."""
-        if type(message) is HostWelcome and message.host == neighbour.host:
-            if not is_over:
+        if type(message) is HostWelcome:
+            former = neighbour.host
+            if not is_over and message.host == former:
                 self._is_up(neighbour)
+            elif not is_over and neighbour.key.kind == "head":
+                self._succeed(neighbour, message.host)
+                self._is_up(neighbour)
+                self.on_new_head(former, message)
         elif type(message) is HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
         elif type(message) is HostRefused:
@@ -350,7 +367,7 @@ class Neighbours:
             self._hang_up(neighbour)
             neighbour.identity, neighbour.seen_at = identity, peer_address
             self.by_identity[identity] = neighbour
-            self._answer(identity, unnumbered(HostWelcome(self.host)))
+            self._answer(identity, unnumbered(self.welcome()))
             self._is_up(neighbour)
 
     def _refuse(self, identity: bytes, key: Key, reason: str) -> None:

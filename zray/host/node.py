@@ -42,6 +42,7 @@ from ..roles.effects import (
     ReadRange,
     ReclaimTasks,
     ReservePages,
+    SchedulerGone,
     SegmentCreated,
     SegmentCreateFailed,
     StartWorker,
@@ -55,6 +56,7 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
+from ..wire.hosts import HostWelcome
 from .doorman import Doorman
 from .peers import Peers
 from .processes import end_children
@@ -120,10 +122,14 @@ class Node:
         from . import membership
 
         if cluster["kind"] == "head":
+            from .founding import found_cluster
             from .head import Head
+            from .state import StateFolder
 
-            found = membership.found_cluster(self.session, self.host, cluster, self.log)
-            self.head = Head(self.session, found, cluster, self.log)
+            folder = cluster["state_dir"] or os.path.join(self.session.folder, "state")
+            state = StateFolder(folder, cluster, self.log)
+            found = found_cluster(self.session, self.host, state, cluster["port"], self.log)
+            self.head = Head(self.session, found, state, self.log)
             return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
         joined = membership.join_cluster(self.host, cluster, secret, self.log)
@@ -162,7 +168,8 @@ class Node:
         links = member.neighbours
         links.attach(self.reactor, self.reactor.role_by_address)
         member.probes.attach(self.reactor)
-        links.on_goodbye, links.on_link = self._host_left, self._link_changed
+        links.on_goodbye, links.on_link, links.on_new_head = self._host_left, self._link_changed, self._new_head
+        member.on_scheduler_gone = lambda role: self.tell_local(SchedulerGone(role))
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
         if self.head is not None:
@@ -183,6 +190,12 @@ class Node:
     def _link_changed(self, host: str, is_up: bool) -> None:
         if self.membership is not None and self.membership.kind == "head":
             self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
+
+    def _new_head(self, former: str, welcome: HostWelcome) -> None:
+        assert self.membership is not None
+        changed = self.membership.follow(welcome)
+        for role in (self.local, *self.chain_clients, self.doorman):
+            self.reactor.deliver(role.address, changed)
 
     def _lost_head(self, reason: str) -> None:
         self.doorman.farewell(reason)
@@ -310,8 +323,11 @@ class Node:
 
     def close(self) -> None:
         """Processes, sockets, segments, folder."""
-        if self.reactor.neighbours is not None:
-            self.reactor.neighbours.say_goodbye(self.reactor.ended or "it failed")
+        links = self.reactor.neighbours
+        if self.head is not None and links is not None and not self.reactor.ended:
+            links.has_said_goodbye = True  # it failed: nodes wait until it is started again
+        elif links is not None:
+            links.say_goodbye(self.reactor.ended or "it failed")
         # The fork server first, busy or still importing; its workers and what they have started fall to us.
         end_children()
         self.workers.close()
@@ -319,7 +335,7 @@ class Node:
             self.membership.probes.close()
         self.reactor.close()
         if self.head is not None:
-            self.head.close()
+            self.head.close(in_order=bool(self.reactor.ended))
         self.context.destroy(linger=LAST_WORDS_MS)
         self.session.remove()
 

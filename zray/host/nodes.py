@@ -22,10 +22,8 @@ from .spawn import spawn
 NODE_START_SECONDS = 20.0
 NODE_END_SECONDS = 5.0
 STORE_BYTES_MIN = 1 << 20
-HEAD_PORT = 6379
 # Shards, replicas of each, global schedulers.
 PROCESSES_MAX = 64
-LOOPBACK = "127.0.0.1"
 
 
 def declared_resources(
@@ -112,17 +110,17 @@ def start_head(
     total: dict[str, int],
     store: int | None,
     *,
-    host: str = LOOPBACK,
+    host: str = "",
     port: int | None = None,
-    gcs_shards: int = 1,
-    gcs_replicas: int = 1,
-    global_schedulers: int = 1,
+    gcs_shards: int | None = None,
+    gcs_replicas: int | None = None,
+    global_schedulers: int | None = None,
     state_dir: str = "",
 ) -> tuple[Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
-    are processes of their own.  state_dir: what the GCS knows is kept there, and taken up from there; "": in the
-    session's folder, and gone with it.
+    are processes of their own.  state_dir: what a head knows is kept there; one that is started on it again takes up
+    all of this from there, and the nodes that still run; "": it lies in the session's folder, and is gone with it.
 
     Raises: as start_node.
     """
@@ -131,13 +129,12 @@ def start_head(
         ("gcs_replicas", gcs_replicas),
         ("global_schedulers", global_schedulers),
     ):
-        if not isinstance(count, int) or not 1 <= count <= PROCESSES_MAX:
+        if count is not None and (not isinstance(count, int) or not 1 <= count <= PROCESSES_MAX):
             raise ValueError(f"{name} must be a number from 1 to {PROCESSES_MAX}, not {count!r}.")
     cluster = {
         "kind": "head",
-        "listen_host": host,
-        "port": HEAD_PORT if port is None else port,
-        "port_may_differ": port is None,
+        "host": host,
+        "port": port,
         "shards": gcs_shards,
         "replicas": gcs_replicas,
         "schedulers": global_schedulers,

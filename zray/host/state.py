@@ -1,8 +1,10 @@
-"""What a head keeps on disk: a folder with the logs of its shards, one head's at a time.
+"""What a head keeps on disk: a folder that it is started again on; one head's at a time.
 
     <folder>/lock            held by the head
-    <folder>/shards          how many there are: ids are hashed to them
-    <folder>/hosts           nodes and drivers that have been here: a head that starts declares them lost
+    <folder>/plan.json       how many shards (ids are hashed to them), replicas, global schedulers; where it listens
+    <folder>/head.key        its secret key: who was told to trust it goes on trusting it; 0600
+    <folder>/token           what lets others join; 0600
+    <folder>/members/        who is let in, who is a member, who is lost (roster.py)
     <folder>/gcs-0/1/        the log of a replica (store/log.py)
 
 Without a folder of the user's it lies in the session's, and ends with it.
@@ -12,50 +14,121 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from ..exceptions import ZrayError
 from ..store.durable import StoreLocked
 from ..store.log import lock_folder
 from ..store.sweeper import check_private
+from .keys import KEY_BYTES, KeyPair, Token, read_secret, replace_secret
+from .roster import Roster
 
 # A head that was killed holds its lock until the kernel has ended it.
 LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.02
-# More than any cluster has had since its last start; the records of older ones are gone since then.
-HOSTS_MAX = 10_000
+LOOPBACK = "127.0.0.1"
+
+
+class Plan(msgspec.Struct):
+    """What a head hosts, and where."""
+
+    shards: int = 1
+    replicas: int = 1
+    schedulers: int = 1
+    host: str = LOOPBACK
+    port: int = 0  # 0: not settled yet
+
+    def changed(self, asked: dict[str, Any]) -> Plan:
+        """With what is asked for; None, "" and a port of 0 leave things as they are."""
+        given = {name: asked.get(name) or getattr(self, name) for name in self.__struct_fields__}
+        return Plan(**given)
 
 
 class StateFolder:
-    """Of one head.  shards: how many."""
+    """Of one head.  asked: fields of its Plan, as far as they were said."""
 
-    def __init__(self, path: str, shards: int) -> None:
+    def __init__(self, path: str, asked: dict[str, Any], log: Callable[[str], None] = lambda line: None) -> None:
         """Raises:
-        ZrayError: another head has it; it was made for another number of shards.
+        ZrayError: another head has it; it was made for another number of shards; something in it is damaged.
         PermissionError: others may enter it.
         """
         self.path = os.path.abspath(path)
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         check_private(self.path)
         self._lock = lock_patiently(self.path)
-        self._check_shards(shards)
-        for shard in range(shards):
+        try:
+            self.plan = self._plan(asked)
+            self.roster = Roster(os.path.join(self.path, "members"), log)
+        except BaseException:
+            self._unlock()
+            raise
+        for shard in range(self.plan.shards):
             os.makedirs(os.path.join(self.path, f"gcs-{shard}"), mode=0o700, exist_ok=True)
 
-    def _check_shards(self, shards: int) -> None:
-        path = os.path.join(self.path, "shards")
+    def _plan(self, asked: dict[str, Any]) -> Plan:
+        path = os.path.join(self.path, "plan.json")
         try:
-            with open(path, encoding="ascii") as file:
-                found = file.read().strip()
+            with open(path, "rb") as file:
+                found = msgspec.json.decode(file.read(), type=Plan)
         except FileNotFoundError:
-            with open(f"{path}.new", "w", encoding="ascii") as file:
-                file.write(f"{shards}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(f"{path}.new", path)
-            return
-        if found != str(shards):
-            self.close()
-            raise ZrayError(f"{self.path} holds the state of {found} shards, not of {shards}: say --gcs-shards {found}")
+            return Plan().changed(asked)
+        except msgspec.MsgspecError as error:
+            raise ZrayError(f"{path} is no plan of a head: {error}") from error
+        plan = found.changed(asked)
+        if found.shards != plan.shards:
+            raise ZrayError(
+                f"{self.path} holds the state of {found.shards} shards, not of {plan.shards}: "
+                f"say --gcs-shards {found.shards}"
+            )
+        return plan
+
+    def settle(self, port: int) -> None:
+        """It listens there: a head that is started on this folder does so again."""
+        self.plan.port = port
+        path = os.path.join(self.path, "plan.json")
+        with open(f"{path}.new", "wb") as file:
+            file.write(msgspec.json.encode(self.plan))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.new", path)
+
+    def head_keys(self) -> KeyPair:
+        """The head's own: drawn once.
+
+        Raises:
+            ZrayError: the file cannot be trusted, or holds no key.
+        """
+        path = os.path.join(self.path, "head.key")
+        try:
+            secret = read_secret(path)
+        except FileNotFoundError:
+            keys = KeyPair.draw()
+            replace_secret(path, keys.secret)
+            return keys
+        if len(secret) != KEY_BYTES:
+            raise ZrayError(f"{path} holds no key: {KEY_BYTES} bytes are one, not {len(secret)}")
+        return KeyPair.of_secret(secret)
+
+    def token(self, head_public: bytes) -> Token:
+        """What lets others join: the one from before as long as it is good, else a new one.
+
+        Raises:
+            ZrayError, StoreError: it cannot be had, or not be written down.
+        """
+        path = os.path.join(self.path, "token")
+        try:
+            token = Token.decode(read_secret(path).decode("ascii", "replace"))
+            if token.head_public == head_public and self.roster.ring.find(token.pair.public) is not None:
+                return token
+        except (FileNotFoundError, ValueError):
+            pass  # the first time; or one that a death has cut short
+        token = Token.draw(head_public)
+        self.roster.enter(token.key(self.roster.ring.clock()))
+        replace_secret(path, token.encode().encode())
+        return token
 
     def logs(self, shard: str, count: int) -> list[str]:
         """The folders of its replicas' logs, at least so many: any may hold what no other has."""
@@ -64,21 +137,12 @@ class StateFolder:
         numbers = sorted({*found, *range(count)})
         return [os.path.join(folder, str(number)) for number in numbers]
 
-    def former_hosts(self) -> list[str]:
-        """Those that the records may speak of, from before this head."""
-        try:
-            with open(os.path.join(self.path, "hosts"), encoding="ascii") as file:
-                return file.read().split()[-HOSTS_MAX:]
-        except FileNotFoundError:
-            return []
-
-    def note_host(self, host: str) -> None:
-        """It comes in: records may speak of it from now on."""
-        with open(os.path.join(self.path, "hosts"), "a", encoding="ascii") as file:
-            file.write(f"{host}\n")
-
     def close(self) -> None:
         """Another head may have it."""
+        self.roster.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

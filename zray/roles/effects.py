@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..wire.gcs import RegisterNode
 from ..wire.message import Local, Message
 
 
@@ -117,6 +118,19 @@ class ForgetHost(Struct, gc=False):
     node: str
 
 
+class NoteMember(Struct, gc=False):
+    """Have it for good that this node is a member."""
+
+    node: RegisterNode
+
+
+class NoteLost(Struct, gc=False):
+    """Have it for good that this node is lost; before anybody hears of it."""
+
+    node: str
+    reason: str
+
+
 class ProbeHost(Struct, gc=False):
     """Look at the host of that role from outside, by the network alone.  endpoint: where it listens; "": the head's.
 
@@ -156,6 +170,8 @@ Effect = (
     | EndSession
     | MeetHost
     | ForgetHost
+    | NoteMember
+    | NoteLost
     | ProbeHost
     | AppendToLog
     | SaveSnapshot
@@ -235,6 +251,20 @@ class HostProbed(Local):
 
     role: str
     finding: Finding
+
+
+class HeadChanged(Local):
+    """To the roles of a node: the head was started again, as another host.  former, head: the two hosts' ids."""
+
+    former: str
+    head: str
+    global_schedulers: list[str]
+
+
+class SchedulerGone(Local):
+    """To a local scheduler: this global scheduler has ended, and nothing more of what it has said will arrive."""
+
+    role: str
 
 
 class HostLeft(Local):

@@ -2,7 +2,7 @@
 
 Dialog (who says it -> what we do):
 
-    local scheduler    RegisterNode    tell everybody of everybody
+    local scheduler    RegisterNode    have it noted for good; tell everybody of everybody
     local scheduler    Heartbeat       it is alive: HeartbeatReply
     our host           HostLeft        a node ends in order: all are told
     our host           HostLinkChanged    its connection broke, or is back: a look at its machine
@@ -15,14 +15,19 @@ node's lease is over (local_scheduler/lease.py): it has fenced itself when it fa
 
 Silence is counted in ticks of our own, not in seconds: where everybody was stopped at once (a laptop's lid) nobody has
 been silent for more than one tick.  Where we alone stood still, everybody's count begins anew: nodes that saw that
-have taken their leases for extended.  The verdict is final.
+have taken their leases for extended.  The verdict is final, and noted for good before anybody hears of it.
+
+A monitor that follows another one (its head was started again) takes that one's nodes for members, and gives them time
+to register anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ..wire.message import Local
-from .effects import Finding, HostLeft, HostLinkChanged, HostProbed, ProbeHost
+from .effects import Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .role import Role
 
 TICK_SECONDS = 0.1
@@ -37,27 +42,56 @@ SILENT_TICKS_MAX = 27
 STALL_SECONDS = 0.8
 
 
+# Nodes that were members when the head ended try to reach it every second.
+RETURN_TICKS_MAX = 100
+# How often a node that is not back is looked at.
+LOOK_TICKS = 5
+
+
 class MonitorTimeout(Local):
     """One tick."""
 
 
 class Monitor(Role):
-    """Membership of one cluster."""
+    """Membership of one cluster.  former, lost: what an earlier monitor of it has had noted."""
 
-    def __init__(self, address: str, listeners: list[str]) -> None:
+    def __init__(
+        self, address: str, listeners: list[str], *, former: Iterable[RegisterNode] = (), lost: Iterable[str] = ()
+    ) -> None:
         super().__init__(address)
         self.listeners = listeners  # global schedulers and shards that are told of every node
-        self.nodes: dict[str, RegisterNode] = {}  # in the order in which they joined
-        self.lost: set[str] = set()  # membership only
-        self.silent_ticks: dict[str, int] = {}
+        self.nodes = {node.node: node for node in former}  # in the order in which they joined
+        self.lost = set(lost)  # membership only
+        self.returning = dict.fromkeys(self.nodes)  # those that we have not heard of yet
+        self.silent_ticks = dict.fromkeys(self.nodes, 0)
         self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
         self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
         self.ticked_at = 0.0
         self.is_ticking = False
 
+    def start(self) -> None:
+        """Go on with the nodes of an earlier monitor: once, before anything else."""
+        for node in self.nodes.values():
+            for listener in self.listeners:
+                self.send(listener, _joined(node))
+        self._begin_to_tick()
+
+    def _begin_to_tick(self) -> None:
+        if self.nodes and not self.is_ticking:
+            self.is_ticking = True
+            self.ticked_at = self.now
+            self.set_timer(TICK_SECONDS, MonitorTimeout())
+
     def on_register_node(self, message: RegisterNode) -> None:
-        if message.node in self.nodes or message.node in self.lost:
-            return  # a repeat
+        if message.node in self.lost:
+            self.send(message.node, NodeLost(message.node, "its epoch is over"))
+        elif message.node in self.returning:
+            self._welcome_back(message)
+        elif message.node not in self.nodes:
+            self._enter(message)
+
+    def _enter(self, message: RegisterNode) -> None:
+        self.perform(NoteMember(message))
         self.silent_ticks[message.node] = 0
         joined = _joined(message)
         for node, other in self.nodes.items():
@@ -66,10 +100,21 @@ class Monitor(Role):
         self.nodes[message.node] = message
         for listener in self.listeners:
             self.send(listener, joined)
-        if not self.is_ticking:
-            self.is_ticking = True
-            self.ticked_at = self.now
-            self.set_timer(TICK_SECONDS, MonitorTimeout())
+        self._begin_to_tick()
+
+    def _welcome_back(self, message: RegisterNode) -> None:
+        """It is told what it may have missed when the earlier monitor ended; so is everybody who comes back."""
+        del self.returning[message.node]
+        self.silent_ticks[message.node] = 0
+        is_earlier = True
+        for node, other in self.nodes.items():
+            if node == message.node:
+                is_earlier = False
+            else:
+                self.send(message.node, _joined(other, is_earlier=is_earlier))
+        for peer in message.peers:
+            if peer not in self.nodes:
+                self.send(message.node, NodeLost(peer, "it was lost before the head was started again"))
 
     def on_host_left(self, message: HostLeft) -> None:
         self._lose(message.node, message.reason)
@@ -86,7 +131,8 @@ class Monitor(Role):
         self.perform(ProbeHost(node, self.nodes[node].endpoint))
 
     def on_host_probed(self, message: HostProbed) -> None:
-        if message.role in self.down and message.finding is Finding.ENDED:
+        is_away = message.role in self.down or message.role in self.returning
+        if is_away and message.finding is Finding.ENDED:
             self.ended_ticks.setdefault(message.role, 0)
 
     def on_monitor_timeout(self, message: MonitorTimeout) -> None:
@@ -96,21 +142,23 @@ class Monitor(Role):
         self.ticked_at = self.now
         for node in list(self.nodes):
             self.silent_ticks[node] += 1
-            if self.silent_ticks[node] > SILENT_TICKS_MAX:
-                seconds = SILENT_TICKS_MAX * TICK_SECONDS
-                self._lose(node, f"it has not been heard of for {seconds:.1f} s")
+            ticks_max = RETURN_TICKS_MAX if node in self.returning else SILENT_TICKS_MAX
+            if self.silent_ticks[node] > ticks_max:
+                self._lose(node, f"it has not been heard of for {ticks_max * TICK_SECONDS:.1f} s")
             elif node in self.ended_ticks:
                 self.ended_ticks[node] += 1
                 if self.ended_ticks[node] > ENDED_TICKS_MAX:
                     self._lose(node, "its process has ended")
-            elif node in self.down:
+            elif node in self.down or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1):
                 self._look_at(node)
 
     def _lose(self, node: str, reason: str) -> None:
         """The verdict, which is final."""
         if self.nodes.pop(node, None) is None:
             return
+        self.perform(NoteLost(node, reason))
         self.lost.add(node)
+        self.returning.pop(node, None)
         self.silent_ticks.pop(node, None)
         self.down.pop(node, None)
         self.ended_ticks.pop(node, None)

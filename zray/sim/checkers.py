@@ -142,6 +142,8 @@ class Checkers:
         nothing(scheduler.remote.subscribed, "subscriptions")
         nothing(scheduler.recovery.placed, "tasks placed elsewhere")
         nothing(scheduler.infeasible.parked, "tasks that no node can run")
+        nothing(scheduler.flights.aloft, "tasks that nobody has accepted")
+        nothing(scheduler.flights.searches, "searches for tasks")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")

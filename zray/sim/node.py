@@ -242,6 +242,9 @@ class Node:
         found = e.HostProbed(effect.role, self.world.faults.finding(self.name, effect.role.partition("/")[0]))
         self.world.call_later(self.world.draw_delay(), self.arrive, "host", role.address, found)
 
+    def _note(self, role: Role, effect: e.NoteMember | e.NoteLost) -> None:
+        """No monitor of these worlds follows another one."""
+
     def _later(self, role: Role, message: Any) -> None:
         """Slow effects are done in a pool; their outcomes come back in any order."""
         delay = self.world.random.choice((0.0, 20e-6, 1e-3))
@@ -275,4 +278,6 @@ PERFORM: dict[type, Any] = {
     e.MeetHost: Node._meet_host,
     e.ForgetHost: Node._forget_host,
     e.ProbeHost: Node._probe_host,
+    e.NoteMember: Node._note,
+    e.NoteLost: Node._note,
 }

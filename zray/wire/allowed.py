@@ -84,6 +84,7 @@ from .objects import (
     UnpinObjects,
 )
 from .scheduling import (
+    FindTasks,
     JobEnded,
     JobNotice,
     LoadReport,
@@ -96,6 +97,7 @@ from .scheduling import (
     TaskDeferred,
     TaskGivenBack,
     TaskPlaced,
+    TasksFound,
 )
 from .session import Ack, GetStatus, Goodbye, StopSession
 from .tasks import (
@@ -133,6 +135,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
         {
             *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
+            *(FindTasks, TasksFound),
         }
     ),
     ("local", "gcs"): frozenset(

@@ -129,13 +129,16 @@ class ObjectLost(Message, tag=114):
 
 
 class RegisterNode(Message, tag=120):
-    """local scheduler -> monitor.  A node joins.  endpoint (HOST:PORT) and key: where others reach its host."""
+    """local scheduler -> monitor.  A node joins, or is back at a head that was started again.  endpoint (HOST:PORT) and
+    key: where others reach its host.  peers: whom it takes for members.
+    """
 
     node: str
     total: dict[str, int]
     kind: str = "node"  # "driver": of a program outside of the cluster; no task is placed there
     endpoint: str = ""
     public_key: bytes = b""
+    peers: list[str] = []
 
 
 class Heartbeat(Message, tag=121):

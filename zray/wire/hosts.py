@@ -26,9 +26,14 @@ class HostHello(Message, tag=130):
 
 
 class HostWelcome(Message, tag=131):
-    """host -> host.  Mail may come, what was not acknowledged first."""
+    """host -> host.  Mail may come, what was not acknowledged first.
+
+    A head that was started again is another host under the same key: its roles are named after it, but for the
+    global schedulers.
+    """
 
     host: str
+    global_schedulers: list[str] = []
 
 
 class HostRefused(Message, tag=132):

@@ -8,6 +8,7 @@ global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
 local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs; ask again
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
+local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
 local scheduler     JobNotice      to the job's driver: words for its user
@@ -83,6 +84,7 @@ class TaskAccepted(Message, tag=84):
     """local scheduler -> local scheduler of the origin.  The refs that the task takes are held here too."""
 
     task_id: TaskID
+    trip: Natural = 1
 
 
 class TaskPlaced(Message, tag=88):
@@ -106,6 +108,23 @@ class TaskGivenBack(Message, tag=90):
     task_id: TaskID
     trip: Natural
     attempts: Natural
+
+
+class FindTasks(Message, tag=95):
+    """local scheduler -> local scheduler.  Which of these tasks of mine, on these trips, are with you?  That scheduler
+    had them, and is gone: answer when you hear nothing from it any more.
+    """
+
+    scheduler: str
+    request: int
+    tasks: list[tuple[TaskID, Natural]]
+
+
+class TasksFound(Message, tag=96):
+    """local scheduler -> local scheduler.  These are."""
+
+    request: int
+    task_ids: list[TaskID]
 
 
 class JobEnded(Message, tag=87):

@@ -8,6 +8,7 @@ the shard says comes from here.
     tail           ChainResults        to the roles, each once and in order
     tail           ChainReadReply
     chain master   ChainChanged        to the new head, again: what is not known to be done
+    our host       HeadChanged         ask the chain master that there is now
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...wire.chain import (
     ShardRequest,
 )
 from ...wire.scheduling import LocateObjects
-from ..effects import Effect
+from ..effects import Effect, HeadChanged
 from ..role import Role
 
 REQUESTS_MAX = 100  # in one message
@@ -53,6 +54,12 @@ class ChainClient(Role):
     def start(self) -> None:
         """Ask who the chain is: once, before anything else."""
         self.send(self.master, ChainFollow(self.shard))
+
+    def on_head_changed(self, message: HeadChanged) -> None:
+        """The chain master is another one, and the members may be."""
+        if self.master == f"{message.former}/chains":
+            self.master = f"{message.head}/chains"
+            self.start()
 
     def _on_request(self, message: Any) -> None:
         if type(message) is LocateObjects and not self.pending:
@@ -121,6 +128,7 @@ class ChainClient(Role):
 
     HANDLERS = {
         ChainChanged: on_chain_changed,
+        HeadChanged: on_head_changed,
         ChainResults: on_chain_results,
         ChainReadReply: on_chain_read_reply,
         **dict.fromkeys(get_args(ShardRequest), _on_request),

@@ -213,6 +213,8 @@ class GcsShard(Role):
     # --- nodes ---
 
     def on_node_lost(self, message: NodeLost) -> None:
+        if message.node in self.lost:
+            return  # a head that was started again says so once more
         losses.node_lost(self, message)
         for actor_id, askers in self.homes.lose(message.node):
             for asker in askers:

@@ -229,9 +229,12 @@ class ActorMoves:
         for actor_id, origin in list(self.offers.items()):
             if origin == lost:
                 calls.bury(calls.actors[actor_id], error)
+        self.ask_again()
+
+    def ask_again(self) -> None:
+        """What was asked may have been lost.  Who accepts second is told that it is gone."""
         for ask in self.asks.values():
             if not ask.unacknowledged and not ask.is_deferred:
-                # Who accepts second is told that it is gone.
                 self._send_up(ask.actor)
 
 

@@ -99,6 +99,8 @@ class Dispatch:
         unsent = (TaskState.READY, TaskState.WAITING, TaskState.SPILLED)
         doomed = [task for task in self.node.tasks.values() if task.job is job and task.state in unsent]
         for task in doomed:
+            self.node.flights.landed(task.spec.task_id)
+            self.node.recovery.placed.pop(task.spec.task_id, None)
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
         for task in doomed:

@@ -61,6 +61,10 @@ class Lease:
             self.answered_at = self.sent.popleft()[1]
         self.granted_at = max(self.granted_at, self.answered_at)
 
+    def extended(self) -> None:
+        """A head that was started again knows us as a member: it counts from now."""
+        self.granted_at = self.answered_at = self.clock
+
     def begin_to_look(self) -> bool:
         """Whether it is time to look at the head from outside."""
         if self.looked_at >= 0.0 or self.clock - self.granted_at <= LOOK_SECONDS:

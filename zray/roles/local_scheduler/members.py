@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.message import Local
 from ...wire.scheduling import LoadReport
-from ..effects import EndSession, Finding, ForgetHost, HostProbed, KillWorker, MeetHost, ProbeHost
+from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from .lease import HEAD_WAIT_SECONDS, Lease
 
 if TYPE_CHECKING:
@@ -32,16 +32,22 @@ class Members:
         self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
         self.bandwidth = BANDWIDTH_FIRST_GUESS
         self.lease = Lease()
+        self.facts = ("node", "", b"")  # as registered
         self.is_fenced = False
 
     def start(
         self, kind: str = "node", endpoint: str = "", public_key: bytes = b"", head_wait: float = HEAD_WAIT_SECONDS
     ) -> None:
         """Join the cluster: once, before anything else.  As in RegisterNode; head_wait: as in Lease."""
-        node = self.node
         self.lease.head_wait = head_wait
-        node.send(node.addresses.monitor, RegisterNode(node.address, node.resources.total, kind, endpoint, public_key))
+        self.facts = (kind, endpoint, public_key)
+        self._register()
         self.on_load_timeout()
+
+    def _register(self) -> None:
+        node = self.node
+        register = RegisterNode(node.address, node.resources.total, *self.facts, list(self.peers))
+        node.send(node.addresses.monitor, register)
 
     def on_load_timeout(self) -> None:
         """LoadTimeout: report, regularly."""
@@ -106,11 +112,32 @@ class Members:
         if message.node == self.node.address:
             self.fence(f"this node was declared lost: {message.reason}")
             return
+        self._forget_node(message)
+        self.node.perform(ForgetHost(message.node))
+
+    def on_head_changed(self, message: HeadChanged) -> None:
+        """HeadChanged: what its node was is lost, and what was under way to its roles.  We are a member as before.
+
+        Shards are asked again by the chain clients; the other nodes do the same as we.
+        """
+        node, addresses = self.node, self.node.addresses
+        gone = list(addresses.global_schedulers)
+        addresses.monitor = f"{message.head}/monitor"
+        addresses.global_schedulers[:] = message.global_schedulers
+        self.lease.extended()
+        self._forget_node(
+            NodeLost(f"{message.former}/local", "the head of the cluster has ended, and was started again")
+        )
+        for scheduler in gone:
+            node.flights.scheduler_gone(scheduler)
+        self._register()
+
+    def _forget_node(self, message: NodeLost) -> None:
         self.peers.pop(message.node, None)
         self.outside.discard(message.node)
         self.node.recovery.node_lost(message)
         self.node.remote_calls.node_lost(message.node, message.reason)
-        self.node.perform(ForgetHost(message.node))
+        self.node.flights.node_lost(message.node)
 
     def fence(self, reason: str) -> None:
         """No member any more: what runs here must not go on, since others run it again."""
@@ -127,4 +154,5 @@ HANDLERS: dict[type, Any] = {
     NodeLost: lambda self, message: self.members.on_node_lost(message),
     HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
     HostProbed: lambda self, message: self.members.on_host_probed(message),
+    HeadChanged: lambda self, message: self.members.on_head_changed(message),
 }

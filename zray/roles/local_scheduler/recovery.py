@@ -74,6 +74,7 @@ class Recovery:
         """Up again, if it may run once more."""
         node = self.node
         del self.placed[task_id]
+        node.flights.landed(task_id)
         task = node.tasks.get(task_id)
         if task is None or task.state != TaskState.SPILLED:
             return

@@ -144,10 +144,11 @@ class Remote:
             task: Task = pending[0]  # type: ignore[assignment]
             if table is self.arriving:
                 # It may be done by now, or given back.
-                node.send(task.origin, TaskAccepted(task.spec.task_id))
+                node.send(task.origin, TaskAccepted(task.spec.task_id, task.trip))
             elif task.state == TaskState.SPILLED:
                 schedulers = node.addresses.global_schedulers
                 chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
+                node.flights.handed_up(task, chosen)
                 job = task.job
                 spill = SpillTask(task.spec, node.address, job.job_id, job.facts, task.trip, task.attempts)
                 node.send(chosen, spill)
@@ -155,8 +156,12 @@ class Remote:
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
         task = self.node.tasks.get(message.task_id)
-        if task is None or task.state != TaskState.SPILLED:
+        if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
             return
+        if message.task_id in self.node.trips.aside:
+            return  # given back before it held all
+        self.node.flights.landed(message.task_id)
+        self.node.recovery.placed[message.task_id] = self.node.sender
         for entry in self.node.lifecycle.returns_of(task):
             self.subscribe(entry)
 
@@ -165,6 +170,7 @@ class Remote:
         task = self.node.tasks.get(message.task_id)
         if task is not None and task.state == TaskState.SPILLED:
             self.node.recovery.placed.pop(message.task_id, None)
+            self.node.flights.landed(message.task_id)
             self.node.infeasible.refuse_or_park(task, message.reason)
 
     # --- tasks that come down ---
@@ -187,7 +193,7 @@ class Remote:
                 node.reject("a task placed twice")
             if not is_ours:
                 self.share_returns(known)
-                node.send(message.origin, TaskAccepted(spec.task_id))
+                node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
         job = node.jobs.get(message.job_id)
         if job is None:
@@ -199,7 +205,7 @@ class Remote:
         if expected:
             self.arriving[self.request] = [task, expected]
         else:
-            node.send(message.origin, TaskAccepted(spec.task_id))
+            node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
         node.lifecycle.retain_arguments(task)
         if not task.missing:
             node.dispatch.enqueue(task)
@@ -237,6 +243,7 @@ class Remote:
         """The global scheduler chose this node after all: all that it takes is still held here."""
         node = self.node
         node.recovery.placed.pop(task.spec.task_id, None)
+        node.flights.landed(task.spec.task_id)
         node.trips.forget(task)
         node.infeasible.parked.pop(task.spec.task_id, None)
         task.origin = node.address  # not up again, unless it is stranded
@@ -304,6 +311,7 @@ class Remote:
                 node.tasks.pop(task.spec.task_id, None)
                 node.recovery.placed.pop(task.spec.task_id, None)
                 node.infeasible.parked.pop(task.spec.task_id, None)
+                node.flights.landed(task.spec.task_id)
                 node.objects.drop_all(task.spec.deps)
                 node.objects.drop_all(task.spec.holds)
         is_small = message.size <= node.inline_bytes_max

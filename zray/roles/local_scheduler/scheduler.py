@@ -78,11 +78,12 @@ from ..effects import (
     WorkerStartFailed,
 )
 from ..role import Role
-from . import actor_moves, actor_names, members, remote_calls, trips
+from . import actor_moves, actor_names, flights, members, remote_calls, trips
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
 from .dispatch import Dispatch, ProgressTimeout
+from .flights import Flights
 from .infeasible import INFEASIBLE_HANDLERS, Infeasible
 from .lifecycle import Lifecycle
 from .lineage import Lineage, LineageTimeout
@@ -161,6 +162,7 @@ class LocalScheduler(Role):
         self.members = Members(self)
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
+        self.flights = Flights(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -423,6 +425,7 @@ class LocalScheduler(Role):
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         JobEnded: on_job_ended,
         **members.HANDLERS,
+        **flights.HANDLERS,
         **actor_names.HANDLERS,
         **actor_moves.HANDLERS,
         **trips.HANDLERS,

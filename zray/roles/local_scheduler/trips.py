@@ -132,6 +132,7 @@ class Trips:
         return task if is_it and task_id not in self.aside else None
 
     def _set_aside(self, task: Task) -> None:
+        self.node.flights.landed(task.spec.task_id)
         self.has_come_back = self.has_come_back or task.trip > 1
         blob = task.spec.options
         self.aside[task.spec.task_id] = task

@@ -1,0 +1,309 @@
+"""Membership: verdicts, leases, and monitors that follow one another (DESIGN 11, F03, F04)."""
+
+import pytest
+
+from tests.roles.desk import Desk
+from zray.roles import effects as e
+from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
+from zray.roles.local_scheduler.lease import LEASE_SECONDS
+from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
+from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
+from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+
+N1, N2, N3 = "n1/local", "n2/local", "n3/local"
+
+
+@pytest.fixture
+def desk():
+    """A local scheduler with one CPU, and a peer."""
+    desk = Desk(cpus=1)
+    desk.scheduler.members.start()
+    desk.tell("monitor", NodeJoined(N2, {}))
+    desk.take_sent()
+    return desk
+
+
+def sent(role, sender, message):
+    effects = role.handle(sender, message, 1.0)
+    return [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
+
+
+# --- the verdict ---
+
+
+class Watch:
+    """A monitor of three nodes, tick by tick."""
+
+    def __init__(self):
+        self.monitor = Monitor("monitor", ["global", "gcs-0"])
+        self.ticks = 0
+        self.now = 0.0
+        for node in (N1, N2, N3):
+            self.monitor.handle(node, RegisterNode(node, {}, endpoint=f"{node}:1"), 0.0)
+
+    def tick(self, *alive, seconds=TICK_SECONDS):
+        """The heartbeats of these, then a tick, so long after the last one.  Returns the nodes that are lost by it."""
+        self.ticks += 1
+        self.now += seconds
+        for node in alive:
+            self.monitor.handle(node, Heartbeat(node), self.now)
+        effects = self.monitor.handle("timer", MonitorTimeout(), self.now)
+        told = [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
+        lost = {message.node for _, message in told if type(message) is NodeLost}
+        for node in lost:
+            listeners = {target for target, message in told if type(message) is NodeLost and message.node == node}
+            assert listeners >= {"global", "gcs-0", *self.monitor.nodes}
+        return lost
+
+    def ticks_until_lost(self, node, *alive):
+        before = self.ticks
+        while not (lost := self.tick(*alive)):
+            assert self.ticks - before < 100
+        assert lost == {node}
+        return self.ticks - before
+
+    def link(self, node, is_up):
+        """Its connection breaks, or is back.  Where we look then."""
+        effects = self.monitor.handle("host", HostLinkChanged(node, is_up), self.now)
+        return [effect for effect in effects if type(effect) is ProbeHost]
+
+    def find(self, node, finding):
+        """What the look told."""
+        assert self.monitor.handle("host", HostProbed(node, finding), self.now) == []
+
+
+def test_a_node_that_is_silent_is_lost_within_three_seconds():
+    watch = Watch()
+    watch.tick(N1, N2, N3)
+    assert LEASE_SECONDS + 0.3 < watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS < 3.0
+    assert watch.monitor.nodes.keys() == {N1, N3}
+
+
+def test_a_node_whose_process_has_ended_is_lost_within_half_a_second():
+    watch = Watch()
+    assert watch.link(N2, False) == [ProbeHost(N2, f"{N2}:1")]
+    watch.find(N2, Finding.ENDED)
+    assert watch.ticks_until_lost(N2, N1, N2, N3) * TICK_SECONDS < 0.4
+
+
+@pytest.mark.parametrize("finding", [Finding.STANDS_STILL, Finding.ANSWERS, Finding.OUT_OF_REACH])
+def test_a_connection_that_breaks_is_no_death(finding):
+    """It may be cut off, and work on until its lease is over."""
+    watch = Watch()
+    watch.link(N2, False)
+    watch.find(N2, finding)
+    assert watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS > LEASE_SECONDS + 0.3
+
+
+def test_a_connection_that_comes_back_in_time_costs_nothing():
+    watch = Watch()
+    for _ in range(20):
+        watch.link(N2, False)
+        assert not watch.tick(N1, N2, N3)
+        watch.link(N2, True)
+        watch.find(N2, Finding.ENDED)  # a look that has been overtaken
+        assert not watch.tick(N1, N2, N3)
+
+
+def test_who_is_cut_off_is_looked_at_again():
+    """The process may end while it is."""
+    watch = Watch()
+    watch.link(N2, False)
+    watch.find(N2, Finding.OUT_OF_REACH)
+    effects = watch.monitor.handle("timer", MonitorTimeout(), TICK_SECONDS)
+    assert ProbeHost(N2, f"{N2}:1") in effects
+
+
+def test_where_everybody_was_stopped_nobody_is_lost():
+    """A laptop's lid: no tick of ours passed meanwhile, whatever the clock says (F04)."""
+    watch = Watch()
+    for _ in range(20):
+        assert not watch.tick(N1)
+    assert not watch.tick(seconds=36_000.0)
+    for _ in range(20):
+        assert not watch.tick(N1)
+
+
+def test_the_verdict_is_final():
+    watch = Watch()
+    watch.tick(N1, N2, N3)
+    watch.ticks_until_lost(N2, N1, N3)
+    assert [type(message) for _, message in sent(watch.monitor, N1, Heartbeat(N1))] == [HeartbeatReply]
+    ((target, verdict),) = sent(watch.monitor, N2, Heartbeat(N2))
+    assert (target, type(verdict), verdict.node) == (N2, NodeLost, N2)
+    assert [type(message) for _, message in sent(watch.monitor, N2, RegisterNode(N2, {}))] == [NodeLost]
+    assert N2 not in watch.monitor.nodes
+
+
+# --- a monitor that follows another one ---
+
+
+def registered(node, *peers):
+    return RegisterNode(node, {"CPU": 1}, endpoint=f"{node}:1", public_key=b"k", peers=list(peers))
+
+
+@pytest.fixture
+def follower():
+    """Of three nodes, and one that was lost; what its start says is in `said`."""
+    monitor = Monitor("monitor", ["global"], former=[registered(node) for node in (N1, N2, N3)], lost=["n4/local"])
+    monitor.start()
+    monitor.said = monitor.take_effects()
+    return monitor
+
+
+def ticks(monitor, count, *alive):
+    """The nodes that are lost by so many ticks; these are heard of before each."""
+    lost = []
+    for _ in range(count):
+        monitor.now += TICK_SECONDS
+        for node in alive:
+            monitor.handle(node, Heartbeat(node, 1), monitor.now)
+        effects = monitor.handle("timer", MonitorTimeout(), monitor.now)
+        lost += [effect.node for effect in effects if type(effect) is NoteLost]
+    return lost
+
+
+def test_a_member_and_a_verdict_are_noted_before_anybody_hears_of_them():
+    monitor = Monitor("monitor", ["global"])
+    first = monitor.handle(N1, registered(N1), 0.0)[0]
+    assert first == NoteMember(registered(N1))
+    monitor.handle(N2, registered(N2), 0.0)
+    effects = monitor.handle("host", e.HostLeft(N2, "told to stop"), 0.0)
+    assert effects[0] == NoteLost(N2, "told to stop") and type(effects[1]) is Send
+
+
+def test_it_tells_its_listeners_of_the_nodes_of_the_other_one(follower):
+    told = [(effect.destination, effect.message.node) for effect in follower.said if type(effect) is Send]
+    assert told == [("global", N1), ("global", N2), ("global", N3)]
+    assert follower.nodes.keys() == {N1, N2, N3}
+
+
+def test_who_comes_back_is_told_of_all_others_in_their_order_and_nobody_of_it(follower):
+    told = sent(follower, N2, registered(N2))
+    assert [(target, message.node, message.is_earlier) for target, message in told] == [(N2, N1, True), (N2, N3, False)]
+    assert sent(follower, N2, registered(N2)) == []  # a repeat
+
+
+def test_who_comes_back_is_told_of_those_that_were_lost(follower):
+    told = sent(follower, N2, registered(N2, N1, "n4/local", "n5/local"))
+    assert [message.node for _, message in told if type(message) is NodeLost] == ["n4/local", "n5/local"]
+
+
+def test_who_was_lost_before_stays_lost(follower):
+    ((target, message),) = sent(follower, "n4/local", registered("n4/local"))
+    assert (target, type(message), message.node) == ("n4/local", NodeLost, "n4/local")
+
+
+def test_who_does_not_come_back_is_lost_in_the_end_and_the_others_live_on(follower):
+    for node in (N1, N3):
+        sent(follower, node, registered(node))
+    assert ticks(follower, RETURN_TICKS_MAX, N1, N3) == []
+    assert ticks(follower, 1, N1, N3) == [N2]
+
+
+def test_who_comes_back_late_has_missed_nothing(follower):
+    ticks(follower, RETURN_TICKS_MAX - 1, N1, N3)
+    sent(follower, N2, registered(N2))
+    assert N2 not in ticks(follower, 20)
+    assert N2 in ticks(follower, 20)  # from now on it counts as any other
+
+
+def test_who_has_ended_meanwhile_is_looked_at_and_lost_at_once(follower):
+    effects = follower.handle("timer", MonitorTimeout(), TICK_SECONDS)
+    assert [effect.role for effect in effects if type(effect) is ProbeHost] == [N1, N2, N3]
+    follower.handle("host", HostProbed(N2, Finding.ENDED), TICK_SECONDS)
+    follower.handle("host", HostProbed(N3, Finding.OUT_OF_REACH), TICK_SECONDS)
+    assert ticks(follower, 3) == [N2]
+
+
+def test_a_newcomer_and_those_that_come_back_hear_of_each_other(follower):
+    told = sent(follower, "n9/local", registered("n9/local"))
+    assert {target for target, message in told if message.node == "n9/local"} == {N1, N2, N3, "global"}
+    assert {message.node for target, message in told if target == "n9/local"} == {N1, N2, N3}
+
+
+def test_a_node_registers_at_the_new_head_with_those_that_it_knows(desk):
+    desk.tell("host", HeadChanged("n1", "n9", ["n9/global"]))
+    assert ("n9/monitor", RegisterNode("local", {"CPU": 10_000}, peers=[N2])) in desk.sent
+    assert desk.scheduler.addresses.global_schedulers == ["n9/global"]
+    assert "n1/local" in desk.scheduler.recovery.lost  # what the head's node was is gone with it
+    desk.tell("timer", LoadTimeout())
+    assert "n9/monitor" in {target for target, message in desk.sent if type(message) is Heartbeat}
+
+
+# --- leases ---
+
+
+def fence_of(desk):
+    """What the scheduler does that is no message, from now on."""
+    done = []
+    desk.scheduler.perform = lambda effect: done.append(effect)
+    return done
+
+
+def test_a_node_that_is_declared_lost_kills_its_workers_and_ends(desk):
+    desk.submit(desk.new_spec())
+    worker = desk.give_birth()
+    done = fence_of(desk)
+    desk.tell("monitor", NodeLost("local", "silent"))
+    assert done[0] == e.KillWorker(worker) and type(done[1]) is e.EndSession
+
+
+def run_lease(desk, seconds):
+    """So much time passes in steps, without an answer.  The number of the last heartbeat."""
+    for _ in range(round(seconds / LOAD_SECONDS)):
+        desk.now += LOAD_SECONDS
+        desk.tell("timer", LoadTimeout())
+    beats = [message.number for _, message in desk.take_sent(Heartbeat)]
+    return beats[-1] if beats else 0
+
+
+def test_a_node_whose_lease_is_over_kills_its_workers_and_ends(desk):
+    """DESIGN 11: it fences itself, before the verdict on it."""
+    desk.submit(desk.new_spec())
+    worker = desk.give_birth()
+    done = fence_of(desk)
+    number = run_lease(desk, 1.0)
+    run_lease(desk, 1.0)
+    desk.tell("monitor", HeartbeatReply(number))  # it took a second: the lease runs from when that was sent
+    run_lease(desk, 1.0)
+    desk.tell("host", HostProbed("monitor", Finding.OUT_OF_REACH))
+    assert {type(effect) for effect in done} == {ProbeHost}
+    run_lease(desk, 0.4)
+    assert [effect for effect in done if type(effect) is not ProbeHost][0] == e.KillWorker(worker)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
+@pytest.mark.parametrize("finding", [Finding.ENDED, Finding.STANDS_STILL])
+def test_a_node_waits_for_a_head_that_can_give_no_verdict_but_not_for_ever(desk, finding):
+    desk.scheduler.members.lease.head_wait = 10.0
+    done = fence_of(desk)
+    for _ in range(20):
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", finding))
+        assert {type(effect) for effect in done} == {ProbeHost} or desk.now > 10.0
+    assert type(done[-1]) is e.EndSession and "for 10 s" in done[-1].reason
+
+
+def test_an_answer_that_comes_after_the_wait_extends_the_lease(desk):
+    done = fence_of(desk)
+    for _ in range(20):
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    number = run_lease(desk, 0.1)
+    desk.tell("monitor", HeartbeatReply(number))
+    run_lease(desk, 2.0)
+    assert {type(effect) for effect in done} == {ProbeHost}
+
+
+def test_a_node_that_was_stopped_asks_before_it_gives_up(desk):
+    """SIGSTOP, or a lid: what it could not count does not count (F03, F04)."""
+    done = fence_of(desk)
+    run_lease(desk, 0.3)
+    desk.now += 600.0
+    desk.tell("timer", LoadTimeout())
+    assert {type(effect) for effect in done} <= {ProbeHost}
+    number = run_lease(desk, 0.1)
+    desk.tell("monitor", HeartbeatReply(number))
+    run_lease(desk, 2.0)
+    assert {type(effect) for effect in done} <= {ProbeHost}

@@ -1,0 +1,123 @@
+"""Founding a cluster, or taking one up again: the head listens, and admits whoever shows a token (membership.py).
+
+A head that is started on the state of an earlier one has its key, its port, its tokens and its ring, and a host id of
+its own.  The nodes that still run find it where the other one was (neighbours.py), and register anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+
+from ..roles.local_scheduler.scheduler import Addresses
+from ..store.durable import StoreError
+from ..wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
+from ..wire.message import Message
+from .keys import KEY_BYTES, Key, require_curve, write_secret
+from .listener import Listener
+from .membership import Membership, addresses_of, shard_names
+from .neighbours import Neighbours
+from .roster import Roster
+from .session import Session
+from .state import POLL_SECONDS, Plan, StateFolder
+from .versions import what_differs, why_not
+
+HEAD_PORT = 6379
+# How long a head that is started again waits for its port.
+PORT_SECONDS = 5.0
+HOST_ID_LENGTH = 16
+
+
+def found_cluster(
+    session: Session, host: str, state: StateFolder, port: int | None, log: Callable[[str], None]
+) -> Membership:
+    """As the head: listen, and let in whom the state says; what lets others join lies in the session's folder too.
+
+    port: what was asked for (0: any; None: the usual one, or any); where the state has one, that is taken again.
+
+    Raises:
+        ZrayError: no CURVE here; the state cannot be used.
+        OSError: the address cannot be had.
+    """
+    require_curve()
+    keys, plan = state.head_keys(), state.plan
+    token = state.token(keys.public)
+    addresses = addresses_of(host, host, [], plan.shards)
+    admission = Admission(host, state.roster, addresses)
+    neighbours = Neighbours(host, keys, state.roster.ring, log, on_join=admission.join)
+    admission.neighbours = neighbours
+    membership = Membership("head", host, neighbours, addresses, host)
+    port = bind_head(neighbours.listener, plan, port)
+    state.settle(port)
+    neighbours.welcome = lambda: HostWelcome(host, list(addresses.global_schedulers))
+    membership.cluster = membership.endpoint = f"{plan.host}:{port}"
+    write_secret(session.token_path, token.encode().encode())
+    log(f"head of a cluster at {membership.cluster}")
+    return membership
+
+
+def bind_head(listener: Listener, plan: Plan, asked: int | None) -> int:
+    """Returns the port.
+
+    Raises:
+        OSError: it cannot be had.
+    """
+    if plan.port or asked is not None:
+        deadline = time.monotonic() + (PORT_SECONDS if plan.port else 0.0)
+        while True:
+            try:
+                return listener.bind(plan.host, plan.port)
+            except OSError as error:
+                # A call to the head that has ended may hold its port for a moment.
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
+    try:
+        return listener.bind(plan.host, HEAD_PORT)
+    except OSError:
+        return listener.bind(plan.host, 0)
+
+
+class Admission:
+    """The head's side of joining."""
+
+    neighbours: Neighbours
+
+    def __init__(self, host: str, roster: Roster, addresses: Addresses) -> None:
+        self.host = host
+        self.roster = roster
+        self.addresses = addresses  # the head's own
+
+    def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
+        """What JoinCluster is answered."""
+        refusal = self._why_not(message)
+        if refusal:
+            return JoinRefused(refusal)
+        key = Key(message.public_key, message.kind, message.host)
+        try:
+            self.roster.join(token, key, seen_address)
+        except StoreError as error:
+            self.neighbours.log(f"{message.kind} {message.host} cannot join: {error}")
+            return JoinRefused(f"the head cannot write down that you joined ({error})")
+        self.neighbours.meet(message.host, key, "")
+        self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
+        if notice := what_differs("cluster", message.kind, message.version):
+            self.neighbours.log(notice)
+        at = self.addresses
+        shards = shard_names(len(at.shards))
+        return JoinClusterReply(
+            self.host, at.monitor, list(at.global_schedulers), shards, seen_address, f"{self.host}/chains"
+        )
+
+    def _why_not(self, message: JoinCluster) -> str:
+        refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")
+        if refusal:
+            return refusal
+        is_id = len(message.host) == HOST_ID_LENGTH and set(message.host) <= set("0123456789abcdef")
+        known = message.host in self.neighbours.by_host or message.host in self.neighbours.gone
+        if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:
+            return "a host id and a key that are new are needed"
+        if message.public_key in self.roster.ring.keys:
+            return "that key is known already"
+        return "" if message.kind in ("node", "driver") else f"a {message.kind[:40]!r} cannot join"

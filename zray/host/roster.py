@@ -1,0 +1,170 @@
+"""The roster: who is let into a cluster, who is a member, and who is lost; over the death of its head.
+
+    <state folder>/members/     a log (store/log.py), compacted at each start
+
+What the ring of keys, and the monitor, must not forget: a key that was handed out, a use of a token, a key that was
+revoked, a member (RegisterNode, in the order in which they came), a verdict.  Each is on the disk before anybody is
+told of it; there are few.  Keys of the head's own processes are not here: they end with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import MsgspecError, Struct
+from msgspec.msgpack import Decoder, Encoder
+
+from ..exceptions import ZrayError
+from ..store.durable import StoreBroken, StoreError, StoreFull
+from ..store.log import Log
+from ..wire.gcs import RegisterNode
+from .keys import Key, KeyRing
+
+# A verdict is kept so long that shards have heard of it; older ones concern hosts that nobody lets in any more.
+LOST_MAX = 1_000
+
+
+class KeyEntered(Struct, array_like=True, tag=1, forbid_unknown_fields=True):
+    """It is let in; where its host was seen when it joined."""
+
+    key: Key
+    seen_at: str = ""
+
+
+class KeySpent(Struct, array_like=True, tag=2, forbid_unknown_fields=True):
+    """One use of a token's key."""
+
+    public: bytes
+
+
+class KeyRevoked(Struct, array_like=True, tag=3, forbid_unknown_fields=True):
+    """It is let in no more."""
+
+    public: bytes
+
+
+class Registered(Struct, array_like=True, tag=4, forbid_unknown_fields=True):
+    """A member."""
+
+    node: RegisterNode
+
+
+class Lost(Struct, array_like=True, tag=5, forbid_unknown_fields=True):
+    """The verdict on one."""
+
+    node: str
+    reason: str
+
+
+Record = KeyEntered | KeySpent | KeyRevoked | Registered | Lost
+
+_encode = Encoder().encode
+_decode = Decoder(Record).decode
+
+
+class Roster:
+    """Of one head.  folder: where it lies."""
+
+    def __init__(self, folder: str, log: Callable[[str], None] = lambda line: None) -> None:
+        """Raises:
+        ZrayError: what lies there cannot be used; says where.
+        """
+        self.ring = KeyRing()
+        self.log = log
+        self.seen_at: dict[bytes, str] = {}  # of keys of hosts
+        self.members: dict[str, RegisterNode] = {}
+        self.lost: dict[str, str] = {}
+        try:
+            self._store = Log(folder)
+        except StoreError as error:
+            raise ZrayError(str(error)) from error
+        try:
+            self._recover()
+            self._store.save_snapshot(map(_encode, self._records()))
+        except StoreFull:
+            pass  # the records are all there
+        except (StoreError, ValueError) as error:
+            self._store.close()
+            raise ZrayError(str(error)) from error
+
+    def _recover(self) -> None:
+        for entry in (*self._store.snapshot(), *self._store.records()):
+            try:
+                self._apply(_decode(entry.payload))
+            except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise ValueError(f"{entry.place}: no record of a roster: {error}") from error
+
+    def _apply(self, record: Record) -> None:
+        keys = self.ring.keys
+        if type(record) is KeyEntered:
+            self.ring.add(record.key)
+            self.seen_at[record.key.public] = record.seen_at
+        elif type(record) is KeySpent and record.public in keys:
+            self.ring.spend(keys[record.public])
+        elif type(record) is KeyRevoked and record.public in keys:
+            keys[record.public].is_revoked = True
+        elif type(record) is Registered:
+            self.members[record.node.node] = record.node
+        elif type(record) is Lost:
+            self.members.pop(record.node, None)
+            self.lost[record.node] = record.reason
+            self.ring.forget(record.node.partition("/")[0])
+
+    def _records(self) -> Iterator[Record]:
+        """What leads to this state; without what does not matter any more."""
+        for key in list(self.ring.keys.values()):
+            if self.ring.why_not(key.public):
+                del self.ring.keys[key.public]
+            else:
+                yield KeyEntered(key, self.seen_at.get(key.public, ""))
+        for node in self.members.values():
+            yield Registered(node)
+        for name in list(self.lost)[: max(0, len(self.lost) - LOST_MAX)]:
+            del self.lost[name]
+        for name, reason in self.lost.items():
+            yield Lost(name, reason)
+
+    def _note(self, *records: Record) -> None:
+        for record in records:
+            self._apply(record)
+        self._store.append([_encode(record) for record in records])
+
+    def _note_whatever(self, *records: Record) -> None:
+        """What is so, whether or not it can be written down."""
+        try:
+            self._note(*records)
+        except (StoreFull, StoreBroken) as error:
+            self.log(f"not written down, and forgotten when this head is started again: {error}")
+
+    # --- what happens ---
+
+    def hosts(self) -> list[tuple[Key, str]]:
+        """Keys of hosts that may be there, and where they were seen."""
+        found = [key for key in self.ring.keys.values() if key.kind in ("node", "driver")]
+        return [(key, self.seen_at.get(key.public, "")) for key in found if not self.ring.why_not(key.public)]
+
+    def enter(self, key: Key) -> None:
+        """A token's key is let in.  Raises: StoreError: it is not."""
+        self._note(KeyEntered(key))
+
+    def join(self, token: Key, key: Key, seen_at: str) -> None:
+        """A host has joined with that token.  Raises: StoreError: it has not."""
+        self._store.append([_encode(KeySpent(token.public)), _encode(KeyEntered(key, seen_at))])
+        self._apply(KeySpent(token.public))
+        self._apply(KeyEntered(key, seen_at))
+
+    def revoke(self, key: Key) -> None:
+        """It is let in no more."""
+        self._note_whatever(KeyRevoked(key.public))
+
+    def registered(self, node: RegisterNode) -> None:
+        """A member."""
+        self._note_whatever(Registered(node))
+
+    def judged(self, node: str, reason: str) -> None:
+        """The verdict."""
+        self._note_whatever(Lost(node, reason))
+
+    def close(self) -> None:
+        """Another head may have it."""
+        self._store.close()

@@ -1,0 +1,163 @@
+"""Tasks under way to another node: passed up, and not yet accepted there.
+
+What a global scheduler knows is gone with it (its process ended, or the head was started again), and nobody else knows
+whether it had placed a task that it was handed: the word to the node, the word to us, or both may have been lost.  So
+the other nodes are asked, each when it hears nothing from that scheduler any more:
+
+    SchedulerGone -> FindTasks to all -> TasksFound of all, or their ends -> what nobody has goes up again
+
+No attempt is used up, and no task is in two places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...wire.scheduling import FindTasks, TasksFound
+from ..effects import SchedulerGone
+from .tables import Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# Schedulers whose end is remembered: a question about one comes soon after it.
+GONE_MAX = 1_000
+# In one question.
+TASKS_MAX = 10_000
+
+
+class Search(Struct, eq=False):
+    """For the tasks that one scheduler had."""
+
+    trips: dict[bytes, int]  # by task
+    silent: dict[str, None]  # nodes that have not answered
+
+
+class Flights:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.aloft: dict[bytes, str] = {}  # task -> the global scheduler that was handed it; "": it is searched for
+        self.gone: dict[str, None] = {}  # schedulers that we hear nothing from any more
+        self.searches: dict[int, Search] = {}
+        self.count = 0  # of searches
+        self.questions: dict[str, list[tuple[str, FindTasks]]] = {}  # about schedulers that we still listen to
+
+    def handed_up(self, task: Task, scheduler: str) -> None:
+        """A task of ours."""
+        self.aloft[task.spec.task_id] = scheduler
+
+    def landed(self, task_id: bytes) -> None:
+        """It is accepted, or it is over."""
+        self.aloft.pop(task_id, None)
+
+    def scheduler_gone(self, scheduler: str) -> None:
+        """It has ended, and all that it has said has arrived."""
+        self.gone.pop(scheduler, None)
+        self.gone[scheduler] = None
+        if len(self.gone) > GONE_MAX:
+            del self.gone[next(iter(self.gone))]
+        for asker, question in self.questions.pop(scheduler, ()):
+            self._answer(asker, question)
+        tasks = self.node.tasks
+        sought = [tasks[task_id] for task_id, holder in self.aloft.items() if holder == scheduler and task_id in tasks]
+        trips = [(task.spec.task_id, task.trip) for task in sought]
+        for start in range(0, len(trips), TASKS_MAX):
+            self._search(scheduler, trips[start : start + TASKS_MAX])
+
+    def _search(self, scheduler: str, trips: list[tuple[bytes, int]]) -> None:
+        self.count += 1
+        peers = list(self.node.members.peers)
+        self.searches[self.count] = Search(dict(trips), dict.fromkeys(peers))
+        for task_id, _ in trips:
+            self.aloft[task_id] = ""
+        for peer in peers:
+            self.node.send(peer, FindTasks(scheduler, self.count, trips))
+        self._maybe_end(self.count)
+
+    def on_scheduler_gone(self, message: SchedulerGone) -> None:
+        """SchedulerGone."""
+        self.scheduler_gone(message.role)
+        self.node.moves.ask_again()
+
+    # --- asked ---
+
+    def on_find_tasks(self, message: FindTasks) -> None:
+        """FindTasks."""
+        node, scheduler = self.node, message.scheduler
+        if node.sender not in node.members.peers:
+            node.reject("a question of a stranger")
+        elif scheduler in node.addresses.global_schedulers and scheduler not in self.gone:
+            self.questions.setdefault(scheduler, []).append((node.sender, message))
+        else:
+            self._answer(node.sender, message)
+
+    def _answer(self, asker: str, question: FindTasks) -> None:
+        node = self.node
+        # It may be done, and not accepted yet.  What was given back is on another trip by now.
+        arriving: list[Any] = [pending[0] for pending in node.remote.arriving.values()]
+        here = {(task.spec.task_id, task.trip) for task in arriving if task.origin == asker}
+        found = []
+        for task_id, trip in question.tasks:
+            task = node.tasks.get(task_id)
+            is_here = task is not None and task.origin == asker and task.trip == trip
+            if is_here or (task_id, trip) in here:
+                found.append(task_id)
+        node.send(asker, TasksFound(question.request, found))
+
+    # --- answered ---
+
+    def on_tasks_found(self, message: TasksFound) -> None:
+        """TasksFound."""
+        node, search = self.node, self.searches.get(message.request)
+        if search is None or node.sender not in search.silent:
+            node.reject("an answer to no question")
+            return
+        del search.silent[node.sender]
+        for task_id in message.task_ids:
+            task = node.tasks.get(task_id)
+            if self._is_still_sought(search, task):
+                del search.trips[task_id]
+                self.landed(task_id)
+                node.recovery.placed[task_id] = node.sender
+        self._maybe_end(message.request)
+
+    def node_lost(self, lost: str) -> None:
+        """It answers no more, and asks nothing."""
+        for scheduler, questions in list(self.questions.items()):
+            self.questions[scheduler] = [item for item in questions if item[0] != lost]
+        for request, search in list(self.searches.items()):
+            if lost in search.silent:
+                del search.silent[lost]
+                self._maybe_end(request)
+
+    def _maybe_end(self, request: int) -> None:
+        """Nobody has what is left."""
+        search = self.searches[request]
+        if search.silent:
+            return
+        del self.searches[request]
+        node = self.node
+        for task_id in search.trips:
+            task = node.tasks.get(task_id)
+            if task is not None and self._is_still_sought(search, task):
+                self.landed(task_id)
+                node.recovery.placed.pop(task_id, None)
+                node.remote.spill(task)
+
+    def _is_still_sought(self, search: Search, task: Task | None) -> bool:
+        """Whether nothing has been heard of it since."""
+        if task is None or task.state != TaskState.SPILLED:
+            return False
+        task_id = task.spec.task_id
+        return self.aloft.get(task_id) == "" and search.trips.get(task_id) == task.trip
+
+
+HANDLERS: dict[type, Any] = {
+    FindTasks: lambda self, message: self.flights.on_find_tasks(message),
+    TasksFound: lambda self, message: self.flights.on_tasks_found(message),
+    SchedulerGone: lambda self, message: self.flights.on_scheduler_gone(message),
+}
