@@ -14,10 +14,23 @@ from types import ModuleType
 from typing import Any
 
 from zray import ids
-from zray.wire import actors, chain, gcs, hosts, link, message, objects, scheduling, session, task_spec, tasks
+from zray.wire import (
+    actors,
+    chain,
+    gcs,
+    hosts,
+    link,
+    message,
+    objects,
+    reasons,
+    scheduling,
+    session,
+    task_spec,
+    tasks,
+)
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
-DIALOGS = (session, tasks, objects, actors, scheduling, gcs, chain, hosts)
+DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts)
 
 HEAD = """\
 # The protocol

@@ -13,11 +13,12 @@ REPLICATED_CHUNKS = 5
 DEATH_CHUNKS = 3
 
 
-def assert_all_is_well(seeds, nodes, replicas=0, deaths=0):
-    failed = [outcome for outcome in (run_seed((seed, nodes, 1, replicas, deaths)) for seed in seeds) if outcome.error]
+def assert_all_is_well(seeds, nodes, replicas=0, deaths=0, curious=0):
+    outcomes = [run_seed((seed, nodes, 1, replicas, deaths, curious)) for seed in seeds]
+    failed = [outcome for outcome in outcomes if outcome.error]
     told = "\n\n".join(
         f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas}"
-        f"{' --deaths' if deaths else ''}\n{outcome.error}"
+        f"{' --deaths' if deaths else ''}{' --curious' if curious else ''}\n{outcome.error}"
         for outcome in failed
     )
     assert not failed, told
@@ -48,3 +49,9 @@ def test_replicated_shards(chunk, nodes, replicas):
 def test_deaths_of_nodes(chunk, nodes):
     """Whole nodes are killed at any message: what was there is made again, and nothing is left of them."""
     assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, deaths=1)
+
+
+@pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
+def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
+    """And asking changes nothing."""
+    assert_all_is_well(range(1, 1 + CHUNK), nodes, deaths=deaths, curious=1)

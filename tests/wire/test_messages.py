@@ -42,6 +42,8 @@ TAGS = {
     19: "JobStarted",
     20: "StopWorker",
     21: "ProcessDropped",
+    22: "Explain",
+    23: "ExplainReply",
     30: "PutObjects",
     31: "HoldObjects",
     32: "ReleaseObjects",

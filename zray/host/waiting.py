@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import GetTimeoutError, ObjectLostError
 from ..store.errors import deserialize_error
 from ..store.values import is_error
+from .patience import wait_and_explain
 from .stack import require_room
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Waiting:
             return False
 
         try:
-            runtime.receive_until(is_done, deadline)
+            wait_and_explain(runtime, is_done, deadline, missing, "get")
         finally:
             with runtime.lock:
                 # By identity: two threads may wait for the same.
@@ -105,16 +106,18 @@ class Waiting:
                 self._raise_arrived(arrived, missing)
             return replies[request] is not None
 
-        self._until_resumed(request, is_done, deadline)
+        self._until_resumed(request, is_done, deadline, missing, "get")
         if arrived:
             self._raise_arrived(arrived, missing)
 
-    def _until_resumed(self, request: int, is_done: Callable[[], bool], deadline: float | None) -> None:
+    def _until_resumed(
+        self, request: int, is_done: Callable[[], bool], deadline: float | None, missing: list[bytes], what: str
+    ) -> None:
         """However the wait ends, the CPU must be ours again before user code goes on."""
         runtime, client = self.runtime, self.client
         replies = client.replies
         try:
-            runtime.receive_until(is_done, deadline)
+            wait_and_explain(runtime, is_done, deadline, missing, what)
         finally:
             if replies[request] is None:
                 with runtime.lock:
@@ -180,7 +183,7 @@ class Waiting:
             seen = arrivals
             return False
 
-        runtime.receive_until(is_done, deadline)
+        wait_and_explain(runtime, is_done, deadline, missing, "wait")
         return is_ready
 
     def _ask(self, missing: list[bytes], fetch: bool) -> None:
@@ -208,7 +211,7 @@ class Waiting:
             request = client.wait(missing, needed, fetch=fetch, block=True)
             runtime.send_buffered()
         replies = client.replies
-        self._until_resumed(request, lambda: replies[request] is not None, deadline)
+        self._until_resumed(request, lambda: replies[request] is not None, deadline, missing, "wait")
 
 
 def _stranger(object_id: bytes) -> ObjectLostError:

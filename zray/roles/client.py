@@ -9,7 +9,7 @@ Dialog (who says it -> what we do):
     local scheduler    ObjectsReady     keep the values that somebody here still refers to
     local scheduler    WaitReply        somebody's wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
-    node               FindActorReply, StatusReply, NodesReply
+    node               FindActorReply, StatusReply, NodesReply, ExplainReply
 
 A value is kept while a ref on its object lives in this process.  A place in the arena that the node told us is
 pinned there; it is let go when no ref and no array on it is left (`UnpinObjects`).
@@ -35,6 +35,7 @@ from ..wire.objects import (
     ReleaseObjects,
     UnpinObjects,
 )
+from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
@@ -290,7 +291,7 @@ class Client:
         if message.request in self.replies:
             self.replies[message.request] = message
 
-    def on_reply(self, message: FindActorReply | StatusReply | NodesReply) -> None:
+    def on_reply(self, message: FindActorReply | StatusReply | NodesReply | ExplainReply) -> None:
         if message.request in self.replies:
             self.replies[message.request] = message
         if type(message) is FindActorReply and message.actor_id:
@@ -312,6 +313,7 @@ class Client:
         FindActorReply: on_reply,
         StatusReply: on_reply,
         NodesReply: on_reply,
+        ExplainReply: on_reply,
         ObjectAllocated: on_allocation,
         PagesReserved: on_allocation,
         AllocateRefused: on_allocation,

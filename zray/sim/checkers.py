@@ -47,7 +47,8 @@ class Checkers:
         if len(workers) > self.workers_max:
             self.workers_max = len(workers)
         # Tasks of other nodes, and actors that wait, may need more (pool.start_beyond_cap).
-        if len(self.world.nodes) == 1 and not node.scheduler.calls.actors and not self.had_actors:
+        # So they may on the last node that is left: those workers go when they are idle.
+        if node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
             dying = len(node.is_dying)
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
@@ -144,6 +145,7 @@ class Checkers:
         nothing(scheduler.infeasible.parked, "tasks that no node can run")
         nothing(scheduler.flights.aloft, "tasks that nobody has accepted")
         nothing(scheduler.flights.searches, "searches for tasks")
+        nothing(scheduler.explanations.asked, "questions that no other node has answered")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")
@@ -173,6 +175,7 @@ class Checkers:
         nothing(process.executor.arguments, f"arguments in {process.address}")
         nothing(process.executor.uses, f"uses of arguments in {process.address}")
         nothing(process.executor.queue, f"queued tasks in {process.address}")
+        assert process.answers == process.questions, f"questions of {process.address} that nobody has answered"
 
     def shard_is_empty(self, shard: Any) -> None:
         """No lineage, no directory entry, no name."""

@@ -130,10 +130,11 @@ def why_stuck(world: Simulator) -> str:
 
 
 def run_seed(arguments: tuple[int, ...]) -> Outcome:
-    """One seed: (seed, nodes), or (seed, nodes, shards, replicas), or (seed, nodes, shards, replicas, deaths)."""
+    """One seed: (seed, nodes), and as many as are wanted of shards, replicas, deaths, curious."""
     seed, nodes, *further = arguments
-    shards, replicas, deaths = (*further, *(1, 0, 0)[len(further) :])
-    return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas, deaths=bool(deaths)))
+    shards, replicas, deaths, curious = (*further, *(1, 0, 0, 0)[len(further) :])
+    given = {"nodes": nodes, "shards": shards, "replicas": replicas}
+    return run_options(options_of(seed, **given, deaths=bool(deaths), curious=bool(curious)))
 
 
 def run_seeds(
@@ -144,10 +145,11 @@ def run_seeds(
     shards: int = 1,
     replicas: int = 0,
     deaths: bool = False,
+    curious: bool = False,
     processes: int = 0,
 ) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
-    arguments = [(number, nodes, shards, replicas, deaths) for number in range(seed, seed + runs)]
+    arguments = [(number, nodes, shards, replicas, deaths, curious) for number in range(seed, seed + runs)]
     processes = processes or min(len(arguments), os.cpu_count() or 1)
     if processes == 1:
         return [run_seed(item) for item in arguments]
@@ -164,10 +166,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--replicas", type=int, default=0, help="of each shard, on hosts of their own; 0: none")
     parser.add_argument("--deaths", action="store_true", help="nodes die")
+    parser.add_argument("--curious", action="store_true", help="who waits asks why")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()
-    chain = {"nodes": given.nodes, "shards": given.shards, "replicas": given.replicas, "deaths": given.deaths}
+    names = ("nodes", "shards", "replicas", "deaths", "curious")
+    chain = {name: getattr(given, name) for name in names}
     outcomes = run_seeds(given.seed, given.runs, **chain)
     seconds = time.perf_counter() - began
     if given.verbose:

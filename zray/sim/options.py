@@ -33,6 +33,7 @@ class Options(Struct, kw_only=True):
     flush_every: int = 16  # results that a worker keeps before it says them, at most
     check_every: int = 1
     infeasible: str = "raise"  # what becomes of what no node can ever hold
+    curious: bool = False  # processes that wait ask why, now and then
     late_node_seconds: float = 0.0  # so late one more node joins, with a resource that nobody else has; 0: none does
     # Faults.
     kills: int = 0  # of workers
@@ -69,9 +70,12 @@ class Options(Struct, kw_only=True):
         return bool(self.node_kills or self.node_freezes or self.node_partitions)
 
 
-def options_of(seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0, deaths: bool = False) -> Options:
+def options_of(
+    seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0, deaths: bool = False, curious: bool = False
+) -> Options:
     """The configuration of a seed.  nodes: 0 lets the seed choose; deaths: nodes die, freeze and are cut off."""
     options = _options_of(seed, nodes)
+    options.curious = curious
     if deaths:
         _add_deaths(options)
     options.shards, options.replicas = shards, replicas

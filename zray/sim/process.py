@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..ids import children_prefix, root_task_id
 from ..roles.client import BUFFERED_COUNT_MAX, Client
 from ..roles.task_executor import TaskExecutor
+from ..wire.reasons import ASKED_MAX, Explain, ExplainReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from .network import Connection
 from .requests import ANSWER
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .node import Node
     from .simulator import Simulator
 
+# Who has waited for so long asks why.
+CURIOUS_SECONDS = 5e-4
 # A buffer is said at the latest so long after the first thing was put into it.
 FLUSH_SECONDS = 1e-3
 
@@ -74,6 +77,8 @@ class Process:
         self.slowness = world.faults.draw_slowness()
         self.kept: list[bytes] = []  # refs beyond any activation: an actor's
         self.actor_id = b""
+        self.questions = 0  # why something is not there
+        self.answers = 0
 
     # --- what arrives ---
 
@@ -95,8 +100,6 @@ class Process:
                 handler(self, message)
             else:
                 self.client.handle(message)
-
-    HANDLERS: dict[type, Any] = {}
 
     # --- running ---
 
@@ -213,10 +216,26 @@ class Process:
     def block(self, top: Activation, is_over: Any, resume: Any) -> None:
         """The script on top stops until `is_over()`, and is answered `resume()`."""
         top.is_over, top.resume = is_over, resume
+        if self.world.options.curious and top.refs:
+            self.world.call_later(CURIOUS_SECONDS, self._ask_why, top, is_over, 10 * CURIOUS_SECONDS)
+
+    def _ask_why(self, top: Activation, is_over: Any, again: float) -> None:
+        """It still waits for the same: whatever the answer is, there must be one."""
+        if self.is_alive and not self.is_busy and top.is_over is is_over and top in self.stack:
+            self.questions += 1
+            self.client.say(Explain(self.questions, top.refs[-ASKED_MAX:]))
+            self.flush()
+            self.world.call_later(again, self._ask_why, top, is_over, 10 * again)
+
+    def _on_explained(self, message: ExplainReply) -> None:
+        self.answers += 1
+        assert message.lines, "an answer that says nothing"
 
     def leave_after(self, top: Activation) -> None:
         """exit_actor()."""
         raise AssertionError("only an actor can leave")
+
+    HANDLERS: dict[type, Any] = {ExplainReply: _on_explained}
 
 
 class Driver(Process):

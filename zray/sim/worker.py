@@ -63,6 +63,7 @@ class Worker(Process):
         self.job_id = message.job_id
 
     HANDLERS = {
+        **Process.HANDLERS,
         StartTasks: _on_start_tasks,
         StartActor: _on_start_actor,
         StopWorker: _on_stop_worker,

@@ -83,6 +83,7 @@ from .objects import (
     ReleaseObjects,
     UnpinObjects,
 )
+from .reasons import Explain, ExplainReply
 from .scheduling import (
     FindTasks,
     JobEnded,
@@ -115,7 +116,7 @@ _CLIENT_TO_LOCAL: Types = frozenset(
     {
         *(PublishFunction, SubmitTasks, WaitObjects, CancelWait),
         *(PutObjects, HoldObjects, ReleaseObjects, UnpinObjects),
-        *(CreateActor, KillActor, FindActor),
+        *(CreateActor, KillActor, FindActor, Explain),
     }
 )
 _CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
@@ -136,6 +137,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound),
+            *(Explain, ExplainReply),
         }
     ),
     ("local", "gcs"): frozenset(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Union
 import msgspec
 
 from ..exceptions import ProtocolError
-from . import actors, chain, gcs, hosts, objects, scheduling, session, tasks
+from . import actors, chain, gcs, hosts, objects, reasons, scheduling, session, tasks
 from .message import RETIRED_TAGS, Message
 
 
 def _message_types() -> dict[int, type[Message]]:
     table: dict[int, type[Message]] = {}
-    for module in (session, tasks, objects, actors, scheduling, gcs, hosts, chain):
+    for module in (session, tasks, objects, actors, scheduling, gcs, hosts, chain, reasons):
         for item in vars(module).values():
             if isinstance(item, type) and issubclass(item, Message) and item is not Message:
                 tag = item.__struct_config__.tag

@@ -193,6 +193,7 @@ class Calls:
         worker.frames.append(Frame(actor.options.resources, 0))
         worker.state = WorkerState.ACTOR
         worker.actor = actor
+        worker.progress_at = node.now
         actor.worker = worker
         actor.state = ActorState.STARTING
         spec = actor.creation.spec
@@ -277,6 +278,8 @@ class Calls:
                 task.worker = worker
                 task.state = TaskState.SENT
                 specs.append(task.spec)
+            if not actor.inflight:
+                worker.progress_at = self.node.now
             actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             self.node.perform(OpenWindow(worker.address, len(specs)))

@@ -6,6 +6,7 @@ Dialog (who says it -> what we do):
     driver, worker    PutObjects, HoldObjects, ReleaseObjects, UnpinObjects    keep the table of objects
     driver, worker    WaitObjects, CancelWait      answer when they are there; lend a blocked worker's CPU out
     driver, worker    CreateActor, KillActor, FindActor
+    driver, worker, local scheduler    Explain -> ExplainReply
     worker            TasksFinished     store the values, tell who waits, start what they were missing for
     worker            TasksReturned     queue them again
     worker            ActorStarted, ActorStartFailed, ActorExited
@@ -18,7 +19,7 @@ Dialog (who says it -> what we do):
 
 Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
 (actors), lineage (what the shard is told), members, remote, remote_calls and recovery (other nodes; their deaths),
-infeasible (what no node can hold).
+infeasible (what no node can hold), explain and reasons (why something is not there yet).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -83,6 +84,7 @@ from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
 from .dispatch import Dispatch, ProgressTimeout
+from .explain import EXPLAIN_HANDLERS, Explanations
 from .flights import Flights
 from .infeasible import INFEASIBLE_HANDLERS, Infeasible
 from .lifecycle import Lifecycle
@@ -163,6 +165,7 @@ class LocalScheduler(Role):
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)
+        self.explanations = Explanations(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -432,4 +435,5 @@ class LocalScheduler(Role):
         **remote_calls.HANDLERS,
         **RECOVERY_HANDLERS,
         **INFEASIBLE_HANDLERS,
+        **EXPLAIN_HANDLERS,
     }

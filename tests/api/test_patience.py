@@ -1,0 +1,125 @@
+"""A wait that takes long says why, on standard error (U02)."""
+
+import threading
+
+import pytest
+
+import zray
+from tests.gates import until
+from zray.cluster_utils import Cluster
+from zray.host import patience
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """What is said after ten seconds is said at once."""
+    monkeypatch.setattr(patience, "SAID_AFTER", tuple(0.05 * 2**n for n in range(10)))
+
+
+@pytest.fixture
+def hearing(capfd):
+    """All that has been said so far on standard error."""
+    said = []
+
+    def hear():
+        said.append(capfd.readouterr().err)
+        return "".join(said)
+
+    return hear
+
+
+class Waiter:
+    """zray.get in a thread of its own."""
+
+    def __init__(self, function, *args, **kwargs):
+        self.outcome = None
+        self.thread = threading.Thread(target=self.run, args=(function, args, kwargs))
+        self.thread.start()
+
+    def run(self, function, args, kwargs):
+        try:
+            self.outcome = function(*args, **kwargs)
+        except BaseException as error:
+            self.outcome = error
+
+    def end(self):
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+        return self.outcome
+
+
+@zray.remote(num_cpus=1)
+class Holder:
+    def ping(self):
+        return "here"
+
+
+@zray.remote
+def pass_through(gate, value=None):
+    gate.wait()
+    return value
+
+
+def test_two_actors_and_one_cpu(start, impatient, hearing):
+    """ray-project/ray#5468: "Hang without any error message"."""
+    node = start(num_cpus=1)["node_id"][:8]
+    first, second = Holder.remote(), Holder.remote()
+    assert zray.get(first.ping.remote(), timeout=20) == "here"
+    ref = second.ping.remote()
+    waiter = Waiter(zray.get, ref)
+    until(lambda: "held by" in hearing())
+    assert f"{ref}: call Holder.ping waits for its actor:\n    actor Holder waits for 1 CPU: " in hearing()
+    assert f"node {node} has 0 of 1 CPU free\n      held by actor Holder, which has nothing to do, for" in hearing()
+    zray.kill(first)
+    assert waiter.end() == "here"
+    assert "get() has waited for 0.05 s:" in hearing()
+
+
+def test_it_is_said_at_growing_intervals_and_then_no_more(start, monkeypatch, hearing, gate):
+    monkeypatch.setattr(patience, "SAID_AFTER", (0.05, 0.1, 0.2))
+    start(num_cpus=1)
+    ref = pass_through.remote(gate, 42)
+    waiter = Waiter(zray.wait, [ref])
+    until(lambda: "wait() has waited for 0.2 s" in hearing())
+    gate.open()
+    assert waiter.end() == ([ref], [])
+    assert [line for line in hearing().splitlines() if line.startswith("zray:")] == [
+        f"zray: wait() has waited for {seconds} s:" for seconds in ("0.05", "0.1", "0.2")
+    ]
+    assert f"{ref}: task pass_through " in hearing()
+
+
+def test_a_short_wait_says_nothing(start, hearing, gate):
+    start(num_cpus=1)
+    ref = pass_through.remote(gate)
+    with pytest.raises(zray.exceptions.GetTimeoutError):
+        zray.get(ref, timeout=0.1)
+    gate.open()
+    assert zray.get(ref, timeout=20) is None
+    assert "zray:" not in hearing()
+
+
+def test_a_failure_ends_the_wait_while_its_reasons_are_asked_for(start, impatient, gate):
+    start(num_cpus=2)
+    forever = pass_through.remote(gate)
+
+    def fail(gate):
+        gate.wait()
+        raise KeyError("no")
+
+    refs = [forever, zray.remote(fail).remote(gate)]
+    waiter = Waiter(zray.get, refs)
+    gate.open()
+    assert isinstance(waiter.end(), KeyError)
+
+
+def test_the_other_node_is_asked(nothing_left, impatient, hearing, gate):
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster:
+        node = cluster.add_node(num_cpus=1, resources={"disk": 1})
+        with zray.init(address=cluster.address):
+            refs = [pass_through.options(resources={"disk": 1}).remote(gate, number) for number in range(2)]
+            waiter = Waiter(zray.get, refs)
+            until(lambda: f"on node {node.node_id[:8]}: " in hearing())
+            assert f"was placed on node {node.node_id[:8]}\n" in hearing()
+            gate.open()
+            assert waiter.end() == [0, 1]

@@ -1,0 +1,67 @@
+"""A wait that takes long says why, on standard error (USERS U02): at growing intervals, and in the end no more.
+
+The node is asked (wire/reasons); what it knows is printed as it comes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..wire.reasons import ASKED_MAX, Explain
+
+if TYPE_CHECKING:
+    from .runtime import Runtime
+
+# After so long of one wait, in seconds.
+SAID_AFTER = (10.0, 60.0, 600.0, 3_600.0, 36_000.0)
+# How long the node's answer is waited for: it asks another node, which has one second.
+ANSWER_SECONDS = 3.0
+
+
+def wait_and_explain(
+    runtime: Runtime,
+    is_done: Callable[[], bool],
+    deadline: float | None,
+    awaited: Sequence[bytes],
+    what: str,
+) -> bool:
+    """As Runtime.receive_until.  awaited: what for, some of it may be here; what: "get" or "wait"."""
+    began = time.monotonic()
+    for seconds in SAID_AFTER:
+        pause = began + seconds
+        if deadline is not None and deadline <= pause:
+            break
+        if runtime.receive_until(is_done, pause):
+            return True
+        explain(runtime, is_done, deadline, awaited, f"{what}() has waited for {seconds:g} s")
+    return runtime.receive_until(is_done, deadline)
+
+
+def explain(
+    runtime: Runtime, is_done: Callable[[], bool], deadline: float | None, awaited: Sequence[bytes], said: str
+) -> None:
+    """Ask the node for the reasons, and print them; unless the wait ends meanwhile."""
+    client = runtime.client
+    missing = [object_id for object_id in awaited if not client.is_ready(object_id)] or list(awaited)
+    until = time.monotonic() + ANSWER_SECONDS
+    with runtime.lock:
+        request = client.expect_reply()
+        client.say(Explain(request, missing[:ASKED_MAX]))
+        runtime.send_buffered()
+    replies = client.replies
+    try:
+        runtime.receive_until(
+            lambda: replies[request] is not None or is_done(), until if deadline is None else min(until, deadline)
+        )
+        reply = replies[request]
+    finally:
+        del replies[request]
+    if reply is None and (is_done() or time.monotonic() < until):
+        return  # the wait is over
+    lines = reply.lines if reply is not None else [f"its node has not said why within {ANSWER_SECONDS:g} s"]
+    if len(missing) > ASKED_MAX:
+        lines = [*lines, f"and {len(missing) - ASKED_MAX:,} more"]
+    print(f"zray: {said}:", *lines, sep="\n  ", file=sys.stderr, flush=True)

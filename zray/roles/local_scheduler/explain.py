@@ -1,0 +1,98 @@
+"""Answers why something is not there yet (Explain): our own reasons, and those of one other node.
+
+The question goes one hop: a node that is asked by another one says what it knows, and asks nobody.  Who does not
+answer in HOP_SECONDS is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...wire.amounts import name_of
+from ...wire.message import Local
+from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
+from .reasons import Hop, Reasons
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+HOP_SECONDS = 1.0
+# Questions under way to other nodes; further ones are answered without.
+ASKED_COUNT_MAX = 100
+
+
+class HopTimeout(Local):
+    """The other node has not answered."""
+
+    request: int
+
+
+class Asked(Struct, gc=False):
+    """A question that another node has part of the answer to."""
+
+    asker: str
+    request: int  # the asker's
+    lines: list[str]
+    hop: Hop
+
+
+class Explanations:
+    """The questions of one node's processes."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.asked: dict[int, Asked] = {}
+        self.count = 0
+
+    def on_explain(self, message: Explain) -> None:
+        """Explain, of a process of ours or of another node."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None and node.sender not in node.members.peers:
+            node.reject("a question of a process that is gone")
+            return
+        reasons = Reasons(node)
+        worker = process.worker if process is not None else None
+        if worker is None or not reasons.of_process(worker, 0):
+            for object_id in message.object_ids:
+                reasons.of_object(object_id, 0)
+        hop = reasons.hop
+        if process is None or hop is None or hop.node not in node.members.peers or len(self.asked) >= ASKED_COUNT_MAX:
+            node.send(node.sender, ExplainReply(message.request, reasons.lines))
+            return
+        self.count += 1
+        self.asked[self.count] = Asked(node.sender, message.request, reasons.lines, hop)
+        node.send(hop.node, Explain(self.count, [hop.object_id]))
+        node.set_timer(HOP_SECONDS, HopTimeout(self.count))
+
+    def on_reply(self, message: ExplainReply) -> None:
+        """ExplainReply, of the other node."""
+        asked = self.asked.get(message.request)
+        if asked is not None and self.node.sender == asked.hop.node:
+            self._answer(message.request, message.lines[:LINES_MAX])
+
+    def on_hop_timeout(self, message: HopTimeout) -> None:
+        """HopTimeout."""
+        if message.request in self.asked:
+            self._answer(message.request, [f"it has not answered within {HOP_SECONDS:g} s"])
+
+    def _answer(self, request: int, heard: list[str]) -> None:
+        asked = self.asked.pop(request)
+        hop, node = asked.hop, self.node
+        indent = "  " * hop.depth
+        theirs = [f"{indent}{line}"[:LINE_CHARACTERS_MAX] for line in heard]
+        if theirs:
+            theirs[0] = f"{indent}on node {name_of(hop.node)}: {heard[0]}"[:LINE_CHARACTERS_MAX]
+        if asked.asker in node.processes:
+            lines = [*asked.lines[: hop.line], *theirs, *asked.lines[hop.line :]]
+            node.send(asked.asker, ExplainReply(asked.request, lines[: 2 * LINES_MAX]))
+
+
+EXPLAIN_HANDLERS: dict[type, Callable[..., None]] = {
+    Explain: lambda self, message: self.explanations.on_explain(message),
+    ExplainReply: lambda self, message: self.explanations.on_reply(message),
+    HopTimeout: lambda self, message: self.explanations.on_hop_timeout(message),
+}

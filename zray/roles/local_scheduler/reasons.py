@@ -1,0 +1,333 @@
+"""Why an object is not here: a chain of reasons in words, as far as this node knows (USERS U02).
+
+    object -> the task that makes it -> what that waits for (an argument, resources, a worker, an actor, a node)
+           -> who has that
+
+It only looks.  The chain is bounded in depth and in lines; what lies on another node is noted as a Hop, and asked for
+there (explain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...wire.amounts import in_words, name_of, number, why_nowhere
+from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
+from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Wait, Worker
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+DEPTH_MAX = 6
+# Of what a task or a wait lacks, so many are followed; of who holds a resource, so many are named.
+FOLLOWED_MAX = 2
+HOLDERS_MAX = 4
+
+
+class Hop(Struct, gc=False):
+    """Where more is known."""
+
+    node: str  # its local scheduler
+    object_id: bytes
+    line: int  # the answer goes behind so many of the lines
+    depth: int
+
+
+class Reasons:
+    """One answer."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.lines: list[str] = []
+        self.hop: Hop | None = None
+        self.seen: set[bytes] = set()  # membership only
+
+    # --- lines ---
+
+    def say(self, depth: int, text: str) -> None:
+        if len(self.lines) < LINES_MAX:
+            self.lines.append(("  " * depth + text)[:LINE_CHARACTERS_MAX])
+
+    def _goes_on(self, depth: int) -> bool:
+        return depth <= DEPTH_MAX and len(self.lines) < LINES_MAX
+
+    def _ask(self, node: str, object_id: bytes, depth: int) -> None:
+        if self.hop is None and node != self.node.address:
+            self.hop = Hop(node, object_id, len(self.lines), depth)
+
+    def for_seconds(self, since: float) -> str:
+        return f"for {max(0.0, self.node.now - since):.0f} s"
+
+    # --- objects ---
+
+    def of_objects(self, object_ids: Iterable[bytes], depth: int) -> None:
+        """Of each, up to a number."""
+        left = 0
+        for count, object_id in enumerate(object_ids):
+            if count < FOLLOWED_MAX:
+                self.of_object(object_id, depth)
+            else:
+                left += 1
+        if left:
+            self.say(depth, f"and {left} more")
+
+    def of_object(self, object_id: bytes, depth: int) -> None:
+        """Why it is not here."""
+        if not self._goes_on(depth):
+            return
+        entry = self.node.objects.entries.get(object_id)
+        name = f"ObjectRef({object_id.hex()})"
+        if object_id in self.seen:
+            self.say(depth, f"{name}: see above")
+            return
+        self.seen.add(object_id)
+        if entry is None:
+            self.say(depth, f"{name}: node {self._here()} knows nothing of it")
+        elif entry.value is not None:
+            self.say(depth, f"{name}: is here")
+        elif entry.task is not None:
+            self.of_task(entry.task, entry.object_id, depth, f"{name}: ")
+        else:
+            self._of_foreign(entry, depth, name)
+
+    def _of_foreign(self, entry: ObjectEntry, depth: int, name: str) -> None:
+        """Nobody here makes it."""
+        shared = entry.shared
+        places = ", ".join(name_of(place) for place in shared.locations) if shared is not None else ""
+        if shared is not None and shared.is_fetching:
+            size = f"{shared.size:,} bytes" if shared.size >= 0 else "its bytes"
+            self.say(depth, f"{name}: {size} are on their way to node {self._here()} from node {places or '?'}")
+        elif places:
+            self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
+        else:
+            self.say(depth, f"{name}: is not made on node {self._here()}, and no copy of it is known")
+            home = self._home_of(entry)
+            if home:
+                self._ask(home, entry.object_id, depth + 1)
+
+    def _home_of(self, entry: ObjectEntry) -> str:
+        """Where the driver is of whoever waits for it: its node may know the task."""
+        for task in entry.waiting or ():
+            if task.job.home:
+                return str(task.job.home)
+        for wait in entry.watchers or ():
+            if wait.process.job.home:
+                return str(wait.process.job.home)
+        return ""
+
+    def _here(self) -> str:
+        return name_of(self.node.address)
+
+    # --- tasks ---
+
+    def name_of_task(self, task: Task) -> str:
+        """ "task f", "call Counter.add"."""
+        options = task.options
+        if options.actor_id:
+            return f"call {options.name or options.method}"
+        actor = self.node.calls.actors.get(task.spec.task_id)
+        if actor is not None:
+            return f"actor {actor.options.class_name}"
+        return f"task {options.name or self.node.lifecycle.function_name(task.spec.function_id)}"
+
+    def of_task(self, task: Task, object_id: bytes, depth: int, prefix: str = "") -> None:
+        """What it waits for, or where it runs."""
+        if not self._goes_on(depth):
+            return
+        name = prefix + self.name_of_task(task)
+        if task.state == TaskState.WAITING:
+            self._of_missing(task, depth, name)
+        elif task.state == TaskState.READY:
+            self._of_ready(task, depth, name)
+        elif task.state == TaskState.SPILLED:
+            self._of_spilled(task, object_id, depth, name)
+        elif task.state == TaskState.CALL:
+            self._of_call(task, object_id, depth, name)
+        elif task.state == TaskState.SENT and task.worker is not None:
+            self._of_sent(task, task.worker, depth, name)
+        else:
+            self.say(depth, f"{name} is about to end")
+
+    def _of_missing(self, task: Task, depth: int, name: str) -> None:
+        """It lacks arguments, or its code."""
+        missing = self._missing(task)
+        if missing:
+            self.say(depth, f"{name} waits for {'an argument' if len(missing) == 1 else f'{len(missing)} arguments'}:")
+            self.of_objects(missing, depth + 1)
+        else:
+            self.say(depth, f"{name} waits for its code, which the GCS was asked for")
+
+    def _missing(self, task: Task) -> list[bytes]:
+        entries = self.node.objects.entries
+        lacking = []
+        for object_id in task.spec.deps:
+            entry = entries.get(object_id)
+            if entry is None or entry.value is None:
+                lacking.append(object_id)
+        return list(dict.fromkeys(lacking))
+
+    def _of_ready(self, task: Task, depth: int, name: str) -> None:
+        node, request = self.node, task.options.resources
+        pool = node.pool
+        if not node.resources.fits(request):
+            self._of_resources(request, depth, name)
+        elif pool.starting_count:
+            self.say(depth, f"{name} waits for a worker process, of which {pool.starting_count} are starting")
+        else:
+            busy = f"all {len(pool.workers)} of node {self._here()} are busy"
+            self.say(depth, f"{name} waits for a worker process: {busy}")
+            self._of_holders(("CPU",), depth + 1)
+
+    def _of_resources(self, request: dict[str, int], depth: int, name: str) -> None:
+        """What it asks for is taken; by whom."""
+        resources = self.node.resources
+        lacking = [key for key, amount in request.items() if resources.free.get(key, 0) < amount]
+        state = ", ".join(
+            f"{number(resources.free.get(key, 0))} of {number(resources.total.get(key, 0))} {key}" for key in lacking
+        )
+        self.say(depth, f"{name} waits for {in_words(request)}: node {self._here()} has {state} free")
+        self._of_holders(lacking, depth + 1)
+
+    def _of_holders(self, names: Iterable[str], depth: int) -> None:
+        """Who has resources of these names."""
+        wanted = list(names)
+        groups: dict[str, list[float]] = {}  # what -> since when each
+        for worker in self.node.pool.workers.values():
+            for frame in worker.frames:
+                if any(self._holds(frame, name) for name in wanted):
+                    groups.setdefault(self._doing(worker, frame), []).append(worker.progress_at)
+        for count, (what, since) in enumerate(groups.items()):
+            if count == HOLDERS_MAX:
+                self.say(depth, f"and {len(groups) - count} more")
+                break
+            times = f" x{len(since)}, the longest" if len(since) > 1 else ""
+            self.say(depth, f"held by {what}{times} {self.for_seconds(min(since))}")
+
+    @staticmethod
+    def _holds(frame: Frame, name: str) -> bool:
+        return bool(frame.resources.get(name)) and not (name == "CPU" and frame.cpu_lent)
+
+    def _doing(self, worker: Worker, frame: Frame) -> str:
+        if worker.actor is not None:
+            what = f"actor {worker.actor.options.class_name}"
+            return what if worker.actor.inflight else f"{what}, which has nothing to do,"
+        task = frame.task if frame.task is not None else (worker.inflight[0] if worker.inflight else None)
+        return self.name_of_task(task) if task is not None else "a worker that is between two tasks"
+
+    def _of_sent(self, task: Task, worker: Worker, depth: int, name: str) -> None:
+        """It is a worker's, or an actor's."""
+        where = f"on node {self._here()}" + (f" (pid {worker.process.pid})" if worker.process is not None else "")
+        frame = next((frame for frame in worker.frames if frame.task is task), None)
+        if frame is None and worker.inflight and worker.inflight[0] is task and worker.frames:
+            frame = worker.frames[0]
+        if worker.actor is not None:
+            self._of_sent_call(task, worker, worker.actor, depth, name, where)
+        elif frame is None:
+            ahead = self.name_of_task(worker.inflight[0]) if worker.inflight else "another task"
+            self.say(depth, f"{name} is next {where}, behind {ahead} {self.for_seconds(worker.progress_at)}")
+        else:
+            self._of_running(frame.wait, worker, depth, f"{name} runs {where}")
+
+    def _of_sent_call(self, task: Task, worker: Worker, actor: Actor, depth: int, name: str, where: str) -> None:
+        ahead = list(actor.inflight).index(task.spec.task_id) if task.spec.task_id in actor.inflight else 0
+        is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
+        if ahead and is_serial:
+            self.say(depth, f"{name} waits {where}, behind {ahead} other{'s' * (ahead > 1)} of the same actor:")
+            name, where, depth = self.name_of_task(next(iter(actor.inflight.values()))), "", depth + 1
+        text = f"{name} runs {where}".rstrip()
+        self._of_running(worker.frames[0].wait if worker.frames else None, worker, depth, text)
+
+    def _of_running(self, wait: Wait | None, worker: Worker, depth: int, text: str) -> None:
+        """User code: it computes, or waits itself."""
+        if wait is None:
+            self.say(depth, f"{text} {self.for_seconds(worker.progress_at)}")
+        elif wait.is_over:
+            self.say(depth, f"{text}, and waits to get its CPU back")
+            self._of_holders(("CPU",), depth + 1)
+        else:
+            self.say(depth, f"{text}, and waits itself for:")
+            self.of_objects(wait.pending, depth + 1)
+
+    # --- elsewhere ---
+
+    def _of_spilled(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
+        """It has gone up."""
+        node = self.node
+        place = node.recovery.placed.get(task.spec.task_id)
+        if task.spec.task_id in node.infeasible.parked:
+            reason = why_nowhere(task.options.resources, node.infeasible.totals())
+            self.say(depth, f"{name} waits for a node that can run it: {reason}")
+        elif task.spec.task_id in node.trips.aside:
+            request = in_words(task.options.resources)
+            self.say(depth, f"{name} waits for {request}, which actors hold on every node that has it")
+        elif place is not None:
+            self.say(depth, f"{name} was placed on node {name_of(place)}")
+            self._ask(place, object_id, depth + 1)
+        else:
+            self.say(depth, f"{name} was passed up to a global scheduler, which has not said where it goes")
+
+    # --- actors ---
+
+    def _of_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
+        node = self.node
+        actor = node.calls.actors.get(task.options.actor_id or task.spec.task_id)
+        if actor is None:
+            self._of_remote_call(task, object_id, depth, name)
+        elif task is actor.creation:
+            self.of_actor(actor, depth, name)
+        elif self._missing(task):
+            self._of_missing(task, depth, name)
+        elif actor.state == ActorState.ALIVE:
+            what = f"{len(actor.inflight)} calls ahead of it" if actor.inflight else "a call of the same caller"
+            self.say(depth, f"{name} is in the queue of actor {actor.options.class_name}, behind {what}")
+            if actor.inflight and actor.worker is not None:
+                first = next(iter(actor.inflight.values()))
+                self._of_sent(first, actor.worker, depth + 1, self.name_of_task(first))
+        else:
+            self.say(depth, f"{name} waits for its actor:")
+            self.of_actor(actor, depth + 1, f"actor {actor.options.class_name}")
+
+    def of_actor(self, actor: Actor, depth: int, name: str) -> None:
+        """Why it is not there yet."""
+        node, request = self.node, actor.options.resources
+        again = "again " if actor.state == ActorState.RESTARTING else ""
+        if actor.state == ActorState.REGISTERING:
+            self.say(depth, f"{name} waits for the GCS, or another node, to settle its name or its place")
+        elif actor.state == ActorState.STARTING and actor.worker is not None:
+            pid = actor.worker.process.pid if actor.worker.process is not None else 0
+            wait = actor.worker.frames[0].wait if actor.worker.frames else None
+            self._of_running(wait, actor.worker, depth, f"{name} {again}runs its constructor (pid {pid})")
+        elif self._missing(actor.creation):
+            self._of_missing(actor.creation, depth, name)
+        elif not node.resources.could_ever_fit(request):
+            self.say(depth, f"{name} finds no node: {why_nowhere(request, node.infeasible.totals())}")
+        elif not node.resources.fits(request):
+            self._of_resources(request, depth, f"{name} {again}".rstrip())
+        else:
+            self.say(depth, f"{name} waits for a worker process, of which {node.pool.starting_count} are starting")
+
+    def _of_remote_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
+        route = self.node.remote_calls.routes.get(task.options.actor_id)
+        if route is None or not route.home:
+            self.say(depth, f"{name} waits until the GCS says where its actor lives")
+        elif task.spec.task_id in route.sent:
+            self.say(depth, f"{name} was sent to its actor on node {name_of(route.home)}")
+            self._ask(route.home, object_id, depth + 1)
+        elif self._missing(task):
+            self._of_missing(task, depth, name)
+        else:
+            self.say(depth, f"{name} is about to leave for node {name_of(route.home)}")
+
+    # --- a process that waits ---
+
+    def of_process(self, worker: Worker, depth: int) -> bool:
+        """Whether all that a worker waits for is here, and only its CPU is not."""
+        frame = worker.frames[-1] if worker.frames else None
+        if frame is None or frame.wait is None or not frame.wait.is_over:
+            return False
+        self.say(depth, "all of it is here; this process waits to get its CPU back")
+        self._of_holders(("CPU",), depth + 1)
+        return True

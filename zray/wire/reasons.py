@@ -1,0 +1,33 @@
+"""Dialog: why something is not there yet, in words for a user (USERS U02).
+
+driver, worker     Explain -> ExplainReply    to its local scheduler, by a wait that takes long
+local scheduler    Explain -> ExplainReply    to another one, on its behalf: one hop, no more
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..ids import ObjectID
+from .message import Message
+
+# Objects asked about at once; lines of an answer, and characters of each.
+ASKED_MAX = 4
+LINES_MAX = 24
+LINE_CHARACTERS_MAX = 300
+
+
+class Explain(Message, tag=22):
+    """driver, worker, local scheduler -> local scheduler.  Why are these not there?"""
+
+    request: int
+    object_ids: Annotated[list[ObjectID], Meta(max_length=ASKED_MAX)]
+
+
+class ExplainReply(Message, tag=23):
+    """local scheduler -> driver, worker, local scheduler.  What waits for what; deeper lines begin with more spaces."""
+
+    request: int
+    lines: Annotated[list[str], Meta(max_length=2 * LINES_MAX)]
