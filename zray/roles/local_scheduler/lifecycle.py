@@ -225,10 +225,10 @@ class Lifecycle:
 
         writer: where it ran.  It knows the places of the large ones, and tasks there may read them: it says when not.
         """
-        if writer is not None:
-            for index, value in enumerate(values, 1):
-                if type(value) is StoredValue:
-                    self.node.objects.pin(return_id(task.spec.task_id, index), writer)
+        first = values[0] if values else b""
+        more = task.more
+        if writer is not None and (more or type(first) is StoredValue):
+            self._pin_for(writer, task, values)
         if task.origin and task.options.actor_id:
             self.node.remote_calls.finish(task, values, contained)
             return
@@ -237,11 +237,7 @@ class Lifecycle:
         task.worker = None
         entry = task.entry
         entry.task = None
-        more = task.more
-        if values:
-            self.node.object_is_here(entry, values[0], contained[0] if contained else ())
-        else:
-            self.node.object_is_here(entry, b"")
+        self.node.object_is_here(entry, first, contained[0] if contained else ())
         if more:
             for index, further in enumerate(more, 1):
                 further.task = None
@@ -252,6 +248,11 @@ class Lifecycle:
             self.node.objects.drop_all(spec.deps)
         if spec.holds:
             self.node.objects.drop_all(spec.holds)
+
+    def _pin_for(self, writer: Process, task: Task, values: list[bytes | StoredValue]) -> None:
+        for index, value in enumerate(values, 1):
+            if type(value) is StoredValue:
+                self.node.objects.pin(return_id(task.spec.task_id, index), writer)
 
     def fail(self, task: Task, class_name: str, text: str, details: dict[str, Any] | None = None) -> None:
         """The task ends with a system error."""
