@@ -32,6 +32,8 @@ class Options(Struct, kw_only=True):
     reserve_bytes: int = 64 << 10
     flush_every: int = 16  # results that a worker keeps before it says them, at most
     check_every: int = 1
+    policy: str = "bottom_up"
+    global_schedulers: int = 1
     infeasible: str = "raise"  # what becomes of what no node can ever hold
     curious: bool = False  # processes that wait ask why, now and then
     late_node_seconds: float = 0.0  # so late one more node joins, with a resource that nobody else has; 0: none does
@@ -76,6 +78,10 @@ def options_of(
     """The configuration of a seed.  nodes: 0 lets the seed choose; deaths: nodes die, freeze and are cut off."""
     options = _options_of(seed, nodes)
     options.curious = curious
+    if options.nodes > 1:
+        random = Random(f"zray placement options {seed}")
+        options.policy = random.choice((*["bottom_up"] * 5, "central", "random", "no_locality"))
+        options.global_schedulers = random.choice((1, 1, 1, 2, 3))
     if deaths:
         _add_deaths(options)
     options.shards, options.replicas = shards, replicas

@@ -57,6 +57,8 @@ class Simulator:
         self.faults = Faults(self)
         self.checkers = Checkers(self)
         self.shards = Shards(self)
+        self.global_schedulers = [f"global-{number}" for number in range(1, options.global_schedulers)]
+        self.global_schedulers.append("global")
         for number in range(1, options.nodes + 1):
             self._add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
         if options.late_node_seconds:
@@ -67,7 +69,7 @@ class Simulator:
         options = self.options
         node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
         shards = self.shards.addresses(name)
-        addresses = Addresses(f"{name}/objects", ["global"], shards, "monitor")
+        addresses = Addresses(f"{name}/objects", list(self.global_schedulers), shards, "monitor")
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
@@ -75,6 +77,7 @@ class Simulator:
             is_embedded=options.nodes == 1 and not options.late_node_seconds,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
+            policy=options.policy,
         )
         node.manager = ObjectManager(
             f"{name}/objects",
@@ -87,8 +90,10 @@ class Simulator:
         node.add_role(node.manager)
         self.shards.add_to(node, is_first=name == "n1")
         if name == "n1":
-            node.add_role(GlobalScheduler("global", shards))
-            node.add_role(Monitor("monitor", ["global", *shards]))
+            for scheduler in self.global_schedulers:
+                equals = len(self.global_schedulers)
+                node.add_role(GlobalScheduler(scheduler, shards, policy=options.policy, equals=equals))
+            node.add_role(Monitor("monitor", [*self.global_schedulers, *shards]))
         if not node.scheduler.is_embedded:
             self.call_at(self.now, self._join, node)
 

@@ -22,6 +22,10 @@ from ..ids import ObjectID, TaskID
 from .message import Message, Natural
 from .task_spec import TaskSpec
 
+# Bottom-up: a node keeps what it can run soon, and passes up the rest, which goes to where it would start soonest.
+# The others are there to be compared with: all tasks go up; at random; without regard to where their arguments are.
+BOTTOM_UP, CENTRAL, RANDOM, NO_LOCALITY = POLICIES = ("bottom_up", "central", "random", "no_locality")
+
 
 class LoadReport(Message, tag=80):
     """local scheduler -> global scheduler.  A hint: may be late or lost.
@@ -36,6 +40,7 @@ class LoadReport(Message, tag=80):
     task_s_mean: float
     bandwidth_bytes_per_s: float
     held: dict[str, int] = {}  # what actors have, for as long as they live
+    placed_count: Natural = 0  # tasks that have come from the receiver, ever
 
 
 class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):

@@ -2,20 +2,27 @@
 
     wait(node) = queue x mean task time / slots + bytes to fetch / bandwidth
 
-Source: Ray paper 4.2.2; USERS and PAPER 4.5 for what is counted since the last report.
+The queue is the last report's, and what was placed there since.  Source: Ray paper 4.2.2.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from ...wire.amounts import is_enough
+from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
+
+# Of a task on a node that knows nothing of its tasks yet, while nobody else does.
+FIRST_GUESS_SECONDS = 0.001
 
 
 class NodeLoad(Struct, gc=False):
-    """What a global scheduler believes of a node: its last report, and what was placed since."""
+    """What a global scheduler believes of a node: its last report, and what was placed there and is not in it."""
 
     node: str
     total: dict[str, int]
@@ -23,47 +30,94 @@ class NodeLoad(Struct, gc=False):
     queue_count: int
     task_s_mean: float
     bandwidth_bytes_per_s: float
-    placed_count: int = 0  # since the report
     kind: str = "node"  # on a "driver" outside of the cluster nothing is placed
     held: dict[str, int] = {}  # what actors have, for as long as they live
+    rank: int = 0  # among equals, the lower one
+    assigned_count: int = 0  # tasks, ever
+    unreported: deque[Mapping[str, int]] = field(default_factory=deque)  # what the latest of them ask for
+    waiting_count: int = 0  # those of them that find nothing free
 
-    def could_ever_fit(self, request: Mapping[str, int]) -> bool:
-        """Whether the empty node would do."""
-        return all(self.total.get(name, 0) >= amount for name, amount in request.items())
+    def renew(self, report: LoadReport) -> None:
+        """A report: what was placed, and had arrived when it was made, is in it."""
+        self.total = report.total
+        self.free = dict(report.free)
+        self.held = dict(report.held)
+        self.queue_count = report.queue_count
+        self.task_s_mean = report.task_s_mean
+        self.bandwidth_bytes_per_s = report.bandwidth_bytes_per_s
+        under_way = max(0, self.assigned_count - report.placed_count)
+        while len(self.unreported) > under_way:
+            self.unreported.popleft()
+        self.waiting_count = 0
+        for request in self.unreported:
+            self._count(request)
+
+    def assign(self, request: Mapping[str, int]) -> None:
+        """A task is placed there."""
+        self.assigned_count += 1
+        self.unreported.append(request)
+        self._count(request)
+
+    def _count(self, request: Mapping[str, int]) -> None:
+        if self.starts_at_once(request):
+            for name, amount in request.items():
+                self.free[name] -= amount
+        else:
+            self.waiting_count += 1
+
+    def starts_at_once(self, request: Mapping[str, int]) -> bool:
+        """Whether nothing is ahead of it."""
+        return not self.queue_count and not self.waiting_count and is_enough(self.free, request)
 
     def fits_beside_actors(self, request: Mapping[str, int]) -> bool:
         """Whether it would do with nothing but its actors."""
         return all(self.total.get(name, 0) - self.held.get(name, 0) >= amount for name, amount in request.items())
 
-    def estimated_wait_s(self, request: Mapping[str, int], bytes_to_fetch: int) -> float:
-        """Seconds until a task with this request would start here."""
+    def estimated_wait_s(self, request: Mapping[str, int], bytes_to_fetch: int, guess: float, equals: int) -> float:
+        """Seconds until a task with this request would start here.
+
+        guess: what a task takes where the node does not know.  equals: so many place as much as we do.
+        """
         fetch = bytes_to_fetch / self.bandwidth_bytes_per_s
-        slots = max(1, (self.total.get("CPU", 0) - self.held.get("CPU", 0)) // RESOURCE_UNIT)
-        ahead = self.queue_count + self.placed_count
-        if not ahead and all(self.free.get(name, 0) >= amount for name, amount in request.items()):
+        if self.starts_at_once(request):
             return fetch
+        slots = max(1, (self.total.get("CPU", 0) - self.held.get("CPU", 0)) // RESOURCE_UNIT)
         # The one that runs now must end too: half of it is left, on average.
-        return (ahead + 0.5) * (self.task_s_mean or 0.001) / slots + fetch
+        ahead = self.queue_count + self.waiting_count * equals + 0.5
+        return ahead * (self.task_s_mean or guess) / slots + fetch
 
 
 def best_node(
-    loads: Iterable[NodeLoad], request: Mapping[str, int], objects: Iterable[tuple[bytes, int, list[str]]]
+    loads: Iterable[NodeLoad],
+    request: Mapping[str, int],
+    objects: Iterable[tuple[bytes, int, list[str]]],
+    guess: float = FIRST_GUESS_SECONDS,
+    equals: int = 1,
 ) -> NodeLoad | None:
-    """The node of the least estimated wait, the first of equals by name.  None: nobody has what actors do not hold.
+    """The node of the least estimated wait.  Among equals the one with the most free CPUs, then that of the least rank.
 
-    objects: (id, size in bytes, nodes that have it) of what the task takes.
+    None: nobody has what actors do not hold.  objects: (id, size in bytes, nodes that have it) of what the task takes.
     """
     known = list(objects)
     best: NodeLoad | None = None
-    best_cost = (float("inf"), "")
+    best_cost: tuple[float, int, int, str] = (float("inf"), 0, 0, "")
     for load in loads:
         if load.kind == "driver" or not load.fits_beside_actors(request):
             continue
         missing = sum(size for _, size, holders in known if load.node not in holders)
-        cost = (load.estimated_wait_s(request, missing), load.node)
+        wait = load.estimated_wait_s(request, missing, guess, equals)
+        cost = (wait, -load.free.get("CPU", 0), load.rank, load.node)
         if best is None or cost < best_cost:
             best, best_cost = load, cost
     return best
+
+
+def random_node(loads: Iterable[NodeLoad], request: Mapping[str, int], seed: bytes) -> NodeLoad | None:
+    """Any of those that could run it, whatever it has to do: what the others are compared with."""
+    able = [load for load in loads if load.kind != "driver" and load.fits_beside_actors(request)]
+    able.sort(key=lambda load: load.node)
+    drawn = int.from_bytes(blake2b(seed, digest_size=8).digest(), "big")
+    return able[drawn % len(able)] if able else None
 
 
 def best_home(loads: Iterable[NodeLoad], request: Mapping[str, int], origin: str) -> NodeLoad | None:

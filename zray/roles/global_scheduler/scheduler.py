@@ -16,12 +16,16 @@ Source: Ray paper 4.2.2.
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
-from ...wire.amounts import why_nowhere
+from ...wire.amounts import is_enough, why_nowhere
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import (
+    BOTTOM_UP,
+    NO_LOCALITY,
+    RANDOM,
     LoadReport,
     LocateObjects,
     LocateObjectsReply,
@@ -33,17 +37,22 @@ from ...wire.scheduling import (
 )
 from ...wire.task_spec import parse_options
 from ..role import Role
-from .placement import NodeLoad, best_home, best_node
+from .placement import FIRST_GUESS_SECONDS, NodeLoad, best_home, best_node, random_node
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
+# How much one report counts for what a task takes, where a node does not know.
+MEAN_WEIGHT = 0.1
 
 
 class GlobalScheduler(Role):
-    """One of any number of equals."""
+    """One of `equals`.  policy: as in wire/scheduling.POLICIES."""
 
-    def __init__(self, address: str, shards: list[str]) -> None:
+    def __init__(self, address: str, shards: list[str], *, policy: str = BOTTOM_UP, equals: int = 1) -> None:
         super().__init__(address)
         self.shards = shards
+        self.policy = policy
+        self.equals = equals
+        self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
         self.loads: dict[str, NodeLoad] = {}
         self.lost: set[str] = set()  # nodes, for good: membership only
         self.request = 0
@@ -51,12 +60,16 @@ class GlobalScheduler(Role):
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
 
     def on_node_joined(self, message: NodeJoined) -> None:
-        load = self.loads.get(message.node)
+        self._require(message.node, message.total).kind = message.kind
+
+    def _require(self, node: str, total: dict[str, int]) -> NodeLoad:
+        load = self.loads.get(node)
         if load is None:
-            load = self.loads[message.node] = NodeLoad(
-                message.node, message.total, dict(message.total), 0, 0.0, BANDWIDTH_FIRST_GUESS
-            )
-        load.kind = message.kind
+            # Equals differ in which of several equal nodes they take first.
+            rank = crc32(f"{self.address} {node}".encode())
+            load = NodeLoad(node, total, dict(total), 0, 0.0, BANDWIDTH_FIRST_GUESS, rank=rank)
+            self.loads[node] = load
+        return load
 
     def on_node_lost(self, message: NodeLost) -> None:
         self.lost.add(message.node)
@@ -66,17 +79,9 @@ class GlobalScheduler(Role):
         if message.node in self.lost:
             self.reject("a report of a lost node")
             return
-        known = self.loads.get(message.node)
-        self.loads[message.node] = NodeLoad(
-            message.node,
-            message.total,
-            dict(message.free),
-            message.queue_count,
-            message.task_s_mean,
-            message.bandwidth_bytes_per_s,
-            kind=known.kind if known is not None else "node",
-            held=dict(message.held),
-        )
+        self._require(message.node, message.total).renew(message)
+        if message.task_s_mean:
+            self.task_s_mean += MEAN_WEIGHT * (message.task_s_mean - self.task_s_mean)
 
     def _shard_of(self, object_id: bytes) -> str:
         return self.shards[int.from_bytes(object_id[6:16], "big") % len(self.shards)]
@@ -86,7 +91,7 @@ class GlobalScheduler(Role):
         if origin is not None:
             origin.free = {}  # it says so by spilling, whatever its last report was
         by_shard: dict[str, list[bytes]] = {}
-        for object_id in message.spec.deps:
+        for object_id in message.spec.deps if self.policy not in (RANDOM, NO_LOCALITY) else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
         if not by_shard:
             self._place(message, [])
@@ -112,22 +117,25 @@ class GlobalScheduler(Role):
             self.reject("a task of a lost node")
             return
         request = parse_options(spill.spec.options).resources
-        load = best_node(self.loads.values(), request, objects)
-        task_id = spill.spec.task_id
+        task_id, loads = spill.spec.task_id, self.loads.values()
+        if self.policy == RANDOM:
+            load = random_node(loads, request, task_id + spill.trip.to_bytes(8, "big"))
+        else:
+            load = best_node(loads, request, objects, self.task_s_mean, self.equals)
         if load is None:
             if self._could_ever_fit(request):
                 self.send(spill.origin, TaskDeferred(task_id, spill.trip))
             else:
                 self.send(spill.origin, SpillRefused(task_id, self._why_nowhere(request)))
             return
-        load.placed_count += 1
+        load.assign(request)
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job, spill.trip, spill.attempts))
         if load.node != spill.origin:
             # If that node is lost before it has done it, whoever spilled it passes it up again.
             self.send(spill.origin, TaskPlaced(task_id, load.node, spill.trip))
 
     def _could_ever_fit(self, request: dict[str, int]) -> bool:
-        return any(load.kind != "driver" and load.could_ever_fit(request) for load in self.loads.values())
+        return any(load.kind != "driver" and is_enough(load.total, request) for load in self.loads.values())
 
     def _why_nowhere(self, request: dict[str, int]) -> str:
         return why_nowhere(request, {node: load.total for node, load in self.loads.items() if load.kind != "driver"})

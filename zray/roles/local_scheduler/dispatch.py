@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...wire.message import Local
+from ...wire.scheduling import CENTRAL
 from ...wire.tasks import TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
 from .batches import INFLIGHT_COUNT_MAX, INFLIGHT_US_MAX, Batches
@@ -158,6 +159,8 @@ class Dispatch:
         """New leases for queues that have tasks, as far as resources and workers go."""
         node = self.node
         has_no_worker = False
+        if node.policy == CENTRAL:
+            node.trips.all_go()
         for queue in self._in_order():
             while queue.tasks and node.resources.fits(queue.resources):
                 worker = node.pool.take_idle(queue.job)

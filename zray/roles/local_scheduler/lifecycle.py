@@ -75,7 +75,7 @@ class Lifecycle:
                 spec.function_id = function.function_id  # one copy of the id, not one per task
             if spec.deps or spec.holds or function is None:
                 self.retain_arguments(task)
-                if task.missing:
+                if task.missing or task.state == TaskState.SPILLED:
                     continue
             self.node.dispatch.enqueue(task)
 

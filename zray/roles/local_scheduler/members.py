@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.message import Local
-from ...wire.scheduling import LoadReport
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from .lease import HEAD_WAIT_SECONDS, Lease
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 LOAD_SECONDS = 0.1
-BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
 
 
 class LoadTimeout(Local):
@@ -30,7 +28,6 @@ class Members:
         self.node = node
         self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
         self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
-        self.bandwidth = BANDWIDTH_FIRST_GUESS
         self.lease = Lease()
         self.facts = ("node", "", b"")  # as registered
         self.is_fenced = False
@@ -62,29 +59,10 @@ class Members:
             return
         if lease.begin_to_look():
             node.perform(ProbeHost(node.addresses.monitor))
-        means = node.dispatch.mean_us
-        mean = sum(means.values()) / len(means) / 1e6 if means else 0.0
-        report = LoadReport(
-            node.address,
-            node.resources.total,
-            dict(node.resources.free),
-            node.dispatch.ready_count,
-            mean,
-            self.bandwidth,
-            self._held(),
-        )
         for scheduler in node.addresses.global_schedulers:
-            node.send(scheduler, report)
+            node.send(scheduler, node.load.report(scheduler))
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
-
-    def _held(self) -> dict[str, int]:
-        """What actors hold, and those that are about to start."""
-        held = dict(self.node.resources.held)
-        for name, amount in self.node.calls.promised.items():
-            if amount:
-                held[name] = held.get(name, 0) + amount
-        return held
 
     def on_node_joined(self, message: NodeJoined) -> None:
         """NodeJoined: there is somewhere to spill to."""

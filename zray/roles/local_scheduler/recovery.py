@@ -136,6 +136,7 @@ class Recovery:
     def object_lost(self, message: ObjectLost) -> None:
         """ObjectLost: it is an error now for all that wait for it here."""
         node = self.node
+        node.load.fetch_ends(message.object_id, has_come=False)
         node.remote.subscribed.discard(message.object_id)
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None or entry.shared is None or entry.shared.is_released:

@@ -54,14 +54,10 @@ class Remote:
         global scheduler weigh where to run it (Ray paper, figure 7).
         """
         waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
-        if (
-            waits_for_all
-            and self.node.members.peers
-            and not task.origin
-            and not self.node.resources.fits(task.options.resources)
-        ):
-            self.spill(task)
-            return
+        if waits_for_all and self.node.members.peers and not task.origin:
+            if not self.node.resources.fits(task.options.resources) or self.node.trips.is_long_way(elsewhere):
+                self.spill(task)
+                return
         for entry in elsewhere:
             self.want(entry)
 
@@ -69,6 +65,8 @@ class Remote:
         """Hand it up, as soon as the shards have acknowledged what leaves with it."""
         node = self.node
         node.lineage.flush()
+        if task.missing:
+            node.trips.stop_waiting(task)
         task.state = TaskState.SPILLED
         task.trip += 1
         spec = task.spec
@@ -179,6 +177,7 @@ class Remote:
         """PlaceTask: it runs here, whatever our load (or two full nodes would play ball with it)."""
         node, spec = self.node, message.spec
         lost = node.recovery.lost
+        node.load.task_is_placed()
         if message.origin in lost or message.job.home in lost:
             node.reject("a task of a lost node")
             return
@@ -209,6 +208,8 @@ class Remote:
         node.lifecycle.retain_arguments(task)
         if not task.missing:
             node.dispatch.enqueue(task)
+        else:
+            node.load.awaiting[spec.task_id] = task
 
     def take_arguments(self, task: Task, request: int) -> int:
         """Join the holders of what it takes, as far as others know of it.  Returns how many replies come."""
@@ -247,7 +248,7 @@ class Remote:
         node.trips.forget(task)
         node.infeasible.parked.pop(task.spec.task_id, None)
         task.origin = node.address  # not up again, unless it is stranded
-        if not task.missing:
+        if not node.trips.wait_again(task):
             node.dispatch.enqueue(task)
             return
         task.state = TaskState.WAITING
@@ -315,6 +316,8 @@ class Remote:
                 node.objects.drop_all(task.spec.deps)
                 node.objects.drop_all(task.spec.holds)
         is_small = message.size <= node.inline_bytes_max
+        if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
+            node.trips.go_to_arguments(entry)
         if entry.waiting or entry.watchers or (entry.holders is not None and is_small):
             self._fetch(entry, shared)
         elif entry.holders is not None:
@@ -325,11 +328,13 @@ class Remote:
     def _fetch(self, entry: ObjectEntry, shared: Shared) -> None:
         if not shared.is_fetching:
             shared.is_fetching = True
+            self.node.load.fetch_begins(entry.object_id, shared.size)
             order = FetchObject(entry.object_id, shared.size, list(shared.locations))
             self.node.send(self.node.addresses.object_manager, order)
 
     def object_fetched(self, message: ObjectFetched) -> None:
         """ObjectFetched: a copy is here."""
+        self.node.load.fetch_ends(message.object_id, has_come=True)
         entry = self.node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None:
             if type(message.value) is StoredValue:
@@ -345,6 +350,7 @@ class Remote:
 
     def fetch_failed(self, message: FetchFailed) -> None:
         """FetchFailed: ask the shard again where it is."""
+        self.node.load.fetch_ends(message.object_id, has_come=False)
         entry = self.node.objects.entries.get(message.object_id)
         if entry is not None and entry.value is None and entry.shared is not None:
             entry.shared.is_fetching = False

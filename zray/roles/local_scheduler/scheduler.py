@@ -57,7 +57,7 @@ from ...wire.objects import (
     SealObjects,
     UnpinObjects,
 )
-from ...wire.scheduling import JobEnded, JobFacts, PlaceTask, TaskAccepted
+from ...wire.scheduling import BOTTOM_UP, JobEnded, JobFacts, PlaceTask, TaskAccepted
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
     CancelWait,
@@ -89,6 +89,7 @@ from .flights import Flights
 from .infeasible import INFEASIBLE_HANDLERS, Infeasible
 from .lifecycle import Lifecycle
 from .lineage import Lineage, LineageTimeout
+from .load import Load
 from .members import Members
 from .objects import ObjectTable
 from .pool import WorkerPool
@@ -136,12 +137,14 @@ class LocalScheduler(Role):
         is_embedded: bool = True,
         worker_prefix: str = "worker-",
         inline_bytes_max: int = INLINE_BYTES_MAX,
+        policy: str = BOTTOM_UP,
     ) -> None:
         super().__init__(address)
         self.addresses = addresses
         self.node_id = node_id
         self.session = session
         self.is_embedded = is_embedded  # no other node can ever join
+        self.policy = policy  # as in wire/scheduling.POLICIES
         self.inline_bytes_max = inline_bytes_max  # of results: small ones come from other nodes unasked
         self.resources = Resources(total)
         self.processes: dict[str, Process] = {}
@@ -158,6 +161,7 @@ class LocalScheduler(Role):
         self.lineage = Lineage(self)
         self.remote = Remote(self)
         self.trips = Trips(self)
+        self.load = Load(self)
         self.names = ActorNames(self)
         self.moves = ActorMoves(self)
         self.remote_calls = RemoteCalls(self)

@@ -18,10 +18,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...wire.message import Local
-from ...wire.scheduling import TaskDeferred, TaskGivenBack
+from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
 from .resources import CPU
-from .tables import ReadyQueue, Task, TaskState
+from .tables import ObjectEntry, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -76,6 +76,69 @@ class Trips:
                 queue.tasks.pop()
                 node.dispatch.ready_count -= 1
                 node.remote.spill(task)
+
+    def all_go(self) -> None:
+        """Policy "central": what was not placed here goes up."""
+        node = self.node
+        if not node.members.peers:
+            return
+        for queue in node.dispatch.queues:
+            tasks, queue.tasks = queue.tasks, deque()
+            for task in tasks:
+                if task.origin or task.attempts:
+                    queue.tasks.append(task)
+                else:
+                    node.dispatch.ready_count -= 1
+                    node.remote.spill(task)
+
+    def is_long_way(self, elsewhere: list[ObjectEntry]) -> bool:
+        """Whether these arguments take so long to come that the task had better go to where they are."""
+        if self.node.policy == NO_LOCALITY:
+            return False
+        known = [entry.shared for entry in elsewhere if entry.shared is not None and entry.is_elsewhere]
+        size = sum(shared.size for shared in known if not shared.is_fetching)
+        return self.node.load.fetch_seconds(size) > SPILL_WAIT_SECONDS
+
+    def go_to_arguments(self, entry: ObjectEntry) -> None:
+        """It lies on other nodes, and is large: tasks that only wait for such go to where they are."""
+        node = self.node
+        if not node.members.peers or not self.is_long_way([entry]):
+            return
+        tasks, entry.waiting = entry.waiting, []
+        leaving = []
+        for task in tasks:
+            if self._only_lacks_what_is_elsewhere(task):
+                leaving.append(task)
+            else:
+                entry.waiting.append(task)
+        entry.waiting = entry.waiting or None
+        for task in dict.fromkeys(leaving):
+            node.remote.spill(task)
+
+    def _only_lacks_what_is_elsewhere(self, task: Task) -> bool:
+        if task.state != TaskState.WAITING or task.origin or task.attempts:
+            return False
+        entries = self.node.objects.entries
+        missing = [entry for object_id in task.spec.deps if (entry := entries[object_id]).value is None]
+        return task.missing == len(missing) and all(entry.is_elsewhere for entry in missing)
+
+    def stop_waiting(self, task: Task) -> None:
+        """It goes up: nobody need bring what it takes."""
+        for object_id in task.spec.deps:
+            entry = self.node.objects.entries[object_id]
+            if entry.waiting is not None and task in entry.waiting:
+                entry.waiting = [other for other in entry.waiting if other is not task] or None
+        task.missing = 0
+
+    def wait_again(self, task: Task) -> bool:
+        """It is back.  Whether it waits for what it takes."""
+        for object_id in task.spec.deps:
+            entry = self.node.objects.entries[object_id]
+            if entry.value is None:
+                entry.waiting = entry.waiting or []
+                entry.waiting.append(task)
+                task.missing += 1
+        return bool(task.missing)
 
     def _all_leave(self, queue: ReadyQueue) -> None:
         """Actors hold what they need."""

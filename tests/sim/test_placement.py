@@ -1,0 +1,98 @@
+"""Where tasks go in a cluster: evenly (paper's figure E2), and to where their arguments are (E9)."""
+
+import pytest
+
+from zray.sim.faults import MEETING_SECONDS
+from zray.sim.language import Drop, Get, Put, Sleep, Submit, remote
+from zray.sim.object_programs import make_big
+from zray.sim.options import Options
+from zray.sim.simulator import Simulator
+from zray.sim.task_programs import nap
+from zray.sim.values import Big
+from zray.wire.objects import FetchObject
+
+pytestmark = pytest.mark.sim
+
+TASK_SECONDS = 0.005
+
+
+def world_after(program, arguments, bandwidth=0.0, **options):
+    """What is left of a world when its driver's program has ended."""
+    world = Simulator(Options(seed=1, check_every=1_000, capacity=1 << 30, **options))
+    if bandwidth:
+        for node in world.nodes.values():
+            node.scheduler.load.bandwidth = bandwidth
+    world.run(MEETING_SECONDS)
+    driver = world.start_driver(world.nodes["n1"], 1, program, arguments)
+    assert world.run(1_000.0, unless=lambda: driver.is_done)
+    return world
+
+
+def flood(count, pause):
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (TASK_SECONDS, None))))
+        if pause and number % 20 == 19:
+            yield Sleep(20 * pause)
+    for ref in refs:
+        yield Get(ref)
+
+
+@pytest.mark.parametrize("schedulers", [1, 3])
+@pytest.mark.parametrize("policy", ["bottom_up", "central", "no_locality"])
+@pytest.mark.parametrize("pause", [0.0, 30e-6], ids=["at once", "one by one"])
+def test_tasks_of_one_node_are_spread_over_all(policy, schedulers, pause):
+    """E2: the busiest of 21 nodes has at most 1.15 times the mean, and none less than 0.85 times that."""
+    world = world_after(flood, (4_200, pause), nodes=21, policy=policy, global_schedulers=schedulers)
+    done = [node.scheduler.finished_count for node in world.nodes.values()]
+    assert sum(done) == 4_200
+    assert max(done) <= 1.15 * 200 and min(done) >= 0.85 * 200
+
+
+def test_at_random_they_are_spread_less_evenly():
+    world = world_after(flood, (4_200, 0.0), nodes=21, policy="random")
+    done = [node.scheduler.finished_count for node in world.nodes.values()]
+    assert sum(done) == 4_200
+    assert max(done) > 1.15 * 200
+
+
+@remote
+def size_of(value):
+    return value.size
+
+
+def with_large_arguments(count, size):
+    """Objects on both nodes; then one task per object and node, each with nothing to do but to look at its argument."""
+    here = []
+    for _ in range(count):
+        here.append((yield Put(Big(1, size))))
+    busy = []
+    for _ in range(4):
+        busy.append((yield Submit(nap, (1.0, None))))
+    yield Sleep(0.05)
+    elsewhere = []
+    for _ in range(count):
+        elsewhere.append((yield Submit(make_big, (2, size))))
+    yield Get(busy)
+    yield Sleep(0.5)
+    found = []
+    for ref in (*elsewhere, *here):
+        found.append((yield Get((yield Submit(size_of, (ref,))))))
+    assert found == [size] * 2 * count
+    yield Drop([*here, *elsewhere])
+
+
+def pulled_objects(**options):
+    world = world_after(with_large_arguments, (6, 1_500_000), nodes=2, cpus=4, **options)
+    said = [message for _, _, _, message in world.trace.lines]
+    return sum(type(message) is FetchObject and message.size > 1_000_000 for message in said)
+
+
+def test_tasks_go_to_their_arguments():
+    """E9: what takes longer to come than a task should wait is left where it is, though there are CPUs here."""
+    assert pulled_objects(bandwidth=1e7) == 0
+    assert pulled_objects(bandwidth=1e7, policy="no_locality") >= 5
+
+
+def test_what_comes_quickly_is_brought():
+    assert pulled_objects(bandwidth=1e12) >= 5

@@ -1,0 +1,106 @@
+"""What a node says of its load: how long a task would wait here, and how fast arguments come."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...wire.scheduling import LoadReport
+from .tables import Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, until one is measured
+# Transfers of less tell how far it is, not how much comes through.
+MEASURED_BYTES_MIN = 1 << 20
+# One that has lasted so long is counted though others go on.
+MEASURED_SECONDS_MAX = 1.0
+MEASURE_WEIGHT = 0.2
+# Queued tasks that are looked at to know what the queue holds.
+SAMPLE_MAX = 100
+
+
+class Load:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.bandwidth = BANDWIDTH_FIRST_GUESS
+        self.fetching: dict[bytes, int] = {}  # large objects under way, and their sizes
+        self.fetched_bytes = 0  # since `fetching_since`
+        self.fetching_since = 0.0
+        self.placed_counts: dict[str, int] = {}  # global scheduler -> tasks that it has placed here
+        self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
+
+    # --- bandwidth: of all transfers together, while there are any ---
+
+    def fetch_begins(self, object_id: bytes, size: int) -> None:
+        """An object is asked for."""
+        if size >= MEASURED_BYTES_MIN:
+            if not self.fetching:
+                self.fetching_since, self.fetched_bytes = self.node.now, 0
+            self.fetching[object_id] = size
+
+    def fetch_ends(self, object_id: bytes, *, has_come: bool) -> None:
+        """It is here, or does not come."""
+        size = self.fetching.pop(object_id, None)
+        if size is None:
+            return
+        self.fetched_bytes += size if has_come else 0
+        seconds = self.node.now - self.fetching_since
+        if self.fetched_bytes and seconds > 0 and (not self.fetching or seconds > MEASURED_SECONDS_MAX):
+            self.bandwidth += MEASURE_WEIGHT * (self.fetched_bytes / seconds - self.bandwidth)
+            self.fetching_since, self.fetched_bytes = self.node.now, 0
+
+    def fetch_seconds(self, size: int) -> float:
+        """How long so many bytes would take."""
+        return size / self.bandwidth
+
+    # --- tasks ---
+
+    def task_is_placed(self) -> None:
+        """By a global scheduler, which is the sender, whatever becomes of it."""
+        counts, sender = self.placed_counts, self.node.sender
+        counts[sender] = counts.get(sender, 0) + 1
+
+    def report(self, receiver: str) -> LoadReport:
+        """For one global scheduler."""
+        node = self.node
+        return LoadReport(
+            node.address,
+            node.resources.total,
+            dict(node.resources.free),
+            self._queue_count(),
+            self._mean_seconds(),
+            self.bandwidth,
+            self._held(),
+            self.placed_counts.get(receiver, 0),
+        )
+
+    def _queue_count(self) -> int:
+        """Ready tasks, those that workers have not begun, and placed ones whose arguments are on their way."""
+        dispatch = self.node.dispatch
+        if self.awaiting:  # looked at ten times a second
+            for task_id in [key for key, task in self.awaiting.items() if task.state != TaskState.WAITING]:
+                del self.awaiting[task_id]
+        unbegun = sum(len(worker.inflight) - 1 for worker in dispatch.leased.values() if worker.inflight)
+        return dispatch.ready_count + unbegun + len(self.awaiting)
+
+    def _mean_seconds(self) -> float:
+        """What those take, as far as it is known; else what has run here took."""
+        means = self.node.dispatch.mean_us
+        known = []
+        for queue in islice(self.node.dispatch.queues, SAMPLE_MAX):
+            tasks = islice(queue.tasks, max(1, SAMPLE_MAX // len(self.node.dispatch.queues)))
+            known += [means[task.spec.function_id] for task in tasks if task.spec.function_id in means]
+        known = known or list(means.values())
+        return sum(known) / len(known) / 1e6 if known else 0.0
+
+    def _held(self) -> dict[str, int]:
+        """What actors hold, and those that are about to start."""
+        held = dict(self.node.resources.held)
+        for name, amount in self.node.calls.promised.items():
+            if amount:
+                held[name] = held.get(name, 0) + amount
+        return held
