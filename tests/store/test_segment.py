@@ -179,6 +179,23 @@ def test_a_session_just_being_made_is_left_alone(root, session):
     assert sweep(str(root)) == [session]
 
 
+def test_a_sweeper_that_comes_while_a_session_takes_its_lock_leaves_it_alone(root, session, monkeypatch):
+    folder = make_session(root, session)
+    flock, swept = fcntl.flock, []
+
+    def sweep_first(descriptor, operation):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        swept.extend(sweep(str(root)))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    lock = lock_session(str(folder))
+    assert swept == [] and os.listdir(folder) == ["lock"]
+    assert sweep(str(root)) == []
+    os.close(lock)
+    assert sweep(str(root)) == [session]
+
+
 def test_a_killed_session_is_dead(root, session):
     folder = make_session(root, session)
     script = f"from zray.store.sweeper import lock_session as l; l({str(folder)!r}); print(flush=True); input()"

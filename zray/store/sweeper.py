@@ -25,14 +25,37 @@ def lock_session(session_folder: str) -> int:
     Raises:
         BlockingIOError: another process holds it.
     """
-    descriptor = os.open(
-        os.path.join(session_folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
+    path = os.path.join(session_folder, LOCK)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return _new_lock(path)
+    return _locked(descriptor)
+
+
+def _locked(descriptor: int) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise
+    return descriptor
+
+
+def _new_lock(path: str) -> int:
+    """Locked before it has its name: a lock that nobody holds means to a sweeper that the session is dead."""
+    unnamed = f"{path}.{os.getpid()}"
+    descriptor = _locked(os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    try:
+        os.link(unnamed, path)
+    except FileExistsError:
+        os.close(descriptor)
+        raise BlockingIOError(f"{path}: another process has just locked it") from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    finally:
+        os.unlink(unnamed)
     return descriptor
 
 
