@@ -35,7 +35,7 @@ To end one: {ends}"""
 
 
 # They make sense with --head alone.
-HEAD_OPTIONS = ("gcs_shards", "gcs_replicas", "global_schedulers", "state_dir")
+HEAD_OPTIONS = ("gcs_shards", "gcs_replicas", "global_schedulers", "policy", "state_dir")
 
 
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
@@ -106,6 +106,7 @@ def note_others(new: str) -> None:
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
 @click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
+@click.option("--policy", metavar="NAME", help="With --head: how tasks are placed: bottom_up, or one to compare with.")
 @click.option("--state-dir", metavar="PATH", help="With --head: keep its state there, and go on from there.")
 @click.option("--head-wait", type=float, metavar="S", help="Wait S seconds for a head that is gone. [60]")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")

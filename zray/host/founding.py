@@ -14,6 +14,7 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..store.durable import StoreError
 from ..wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.message import Message
+from ..wire.scheduling import BOTTOM_UP
 from .keys import KEY_BYTES, Key, require_curve, write_secret
 from .listener import Listener
 from .membership import Membership, addresses_of, shard_names
@@ -48,6 +49,7 @@ def found_cluster(
     neighbours = Neighbours(host, keys, state.roster.ring, log, on_join=admission.join)
     admission.neighbours = neighbours
     membership = Membership("head", host, neighbours, addresses, host)
+    membership.policy = admission.policy = plan.policy
     port = bind_head(neighbours.listener, plan, port)
     state.settle(port)
     neighbours.welcome = lambda: HostWelcome(host, list(addresses.global_schedulers))
@@ -88,6 +90,7 @@ class Admission:
         self.host = host
         self.roster = roster
         self.addresses = addresses  # the head's own
+        self.policy = BOTTOM_UP
 
     def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
         """What JoinCluster is answered."""
@@ -106,9 +109,9 @@ class Admission:
             self.neighbours.log(notice)
         at = self.addresses
         shards = shard_names(len(at.shards))
-        return JoinClusterReply(
-            self.host, at.monitor, list(at.global_schedulers), shards, seen_address, f"{self.host}/chains"
-        )
+        chains = f"{self.host}/chains"
+        schedulers = list(at.global_schedulers)
+        return JoinClusterReply(self.host, at.monitor, schedulers, shards, seen_address, chains, self.policy)
 
     def _why_not(self, message: JoinCluster) -> str:
         refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")

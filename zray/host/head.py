@@ -25,7 +25,7 @@ from .membership import Membership, shard_names
 from .services import ServiceProcesses
 from .session import Session
 from .shard_logs import ShardLog
-from .state import StateFolder
+from .state import Plan, StateFolder
 
 if TYPE_CHECKING:
     from .reactor import Reactor
@@ -53,13 +53,13 @@ class Head:
             {"services": self.services.address, "chains": self.master.address, "shards": names},
             log,
         )
-        self.orders = self._orders(plan.schedulers) if self.has_processes or plan.schedulers > 1 else []
+        self.orders = self._orders(plan) if self.has_processes or plan.schedulers > 1 else []
         self.own_schedulers: list[GlobalScheduler] = []
         shards = self.shards = member.addresses.shards
         schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
         if not schedulers:
             schedulers = [f"{host}/global"]
-            self.own_schedulers = [GlobalScheduler(schedulers[0], shards)]
+            self.own_schedulers = [GlobalScheduler(schedulers[0], shards, policy=plan.policy)]
         member.addresses.global_schedulers[:] = schedulers
         self.member = None
         if not self.has_processes:
@@ -78,7 +78,7 @@ class Head:
             roster.judged(node, "the head of the cluster has ended, and was started again")
         return list(roster.members.values())
 
-    def _orders(self, schedulers: int) -> list[tuple[str, dict[str, Any]]]:
+    def _orders(self, plan: Plan) -> list[tuple[str, dict[str, Any]]]:
         """(host id, what it is for) of each process."""
         orders: list[dict[str, Any]] = []
         if self.has_processes:
@@ -87,8 +87,9 @@ class Head:
                 for shard, logs in self.logs.items()
                 for log in logs
             ]
-        if schedulers > 1:
-            orders += [{"kind": "scheduler", "name": f"global-{number}"} for number in range(schedulers)]
+        if (equals := plan.schedulers) > 1:
+            order = {"kind": "scheduler", "policy": plan.policy, "equals": equals}
+            orders += [{**order, "name": f"global-{number}"} for number in range(equals)]
         return [(self.processes.draw_host(), order) for order in orders]
 
     @property

@@ -29,6 +29,7 @@ from ..wire.codec import decode_mail
 from ..wire.hosts import HostAdded, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
+from ..wire.scheduling import BOTTOM_UP
 from .dealing import DENIED, Dealer
 from .keys import Key, KeyPair, KeyRing, Token, require_curve
 from .neighbours import Neighbours
@@ -50,6 +51,7 @@ class Membership:
         self.probes = Probes(host)
         self.addresses = addresses
         self.head = head  # the head's id
+        self.policy = BOTTOM_UP  # as in wire/scheduling.POLICIES
         self.chains = f"{head}/chains"  # the chain master
         self.on_scheduler_gone: Callable[[str], None] = lambda role: None
         self.head_wait = HEAD_WAIT_SECONDS  # how long we wait for a head that has ended, or stands still
@@ -149,7 +151,7 @@ def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callabl
     addresses = addresses_of(host, reply.head, reply.global_schedulers, len(reply.shards))
     membership = Membership(kind, host, neighbours, addresses, reply.head)
     membership.endpoint = f"{listen_host}:{port}"
-    membership.cluster = address
+    membership.cluster, membership.policy = address, reply.policy
     membership.head_key = Key(token.head_public, "head", reply.head)
     log(f"{kind} {host} of the cluster at {address}, reached at {membership.endpoint}")
     return membership

@@ -57,6 +57,7 @@ from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
 from ..wire.hosts import HostWelcome
+from ..wire.scheduling import BOTTOM_UP
 from .doorman import Doorman
 from .peers import Peers
 from .processes import end_children
@@ -146,6 +147,7 @@ class Node:
             node_id=self.node_id,
             session=self.session.name,
             is_embedded=member is None,
+            policy=BOTTOM_UP if member is None else member.policy,
         )
         roles: list[Any] = [self.local]
         if member is None:

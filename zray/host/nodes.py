@@ -115,15 +115,19 @@ def start_head(
     gcs_shards: int | None = None,
     gcs_replicas: int | None = None,
     global_schedulers: int | None = None,
+    policy: str | None = None,
     state_dir: str = "",
 ) -> tuple[Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
-    are processes of their own.  state_dir: what a head knows is kept there; one that is started on it again takes up
-    all of this from there, and the nodes that still run; "": it lies in the session's folder, and is gone with it.
+    are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
+    state_dir: what a head knows is kept there; one that is started on it again takes up all of this from there, and the
+    nodes that still run; "": it lies in the session's folder, and is gone with it.
 
     Raises: as start_node.
     """
+    from ..wire.scheduling import POLICIES
+
     for name, count in (
         ("gcs_shards", gcs_shards),
         ("gcs_replicas", gcs_replicas),
@@ -131,6 +135,8 @@ def start_head(
     ):
         if count is not None and (not isinstance(count, int) or not 1 <= count <= PROCESSES_MAX):
             raise ValueError(f"{name} must be a number from 1 to {PROCESSES_MAX}, not {count!r}.")
+    if policy is not None and policy not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}.")
     cluster = {
         "kind": "head",
         "host": host,
@@ -138,6 +144,7 @@ def start_head(
         "shards": gcs_shards,
         "replicas": gcs_replicas,
         "schedulers": global_schedulers,
+        "policy": policy,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
     }
     return start_node(total, store, driver_pid=0, cluster=cluster)

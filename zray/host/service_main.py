@@ -89,7 +89,8 @@ class ServiceHost:
         self.clients = [
             ChainClient(shard, name, self.options["chains"]) for shard, name in zip(shards, names, strict=True)
         ]
-        return [GlobalScheduler(f"{self.host}/global", shards), *self.clients]
+        policy, equals = self.options["policy"], self.options["equals"]
+        return [GlobalScheduler(f"{self.host}/global", shards, policy=policy, equals=equals), *self.clients]
 
     def _open_log(self, member: ChainMember) -> None:
         deadline = time.monotonic() + LOCK_SECONDS

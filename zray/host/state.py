@@ -23,6 +23,7 @@ from ..exceptions import ZrayError
 from ..store.durable import StoreLocked
 from ..store.log import lock_folder
 from ..store.sweeper import check_private
+from ..wire.scheduling import BOTTOM_UP
 from .keys import KEY_BYTES, KeyPair, Token, read_secret, replace_secret
 from .roster import Roster
 
@@ -38,6 +39,7 @@ class Plan(msgspec.Struct):
     shards: int = 1
     replicas: int = 1
     schedulers: int = 1
+    policy: str = BOTTOM_UP
     host: str = LOOPBACK
     port: int = 0  # 0: not settled yet
 

@@ -63,7 +63,7 @@ class JoinClusterReply(Message, tag=134):
     """head -> newcomer.  Where the roles of the cluster are; seen_address: the newcomer's, as the head sees it.
 
     shards: their logical names, in the order that ids are hashed to.  chains: the chain master, which knows who their
-    replicas are.
+    replicas are.  policy: which tasks are passed up, and where they go (scheduling.POLICIES).
     """
 
     head: str
@@ -72,6 +72,7 @@ class JoinClusterReply(Message, tag=134):
     shards: list[str]
     seen_address: str
     chains: str
+    policy: str
 
 
 class JoinRefused(Message, tag=135):

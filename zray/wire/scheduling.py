@@ -23,7 +23,8 @@ from .message import Message, Natural
 from .task_spec import TaskSpec
 
 # Bottom-up: a node keeps what it can run soon, and passes up the rest, which goes to where it would start soonest.
-# The others are there to be compared with: all tasks go up; at random; without regard to where their arguments are.
+# The others are there to be compared with: all tasks go up; those that do are placed at random; nobody asks where
+# arguments are.
 BOTTOM_UP, CENTRAL, RANDOM, NO_LOCALITY = POLICIES = ("bottom_up", "central", "random", "no_locality")
 
 
