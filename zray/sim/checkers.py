@@ -128,15 +128,12 @@ class Checkers:
         assert not scheduler.dispatch.ready_count, "ready tasks left"
         nothing(scheduler.calls.actors, "actors")
         nothing(scheduler.calls.wanting, "actors that want a worker")
-        calls = scheduler.remote_calls
-        nothing(calls.routes, "routes to actors of other nodes")
+        nothing(scheduler.routes.by_actor, "routes to actors of other nodes")
         nothing(scheduler.moves.asks, "actors that look for room")
         nothing(scheduler.moves.offers, "actors about to arrive")
-        nothing(calls.leaving, "calls or actors about to leave")
-        nothing(calls.arriving, "calls or actors whose refs are not held")
-        nothing(calls.holding, "results of calls that are not held")
-        nothing(calls.lent, "refs of calls that nobody has accepted")
-        nothing(calls.unheld, "results of calls that their callers do not hold")
+        nothing(scheduler.acks.expected, "requests to shards that are not acknowledged")
+        nothing(scheduler.routes.lent, "refs of calls that nobody has accepted")
+        nothing(scheduler.remote_calls.unheld, "results of calls that their callers do not hold")
         assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")

@@ -29,7 +29,7 @@ from ...wire.actors import (
 from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from .actor_names import name_key
-from .remote_calls import Route
+from .routes import Route
 from .tables import Actor, ActorState, Job, TaskState
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Ask(Struct, gc=False, eq=False):
     """An actor of ours that would rather be elsewhere."""
 
     actor: Actor
-    unacknowledged: int = 0
+    is_shared: bool = False  # the shards know that we hold what leaves with it
     is_deferred: bool = False  # nobody had room; it waits for the timer, or for room here
 
 
@@ -66,10 +66,9 @@ class ActorMoves:
         ask = self.asks[actor.actor_id] = Ask(actor)
         self._tell_home(actor.actor_id, is_settled=False)
         node.lineage.flush()
-        request = node.remote_calls.next_request()
+        request = node.acks.next_request()
         shared = [actor.entry.object_id, *spec.deps, *spec.holds]
-        ask.unacknowledged = node.remote._share(shared, request)
-        node.remote_calls.leaving[request] = ask
+        node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
 
     def _tell_home(self, actor_id: bytes, home: str = "", *, is_settled: bool = True) -> None:
         node = self.node
@@ -87,8 +86,9 @@ class ActorMoves:
             actor.entry.share()
             self.node.remote._hold_at_shards([actor.entry.object_id], 0)
 
-    def may_leave(self, ask: Ask) -> None:
+    def _may_leave(self, ask: Ask) -> None:
         """The shards have acknowledged what leaves with it."""
+        ask.is_shared = True
         if self.asks.get(ask.actor.actor_id) is ask:
             self._send_up(ask.actor)
 
@@ -112,7 +112,7 @@ class ActorMoves:
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
         shared = entry.share()
         shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
-        route = node.remote_calls.routes.get(spec.task_id)
+        route = node.routes.by_actor.get(spec.task_id)
         if route is not None:
             entry.actor = None
         self.offers[spec.task_id] = message.origin
@@ -120,7 +120,7 @@ class ActorMoves:
         actor = node.calls.make(spec, options, job, entry)
         node.calls.promise(options)
         if route is not None:
-            node.remote_calls.come_here(route, actor)
+            node.routes.come_here(route, actor)
 
     def on_actor_accepted(self, message: ActorAccepted) -> None:
         """ActorAccepted: it goes, if it is still to go."""
@@ -137,19 +137,19 @@ class ActorMoves:
         node.tasks.pop(actor.actor_id, None)
         task.state = TaskState.DONE
         entry.task = entry.actor = None
-        route = node.remote_calls.routes[actor.actor_id] = Route(actor.actor_id)
+        route = node.routes.by_actor[actor.actor_id] = Route(actor.actor_id)
         route.is_forgotten = True
         for call in actor.queue:
-            node.remote_calls.queue(route, call)
+            node.routes.queue(route, call)
         actor.queue.clear()
-        node.remote_calls.route(actor.actor_id)
-        node.remote_calls.settle(route, home)
+        node.routes.route(actor.actor_id)
+        node.routes.settle(route, home)
         arguments = (*task.spec.deps, *task.spec.holds)
         node.objects.drop_all((*arguments, *arguments))  # for the constructor now, and for another one
         if entry.waiting or entry.watchers:
             node.remote.want(entry)
         node.objects.free_if_unreferenced(entry)
-        node.remote_calls.calls_ended(route)
+        node.routes.calls_ended(route)
 
     def on_handed_over(self, message: ActorHandedOver) -> None:
         """ActorHandedOver: it is ours."""
@@ -216,7 +216,7 @@ class ActorMoves:
             self._ask_again_later(ask)
         else:
             error = self.node.infeasible.text("hold this actor", message.reason, ask.actor.options.resources)
-            self.node.calls.bury(ask.actor, encode_system_error("ActorUnschedulableError", error))
+            self.node.ends.bury(ask.actor, encode_system_error("ActorUnschedulableError", error))
 
     def forget(self, actor_id: bytes) -> None:
         """It was ours, is dead, and nobody holds a handle."""
@@ -228,13 +228,13 @@ class ActorMoves:
         calls = self.node.calls
         for actor_id, origin in list(self.offers.items()):
             if origin == lost:
-                calls.bury(calls.actors[actor_id], error)
+                self.node.ends.bury(calls.actors[actor_id], error)
         self.ask_again()
 
     def ask_again(self) -> None:
         """What was asked may have been lost.  Who accepts second is told that it is gone."""
         for ask in self.asks.values():
-            if not ask.unacknowledged and not ask.is_deferred:
+            if ask.is_shared and not ask.is_deferred:
                 self._send_up(ask.actor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import (
     ActorNameTaken,
@@ -46,7 +47,7 @@ class ActorNames:
         if actor is not None and actor.state == ActorState.REGISTERING:
             name = actor.options.name
             text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
-            self.node.calls.bury(actor, self.node.calls.error("ActorAlreadyExistsError", text), was_named=False)
+            self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
 
     def find(self, message: FindActor) -> None:
         """FindActor: the shard knows."""
@@ -73,7 +74,7 @@ class ActorNames:
         if actor_id and (here is None or here.is_going) and (message.node == self.node.address or here is not None):
             actor_id = b""  # it died, or began to leave, while we asked
         if actor_id and here is None:
-            self.node.remote_calls.name_found(actor_id, message.node)
+            self.node.routes.name_found(actor_id, message.node)
         if actor_id:
             entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
             self.node.objects.hold(entry, process)

@@ -1,4 +1,5 @@
-"""Actors of this node and the calls on them.  Those of other nodes, and actors that go there: `remote_calls`.
+"""Actors of this node and the calls on them.  Those of other nodes, and actors that go there: `routes`, `remote_calls`,
+`actor_moves`.
 
 An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order (call_queue); they go
 to the worker many at a time.  The actor's handles are refs on the first return of its creation task: when the
@@ -15,25 +16,21 @@ States (ActorState) and where the actor then is:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import (
-    ActorExited,
-    ActorRemoved,
     ActorStarted,
     ActorStartFailed,
     CreateActor,
-    KillActor,
     RegisterActor,
     StartActor,
 )
 from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
-from ...wire.tasks import StartTasks, StopWorker
-from ..effects import OpenWindow, WorkerExited
+from ...wire.tasks import StartTasks
+from ..effects import OpenWindow
 from .actor_names import NOTHING, name_key
-from .remote_calls import Route
 from .resources import CPU
 from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
@@ -42,8 +39,6 @@ if TYPE_CHECKING:
 
 # Calls sent to a serial actor ahead of the one that runs.  They can go nowhere else, so only memory bounds it.
 CALLS_IN_FLIGHT_MAX = 512
-# Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
-GRAVES_MAX = 10_000
 
 
 def _never(task: Task, batch: dict[bytes, Task]) -> bool:
@@ -59,7 +54,6 @@ class Calls:
         self.actors: dict[bytes, Actor] = {}
         self.wanting: dict[bytes, Actor] = {}  # waits for arguments, resources or a worker
         self.promised: dict[str, int] = {}  # resources of those that wait and are to start here
-        self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
         self.touched: dict[bytes, None] = {}  # actors to look at, at the end of the turn
 
     # --- creation ---
@@ -85,13 +79,15 @@ class Calls:
             # with its creator, had nobody else had a handle).
             if known.worker is not None:
                 node.pool.kill(known.worker)
-            self.bury(known, self.error("ActorDiedError", "The task that made the actor died, and made it anew."))
-        node.remote_calls.made_anew(spec.task_id)
+            self.node.ends.bury(
+                known, encode_system_error("ActorDiedError", "The task that made the actor died, and made it anew.")
+            )
+        node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
         actor = self.make(spec, options, process.job, entry)
         refusal = node.infeasible.why_not_ever(actor)
         if refusal:
-            self.bury(actor, self.error("ActorUnschedulableError", refusal))
+            self.node.ends.bury(actor, encode_system_error("ActorUnschedulableError", refusal))
         elif options.name:
             node.moves.settle_later(actor)
             shard = node.addresses.shard_of(name_key(options.namespace, options.name))
@@ -154,7 +150,7 @@ class Calls:
     def no_worker_to_be_had(self, reason: str) -> None:
         """Give up on all that wait for a worker."""
         for actor in list(self.wanting.values()):
-            self.bury(actor, self.error("ActorDiedError", reason))
+            self.node.ends.bury(actor, encode_system_error("ActorDiedError", reason))
 
     def touch(self, actor_id: bytes) -> None:
         """Look at it at the end of the turn."""
@@ -207,7 +203,7 @@ class Calls:
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
             return
         actor.state = ActorState.ALIVE
-        self._creation_done(actor, NOTHING)
+        self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
 
     def start_failed(self, message: ActorStartFailed) -> None:
@@ -215,9 +211,9 @@ class Calls:
         actor = self.actors.get(message.actor_id)
         if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
             self.node.pool.kill(actor.worker)
-            self.bury(actor, message.error)
+            self.node.ends.bury(actor, message.error)
 
-    def _creation_done(self, actor: Actor, value: bytes) -> None:
+    def creation_done(self, actor: Actor, value: bytes) -> None:
         """Once: the object behind the handles is there."""
         task = actor.creation
         if self.node.tasks.pop(task.spec.task_id, None) is not None:
@@ -230,22 +226,15 @@ class Calls:
         actor_id = task.options.actor_id
         actor = self.actors.get(actor_id)
         task.state = TaskState.CALL
-        if actor is None and self.node.members.peers and not task.origin and actor_id not in self.graves:
-            self.node.remote_calls.submit(task)
+        if actor is None and self.node.members.peers and not task.origin and actor_id not in self.node.ends.graves:
+            self.node.routes.submit(task)
             return
         self.node.lifecycle.retain_arguments(task)
         if actor is None:
-            self.node.lifecycle.fail_with(task, self._grave(actor_id))
+            self.node.lifecycle.fail_with(task, self.node.ends.grave(actor_id))
             return
         actor.queue.append(task)
         self.touched[actor_id] = None
-
-    def _grave(self, actor_id: bytes) -> bytes:
-        """The error value that calls on a dead actor get."""
-        grave = self.graves.get(actor_id)
-        if grave is None:
-            grave = self.error("ActorDiedError", "The actor is not there: it has ended, or never was.")
-        return grave
 
     def pump(self) -> None:
         """End of a turn: send what can be sent, place what can be placed, see off who leaves."""
@@ -259,7 +248,7 @@ class Calls:
             if actor.actor_id in self.wanting:
                 self._place(actor)
             if actor.is_going and not actor.queue and not actor.inflight:
-                self._see_off(actor)
+                self.node.ends.see_off(actor)
 
     def _send_calls(self, actor: Actor) -> None:
         worker = actor.worker
@@ -319,126 +308,9 @@ class Calls:
         """It goes first again."""
         actor = self.actors.get(task.options.actor_id)
         if actor is None:
-            self.node.lifecycle.fail_with(task, self._grave(task.options.actor_id))
+            self.node.lifecycle.fail_with(task, self.node.ends.grave(task.options.actor_id))
             return
         actor.inflight.pop(task.spec.task_id, None)
         task.state = TaskState.CALL
         actor.queue.append_first(task)
         self.touch(actor.actor_id)
-
-    # --- ends ---
-
-    def handles_gone(self) -> None:
-        """The last refs on some actors' objects have gone: they leave after the calls they have."""
-        actors, self.node.objects.freed_actors = self.node.objects.freed_actors, []
-        for actor in actors:
-            if type(actor) is Route:
-                self.node.remote_calls.handle_gone(actor)
-                continue
-            self.graves.pop(actor.actor_id, None)
-            if actor.actor_id not in self.actors:
-                self.node.moves.forget(actor.actor_id)
-            elif not actor.options.detached:
-                actor.is_going = True
-                if not actor.queue and not actor.inflight:
-                    self._see_off(actor)
-
-    def _see_off(self, actor: Actor) -> None:
-        if actor.worker is not None and actor.state == ActorState.ALIVE:
-            actor.killed = "its last handle was gone"
-            self.node.send(actor.worker.address, StopWorker())
-            actor.state = ActorState.DEAD
-        elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
-            self.bury(actor, self.error("ActorDiedError", "The actor's last handle is gone."))
-
-    def kill(self, message: KillActor) -> None:
-        """KillActor: kill -9; may be restarted only if asked for and allowed."""
-        actor = self.actors.get(message.actor_id)
-        if actor is None:
-            if self.node.sender in self.node.processes and message.actor_id not in self.graves:
-                self.node.remote_calls.kill(message)
-            return
-        if message.no_restart:
-            if actor.worker is not None:
-                self.node.pool.kill(actor.worker)
-            self.bury(actor, self.error("ActorDiedError", "The actor was killed by kill()."))
-        elif actor.worker is not None:
-            self.node.pool.kill(actor.worker)
-
-    def exited(self, message: ActorExited) -> None:
-        """ActorExited: it leaves by itself, and is not restarted."""
-        actor = self.actors.get(message.actor_id)
-        if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
-            self.bury(actor, self.error("ActorDiedError", message.reason))
-
-    def end_job(self, job: Job) -> None:
-        """Its driver is gone: its actors too, but for the detached."""
-        for actor in list(self.actors.values()):
-            if actor.job is job and not actor.options.detached:
-                if actor.worker is not None:
-                    self.node.pool.kill(actor.worker)
-                self.bury(actor, self.error("ActorDiedError", "The driver that made the actor has ended."))
-
-    def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
-        """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
-        self.node.resources.hold_no_more(actor.options.resources)
-        if self.actors.get(actor.actor_id) is not actor:
-            return  # buried before
-        node = self.node
-        actor.worker = None
-        inflight = list(actor.inflight.values())
-        begun_count = max(0, len(inflight) - message.unclaimed)
-        may_restart = actor.options.max_restarts < 0 or actor.restart_count < actor.options.max_restarts
-        if actor.state == ActorState.DEAD or actor.killed or not may_restart:
-            text = f"The actor {actor.options.class_name} died"
-            if (count := actor.restart_count) and not actor.killed:
-                text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
-            text += f": {actor.killed}." if actor.killed else "."
-            self.bury(actor, self.error("ActorDiedError", text, message.details()))
-            return
-        actor.restart_count += 1
-        for position, task in reversed(list(enumerate(inflight))):
-            begun = position < begun_count
-            limit = task.options.max_retries
-            task.worker = None
-            if not begun or limit < 0 or task.attempts < limit:
-                task.attempts += begun
-                self.requeue(task)
-            else:
-                actor.inflight.pop(task.spec.task_id, None)
-                text = f"The actor {actor.options.class_name} died while it ran this call; it is restarted."
-                node.lifecycle.fail_with(task, self.error("ActorUnavailableError", text, message.details()))
-        self.want_worker(actor, ActorState.RESTARTING)
-
-    def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
-        """It is dead for good: all its calls get the error."""
-        node = self.node
-        if self.actors.pop(actor.actor_id, None) is None:
-            return
-        is_placed_here = node.moves.withdrawn(actor)
-        if self.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
-            self.promise(actor.options, -1)
-        actor.state = ActorState.DEAD
-        actor.death = error
-        if len(self.graves) >= GRAVES_MAX:
-            del self.graves[next(iter(self.graves))]
-        self.graves[actor.actor_id] = error
-        self._creation_done(actor, error)
-        spec = actor.creation.spec
-        node.objects.drop_all((*spec.deps, *spec.holds))
-        for task in [*actor.inflight.values(), *actor.queue]:
-            task.missing = 0
-            node.lifecycle.fail_with(task, error)
-        actor.inflight.clear()
-        actor.queue.clear()
-        if actor.options.name and was_named:
-            shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
-            node.send(shard, ActorRemoved(actor.actor_id))
-        actor.worker = None
-        entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
-        if entry is None or entry.actor is not actor:
-            node.moves.forget(actor.actor_id)
-
-    @staticmethod
-    def error(class_name: str, text: str, details: dict[str, Any] | None = None) -> bytes:
-        return encode_system_error(class_name, text, details)

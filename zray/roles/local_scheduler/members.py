@@ -10,6 +10,7 @@ from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, Registe
 from ...wire.message import Local
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from .lease import HEAD_WAIT_SECONDS, Lease
+from .routes import gone_error
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -114,7 +115,11 @@ class Members:
         self.peers.pop(message.node, None)
         self.outside.discard(message.node)
         self.node.recovery.node_lost(message)
-        self.node.remote_calls.node_lost(message.node, message.reason)
+        error = gone_error(f"The actor died: its node {message.node} is lost ({message.reason}).")
+        self.node.acks.node_lost(message.node)
+        self.node.routes.node_lost(message.node, error)
+        self.node.remote_calls.node_lost(message.node)
+        self.node.moves.node_lost(message.node, error)
         self.node.flights.node_lost(message.node)
 
     def fence(self, reason: str) -> None:

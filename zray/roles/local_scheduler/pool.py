@@ -214,7 +214,7 @@ class WorkerPool:
         worker.inflight.clear()
         node.dispatch.forget_worker(worker)
         if worker.actor is not None:
-            node.calls.worker_exited(worker.actor, message)
+            node.ends.worker_exited(worker.actor, message)
         else:
             begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
             for task in reversed(inflight[len(begun) - len(nested) :]):

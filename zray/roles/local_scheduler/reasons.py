@@ -310,7 +310,7 @@ class Reasons:
             self.say(depth, f"{name} waits for a worker process, of which {node.pool.starting_count} are starting")
 
     def _of_remote_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
-        route = self.node.remote_calls.routes.get(task.options.actor_id)
+        route = self.node.routes.by_actor.get(task.options.actor_id)
         if route is None or not route.home:
             self.say(depth, f"{name} waits until the GCS says where its actor lives")
         elif task.spec.task_id in route.sent:

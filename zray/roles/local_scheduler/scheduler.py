@@ -17,9 +17,9 @@ Dialog (who says it -> what we do):
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
-Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls
-(actors), lineage (what the shard is told), members, remote, remote_calls and recovery (other nodes; their deaths),
-infeasible (what no node can hold), explain and reasons (why something is not there yet).
+Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls and actor_ends
+(actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls and recovery (other nodes; their
+deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -30,11 +30,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...wire.actors import (
-    ActorExited,
     ActorStarted,
     ActorStartFailed,
     CreateActor,
-    KillActor,
 )
 from ...wire.gcs import (
     FetchFunctionReply,
@@ -79,7 +77,9 @@ from ..effects import (
     WorkerStartFailed,
 )
 from ..role import Role
-from . import actor_moves, actor_names, flights, members, remote_calls, trips
+from . import acks, actor_ends, actor_moves, actor_names, flights, members, remote_calls, routes, trips
+from .acks import Acks
+from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
@@ -97,6 +97,7 @@ from .recovery import RECOVERY_HANDLERS, Recovery
 from .remote import Remote
 from .remote_calls import RemoteCalls
 from .resources import Resources
+from .routes import Routes
 from .tables import Job, ObjectEntry, Process, Task
 from .trips import Trips
 from .waits import Waits
@@ -157,6 +158,7 @@ class LocalScheduler(Role):
         self.pool = WorkerPool(self, worker_prefix)
         self.dispatch = Dispatch(self)
         self.calls = Calls(self)
+        self.ends = ActorEnds(self)
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
         self.remote = Remote(self)
@@ -164,6 +166,8 @@ class LocalScheduler(Role):
         self.load = Load(self)
         self.names = ActorNames(self)
         self.moves = ActorMoves(self)
+        self.acks = Acks(self)
+        self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
         self.members = Members(self)
         self.recovery = Recovery(self)
@@ -211,7 +215,7 @@ class LocalScheduler(Role):
         """Nothing of it starts any more; what runs is ended."""
         job.is_over = True
         self.dispatch.cancel_job(job)
-        self.calls.end_job(job)
+        self.ends.end_job(job)
         self.pool.end_job(job)
         del self.jobs[job.job_id]
 
@@ -375,8 +379,10 @@ class LocalScheduler(Role):
         self._send_seals()
         objects = self.objects
         if objects.freed_actors:
-            self.calls.handles_gone()
-        if self.remote_calls.touched or self.remote_calls.results:
+            self.ends.handles_gone()
+        if self.routes.touched:
+            self.routes.pump()
+        if self.remote_calls.results:
             self.remote_calls.pump()
         if objects.freed_places:
             self.send(self.addresses.object_manager, FreeObjects(objects.freed_places))
@@ -418,10 +424,8 @@ class LocalScheduler(Role):
         WorkerStartFailed: lambda self, message: self.pool.start_failed(message),
         WorkerExited: lambda self, message: self.pool.exited(message),
         CreateActor: lambda self, message: self.calls.create(message),
-        KillActor: lambda self, message: self.calls.kill(message),
         ActorStarted: lambda self, message: self.calls.started(message),
         ActorStartFailed: lambda self, message: self.calls.start_failed(message),
-        ActorExited: lambda self, message: self.calls.exited(message),
         ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
         LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
@@ -433,9 +437,12 @@ class LocalScheduler(Role):
         JobEnded: on_job_ended,
         **members.HANDLERS,
         **flights.HANDLERS,
+        **actor_ends.HANDLERS,
         **actor_names.HANDLERS,
         **actor_moves.HANDLERS,
         **trips.HANDLERS,
+        **acks.HANDLERS,
+        **routes.HANDLERS,
         **remote_calls.HANDLERS,
         **RECOVERY_HANDLERS,
         **INFEASIBLE_HANDLERS,

@@ -1,0 +1,61 @@
+"""What is done when shards have acknowledged something: a ref leaves only after they know that this node holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...wire.gcs import HoldAtNodeReply
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Expected(Struct, gc=False, eq=False):
+    """Replies to one request that are missing."""
+
+    count: int
+    then: Callable[[], None]
+    node: str  # what it is for goes with this node; "": stays
+
+
+class Acks:
+    """Requests of one node to shards, those of `remote` aside; their numbers are shared with that."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.expected: dict[int, Expected] = {}
+
+    def next_request(self) -> int:
+        """The number of a new one."""
+        self.node.remote.request += 1
+        return self.node.remote.request
+
+    def expect(self, request: int, count: int, then: Callable[[], None], node: str = "") -> None:
+        """So many replies will come; at once `then`, where there is none to wait for."""
+        if count:
+            self.expected[request] = Expected(count, then, node)
+        else:
+            then()
+
+    def acknowledged(self, message: HoldAtNodeReply) -> None:
+        """HoldAtNodeReply: to a request of ours, or of `remote`."""
+        expected = self.expected.get(message.request)
+        if expected is None:
+            self.node.remote.on_held(message)
+            return
+        expected.count -= 1
+        if not expected.count:
+            del self.expected[message.request]
+            expected.then()
+
+    def node_lost(self, lost: str) -> None:
+        """What was for it is for nobody now."""
+        self.expected = {request: item for request, item in self.expected.items() if item.node != lost}
+
+
+HANDLERS: dict[type, Any] = {
+    HoldAtNodeReply: lambda self, message: self.acks.acknowledged(message),
+}

@@ -1,0 +1,153 @@
+"""Ends of actors: by their last handle, by kill(), by themselves, with their job or their process; and restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import encode_system_error
+from ...ids import FIRST_RETURN
+from ...wire.actors import ActorExited, ActorRemoved, KillActor
+from ...wire.tasks import StopWorker
+from ..effects import WorkerExited
+from .actor_names import name_key
+from .routes import Route
+from .tables import Actor, ActorState, Job
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
+GRAVES_MAX = 10_000
+
+
+class ActorEnds:
+    """Of the actors of this node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
+
+    def handles_gone(self) -> None:
+        """The last refs on some actors' objects have gone: they leave after the calls they have."""
+        actors, self.node.objects.freed_actors = self.node.objects.freed_actors, []
+        for actor in actors:
+            if type(actor) is Route:
+                self.node.routes.handle_gone(actor)
+                continue
+            self.graves.pop(actor.actor_id, None)
+            if actor.actor_id not in self.node.calls.actors:
+                self.node.moves.forget(actor.actor_id)
+            elif not actor.options.detached:
+                actor.is_going = True
+                if not actor.queue and not actor.inflight:
+                    self.see_off(actor)
+
+    def see_off(self, actor: Actor) -> None:
+        """It leaves, now that it has nothing to do."""
+        if actor.worker is not None and actor.state == ActorState.ALIVE:
+            actor.killed = "its last handle was gone"
+            self.node.send(actor.worker.address, StopWorker())
+            actor.state = ActorState.DEAD
+        elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
+            self.bury(actor, encode_system_error("ActorDiedError", "The actor's last handle is gone."))
+
+    def kill(self, message: KillActor) -> None:
+        """KillActor: kill -9; may be restarted only if asked for and allowed."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is None:
+            if self.node.sender in self.node.processes and message.actor_id not in self.graves:
+                self.node.routes.kill(message)
+            return
+        if message.no_restart:
+            if actor.worker is not None:
+                self.node.pool.kill(actor.worker)
+            self.bury(actor, encode_system_error("ActorDiedError", "The actor was killed by kill()."))
+        elif actor.worker is not None:
+            self.node.pool.kill(actor.worker)
+
+    def exited(self, message: ActorExited) -> None:
+        """ActorExited: it leaves by itself, and is not restarted."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.worker is not None and actor.worker.address == self.node.sender:
+            self.bury(actor, encode_system_error("ActorDiedError", message.reason))
+
+    def end_job(self, job: Job) -> None:
+        """Its driver is gone: its actors too, but for the detached."""
+        for actor in list(self.node.calls.actors.values()):
+            if actor.job is job and not actor.options.detached:
+                if actor.worker is not None:
+                    self.node.pool.kill(actor.worker)
+                self.bury(actor, encode_system_error("ActorDiedError", "The driver that made the actor has ended."))
+
+    def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
+        """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
+        self.node.resources.hold_no_more(actor.options.resources)
+        if self.node.calls.actors.get(actor.actor_id) is not actor:
+            return  # buried before
+        node = self.node
+        actor.worker = None
+        inflight = list(actor.inflight.values())
+        begun_count = max(0, len(inflight) - message.unclaimed)
+        may_restart = actor.options.max_restarts < 0 or actor.restart_count < actor.options.max_restarts
+        if actor.state == ActorState.DEAD or actor.killed or not may_restart:
+            text = f"The actor {actor.options.class_name} died"
+            if (count := actor.restart_count) and not actor.killed:
+                text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
+            text += f": {actor.killed}." if actor.killed else "."
+            self.bury(actor, encode_system_error("ActorDiedError", text, message.details()))
+            return
+        actor.restart_count += 1
+        for position, task in reversed(list(enumerate(inflight))):
+            begun = position < begun_count
+            limit = task.options.max_retries
+            task.worker = None
+            if not begun or limit < 0 or task.attempts < limit:
+                task.attempts += begun
+                self.node.calls.requeue(task)
+            else:
+                actor.inflight.pop(task.spec.task_id, None)
+                text = f"The actor {actor.options.class_name} died while it ran this call; it is restarted."
+                node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, message.details()))
+        self.node.calls.want_worker(actor, ActorState.RESTARTING)
+
+    def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
+        """It is dead for good: all its calls get the error."""
+        node = self.node
+        if self.node.calls.actors.pop(actor.actor_id, None) is None:
+            return
+        is_placed_here = node.moves.withdrawn(actor)
+        if self.node.calls.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
+            self.node.calls.promise(actor.options, -1)
+        actor.state = ActorState.DEAD
+        actor.death = error
+        if len(self.graves) >= GRAVES_MAX:
+            del self.graves[next(iter(self.graves))]
+        self.graves[actor.actor_id] = error
+        node.calls.creation_done(actor, error)
+        spec = actor.creation.spec
+        node.objects.drop_all((*spec.deps, *spec.holds))
+        for task in [*actor.inflight.values(), *actor.queue]:
+            task.missing = 0
+            node.lifecycle.fail_with(task, error)
+        actor.inflight.clear()
+        actor.queue.clear()
+        if actor.options.name and was_named:
+            shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
+            node.send(shard, ActorRemoved(actor.actor_id))
+        actor.worker = None
+        entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
+        if entry is None or entry.actor is not actor:
+            node.moves.forget(actor.actor_id)
+
+    def grave(self, actor_id: bytes) -> bytes:
+        """The error value that calls on a dead actor get."""
+        grave = self.graves.get(actor_id)
+        if grave is None:
+            grave = encode_system_error("ActorDiedError", "The actor is not there: it has ended, or never was.")
+        return grave
+
+
+HANDLERS: dict[type, Any] = {
+    KillActor: lambda self, message: self.ends.kill(message),
+    ActorExited: lambda self, message: self.ends.exited(message),
+}

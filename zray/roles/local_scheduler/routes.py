@@ -1,0 +1,304 @@
+"""The ways to actors of other nodes: calls that leave, and what comes back.  The other end: `remote_calls`.
+
+Calls of one caller stay in order: they leave in the order in which they came, on one link.  A route keeps the handle's
+object while calls are under way, so that the actor does not end before they do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...exceptions import encode_system_error
+from ...ids import FIRST_RETURN, return_id
+from ...wire.actors import (
+    ActorLocated,
+    CallsAccepted,
+    CallsFinished,
+    ForwardCalls,
+    KillActor,
+    LocateActor,
+    ResultsHeld,
+)
+from .tables import Actor, ObjectEntry, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# One message of calls holds at most so much.
+BATCH_BYTES_MAX = 1 << 20
+BATCH_COUNT_MAX = 1000
+
+
+class Leaving(Struct, gc=False, eq=False):
+    """A call that waits for its turn."""
+
+    task: Task
+    is_ready: bool = False  # the shards know that we hold what it takes
+
+
+class Route:
+    """The way to an actor of another node."""
+
+    __slots__ = ("actor_id", "hint", "home", "is_forgotten", "is_killed", "is_retaining", "queue", "sent")
+
+    def __init__(self, actor_id: bytes) -> None:
+        self.actor_id = actor_id
+        self.home = ""  # the local scheduler there; "": asked for
+        self.hint = ""  # where its name was registered: good if the directory knows nothing
+        self.queue: deque[Leaving] = deque()
+        self.sent: dict[bytes, Task] = {}
+        self.is_forgotten = False  # nothing here refers to its handle
+        self.is_retaining = False  # calls under way keep its handle
+        self.is_killed = False  # by kill(), before it was located
+
+
+class Routes:
+    """Actors of other nodes that are called from here."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.by_actor: dict[bytes, Route] = {}
+        self.lent: dict[bytes, tuple[bytes, ...]] = {}  # sent calls -> refs that they take, held until accepted
+        self.touched: dict[bytes, None] = {}  # routes to look at, at the end of the turn
+
+    def route(self, actor_id: bytes) -> Route:
+        route = self.by_actor.get(actor_id)
+        if route is None:
+            route = self.by_actor[actor_id] = Route(actor_id)
+            route.is_forgotten = True
+            self._locate(route, wait=True)
+        if route.is_forgotten:
+            entry = self.node.objects.entries.get(actor_id + FIRST_RETURN)
+            if entry is not None and entry.actor is None:
+                entry.actor = route
+                route.is_forgotten = False
+        return route
+
+    def _locate(self, route: Route, *, wait: bool) -> None:
+        node = self.node
+        node.send(node.addresses.shard_of(route.actor_id), LocateActor(route.actor_id, node.address, wait))
+
+    def submit(self, task: Task) -> None:
+        """A call of a process of this node on an actor that is not here."""
+        node, spec = self.node, task.spec
+        route = self.route(task.options.actor_id)
+        for object_id in (*spec.deps, *spec.holds):
+            node.objects.retain(object_id)
+        self.queue(route, task)
+
+    def queue(self, route: Route, task: Task) -> None:
+        node, spec = self.node, task.spec
+        if not route.is_retaining:
+            route.is_retaining = True
+            node.objects.retain(route.actor_id + FIRST_RETURN)
+        item = Leaving(task)
+        route.queue.append(item)
+        if not spec.deps and not spec.holds:
+            self._may_leave(item)
+            return
+        node.lineage.flush()
+        request = node.acks.next_request()
+        expected = node.remote._share([*spec.deps, *spec.holds], request)
+        node.acks.expect(request, expected, lambda: self._may_leave(item))
+
+    def _may_leave(self, item: Leaving) -> None:
+        item.is_ready = True
+        self.touched[item.task.options.actor_id] = None
+
+    def located(self, message: ActorLocated) -> None:
+        """ActorLocated."""
+        route = self.by_actor.get(message.actor_id)
+        if route is None or route.home:
+            return
+        home = message.node or ("" if message.lost else route.hint)
+        if not home or home == self.node.address:
+            text = f"its node {message.lost} is lost" if message.lost else "it has ended, or never was"
+            self.fail_route(route, gone_error(f"The actor is not there: {text}."))
+            return
+        self.settle(route, home)
+
+    def settle(self, route: Route, home: str) -> None:
+        route.home = home
+        self.touched[route.actor_id] = None
+
+    def name_found(self, actor_id: bytes, hint: str) -> None:
+        """An actor of another node was found by name: its handle's object is held here from now on."""
+        node = self.node
+        entry = node.objects.require(actor_id + FIRST_RETURN)
+        if entry.shared is None:
+            node.remote.adopt(entry)
+        if actor_id not in self.by_actor:
+            route = self.by_actor[actor_id] = Route(actor_id)
+            route.is_forgotten = True
+            route.hint = hint
+            self._locate(route, wait=False)
+        self.route(actor_id)
+
+    def kill(self, message: KillActor) -> None:
+        """KillActor, by a process of this node."""
+        if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None:
+            return
+        route = self.route(message.actor_id)
+        if route.home:
+            self._send_calls(route)
+            self.node.send(route.home, message)
+        elif message.no_restart:
+            route.is_killed = True
+
+    def pump(self) -> None:
+        """End of a turn: calls leave."""
+        touched, self.touched = self.touched, {}
+        for actor_id in touched:
+            route = self.by_actor.get(actor_id)
+            if route is not None and route.home:
+                self._send_calls(route)
+                if route.is_killed:
+                    route.is_killed = False
+                    self.node.send(route.home, KillActor(actor_id))
+
+    def _send_calls(self, route: Route) -> None:
+        queue, specs, size = route.queue, [], 0
+        while queue and queue[0].is_ready:
+            task = queue.popleft().task
+            spec = task.spec
+            specs.append(spec)
+            route.sent[spec.task_id] = task
+            if spec.deps or spec.holds:
+                self.lent[spec.task_id] = (*spec.deps, *spec.holds)
+                task.spec = replace(spec, deps=(), holds=())
+            size += len(spec.args)
+            if size > BATCH_BYTES_MAX or len(specs) == BATCH_COUNT_MAX:
+                self.node.send(route.home, ForwardCalls(specs))
+                specs, size = [], 0
+        if specs:
+            self.node.send(route.home, ForwardCalls(specs))
+
+    def accepted(self, message: CallsAccepted) -> None:
+        """CallsAccepted."""
+        for task_id in message.task_ids:
+            self.node.objects.drop_all(self.lent.pop(task_id, ()))
+
+    def finished(self, message: CallsFinished) -> None:
+        """CallsFinished."""
+        home = self.node.sender
+        for result in message.results:
+            task = self.node.tasks.get(result.task_id)
+            route = self.by_actor.get(task.options.actor_id) if task is not None else None
+            if task is None or route is None or route.home != home or route.sent.pop(result.task_id, None) is None:
+                # Made anew meanwhile.
+                ids = [return_id(result.task_id, n) for n, value in enumerate(result.values, 1) if type(value) is int]
+                if ids:
+                    self.node.send(home, ResultsHeld(ids))
+                continue
+            self._finish_here(task, result.values, home)
+            self.calls_ended(route)
+
+    def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
+        node = self.node
+        task.state = TaskState.DONE
+        del node.tasks[task.spec.task_id]
+        node.finished_count += 1
+        elsewhere: list[tuple[ObjectEntry, int]] = []
+        for entry, value in zip(node.lifecycle.returns_of(task), values or [b""], strict=False):
+            entry.task = None
+            if type(value) is int:
+                elsewhere.append((entry, value))
+            elif entry.value is None:
+                node.object_is_here(entry, value)  # type: ignore[arg-type]
+            else:
+                node.objects.free_if_unreferenced(entry)
+        if elsewhere:
+            request = node.acks.next_request()
+            ids = [entry.object_id for entry, _ in elsewhere]
+            for entry, _ in elsewhere:
+                entry.share()
+            expected = node.remote._hold_at_shards(ids, request)
+            node.acks.expect(request, expected, lambda: node.send(home, ResultsHeld(ids)), home)
+            for entry, size in elsewhere:
+                if entry.value is None:
+                    self._lies_at(entry, size, home)
+                else:
+                    node.objects.free_if_unreferenced(entry)
+
+    def _lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
+        node, shared = self.node, entry.share()
+        shared.size = size
+        shared.locations = (home,)
+        if entry.waiting or entry.watchers or (entry.holders is not None and size <= node.inline_bytes_max):
+            node.remote._fetch(entry, shared)
+        elif entry.holders is not None:
+            node.waits.lies_elsewhere(entry)
+        elif not entry.count:
+            node.objects.free_if_unreferenced(entry)
+
+    def calls_ended(self, route: Route) -> None:
+        if route.sent or route.queue:
+            return
+        if route.is_retaining:
+            route.is_retaining = False
+            self.node.objects.drop(route.actor_id + FIRST_RETURN)
+        if route.is_forgotten:
+            self.by_actor.pop(route.actor_id, None)
+
+    def fail_route(self, route: Route, error: bytes) -> None:
+        """All its calls get the error."""
+        self.by_actor.pop(route.actor_id, None)
+        entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
+        if entry is not None and entry.actor is route:
+            entry.actor = None
+        route.is_forgotten = True
+        for task_id, task in list(route.sent.items()):
+            self.node.objects.drop_all(self.lent.pop(task_id, ()))
+            self.node.lifecycle.fail_with(task, error)
+        for item in list(route.queue):
+            item.task.missing = 0
+            self.node.lifecycle.fail_with(item.task, error)
+        route.sent.clear()
+        route.queue.clear()
+        self.calls_ended(route)
+
+    def handle_gone(self, route: Route) -> None:
+        """Nothing here refers to the handle any more."""
+        route.is_forgotten = True
+        self.calls_ended(route)
+
+    def made_anew(self, actor_id: bytes) -> None:
+        """Its creator runs again: where it was placed first it goes."""
+        route = self.by_actor.get(actor_id)
+        if route is not None:
+            if route.home:
+                self.node.send(route.home, KillActor(actor_id))
+            self.fail_route(route, gone_error("The task that made the actor died, and made it anew."))
+
+    def come_here(self, route: Route, actor: Actor) -> None:
+        """Calls on it have waited here already."""
+        items = list(route.queue)
+        route.queue.clear()
+        route.is_forgotten = True
+        for item in items:
+            spec = item.task.spec
+            self.node.calls.submit(item.task)
+            self.node.objects.drop_all((*spec.deps, *spec.holds))
+        self.calls_ended(route)
+
+    def node_lost(self, lost: str, error: bytes) -> None:
+        """Its actors are dead."""
+        for route in list(self.by_actor.values()):
+            if route.home == lost:
+                self.fail_route(route, error)
+
+
+def gone_error(text: str) -> bytes:
+    """What calls on an actor get that is gone."""
+    return encode_system_error("ActorDiedError", text)
+
+
+HANDLERS: dict[type, Any] = {
+    ActorLocated: lambda self, message: self.routes.located(message),
+    CallsAccepted: lambda self, message: self.routes.accepted(message),
+    CallsFinished: lambda self, message: self.routes.finished(message),
+}
