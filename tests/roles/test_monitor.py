@@ -285,6 +285,30 @@ def test_a_node_waits_for_a_head_that_can_give_no_verdict_but_not_for_ever(desk,
     assert type(done[-1]) is e.EndSession and "for 10 s" in done[-1].reason
 
 
+def test_a_head_that_was_started_again_has_time_to_answer(desk):
+    """It counts those that it knew from its start on, and for longer: a machine that is busy starts slowly."""
+    done = fence_of(desk)
+    run_lease(desk, 1.0)
+    desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    ended_at = desk.now - 0.5
+    while desk.now < ended_at + 7.0:
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", Finding.ANSWERS))
+    assert {type(effect) for effect in done} == {ProbeHost}
+    run_lease(desk, 2.0)
+    assert type(done[-1]) is e.EndSession
+    assert desk.now < ended_at + RETURN_TICKS_MAX * TICK_SECONDS
+
+
+def test_what_the_head_was_before_it_answered_extends_no_lease(desk):
+    done = fence_of(desk)
+    number = run_lease(desk, 1.0)
+    desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    desk.tell("monitor", HeartbeatReply(number))
+    run_lease(desk, 2.4)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
 def test_an_answer_that_comes_after_the_wait_extends_the_lease(desk):
     done = fence_of(desk)
     for _ in range(20):

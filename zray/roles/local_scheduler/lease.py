@@ -4,7 +4,9 @@
     the monitor does not                 our host looks at the head's machine from outside (ProbeHost):
         its process has ended, or        nobody can give a verdict on us now, and a head that comes back counts from
         stands still                     nothing: the lease runs from when we began to look
-        it answers, or is out of reach   nothing is known: we may be cut off, and the verdict on us under way
+        it answers, or is out of reach   nothing is known: we may be cut off, and the verdict on us under way; but a
+                                         head that had ended at an earlier look was started after that, and gives
+                                         those that it knew time to come back
 
 So a node that is cut off fences itself before the verdict on it, which takes SILENT_TICKS_MAX of the monitor's ticks
 from the last heartbeat that it has received; and one whose head was killed, or stopped, waits for it.
@@ -25,6 +27,12 @@ STALL_SECONDS = 1.0
 LOOK_SECONDS = 0.5
 # How long a node waits for a head that has ended or stands still: longer than it takes to start one again by hand.
 HEAD_WAIT_SECONDS = 60.0
+NEVER = float("-inf")
+
+
+# A head that was started again gives no verdict on those that it knew for so long, and a little more: less than
+# Monitor's RETURN_TICKS_MAX (10 s).
+RETURN_SECONDS = 8.0
 
 
 class Lease:
@@ -40,6 +48,7 @@ class Lease:
         self.sent: deque[tuple[int, float]] = deque()  # heartbeats of the last LEASE_SECONDS: number, when
         self.looked_at = -1.0  # where a look is under way
         self.head_has_ended = False  # what the last look said
+        self.ended_at = NEVER  # when the last look began that said so, and no answer has come since
 
     def count(self, now: float) -> None:
         """A step of ours."""
@@ -59,11 +68,13 @@ class Lease:
         """The monitor has answered this heartbeat."""
         while self.sent and self.sent[0][0] <= number:
             self.answered_at = self.sent.popleft()[1]
+            self.ended_at = NEVER
         self.granted_at = max(self.granted_at, self.answered_at)
 
     def extended(self) -> None:
         """A head that was started again knows us as a member: it counts from now."""
         self.granted_at = self.answered_at = self.clock
+        self.ended_at = NEVER
 
     def begin_to_look(self) -> bool:
         """Whether it is time to look at the head from outside."""
@@ -76,12 +87,14 @@ class Lease:
         """What came of it."""
         if self.looked_at >= 0.0 and (has_ended or stands_still):
             self.granted_at = max(self.granted_at, self.looked_at)
+            if has_ended:
+                self.ended_at = self.looked_at
         self.looked_at = -1.0
         self.head_has_ended = has_ended
 
     def why_over(self) -> str:
         """Why we are no member any more; "" while we are."""
-        if self.clock - self.granted_at > LEASE_SECONDS:
+        if self.clock - self.granted_at > LEASE_SECONDS and self.clock - self.ended_at > RETURN_SECONDS:
             return f"the monitor has not answered for {LEASE_SECONDS:g} s, and this node may be cut off"
         if self.clock - self.answered_at > self.head_wait:
             what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
