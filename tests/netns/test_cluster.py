@@ -1,0 +1,159 @@
+"""A cluster of three hosts with a network between them: joining, running, cuts, bad cables, deaths."""
+
+import os
+import signal
+
+import pytest
+
+from tests.gates import Tally, until, until_ended
+from tests.netns.network import status, until_listed
+
+pytestmark = pytest.mark.slow
+
+# What every program begins with: its arguments, and where a task runs.
+HEADER = """
+import sys, threading
+import zray
+zray.init(address=sys.argv[1])
+
+def here():
+    context = zray.get_runtime_context()
+    return context.get_node_id()
+
+def on(host, function, **options):
+    return zray.remote(function).options(resources={host: 1}, **options)
+
+def say(word):
+    print(word, flush=True)
+"""
+
+
+def test_a_program_runs_on_all_hosts(hosts, cluster):
+    """Joined by the printed command alone: nobody was told an address of its own."""
+    source = """
+import numpy as np
+ids = {name: zray.get(on(name, here).remote(), timeout=20) for name in "abc"}
+assert len(set(ids.values())) == 3 and ids["b"] == here(), ids
+
+def large(seed):
+    return np.random.default_rng(seed).bytes(20_000_000)
+
+made = on("c", large).remote(7)
+assert zray.get(made, timeout=30) == large(7)  # from c to here
+put = zray.put(large(8))
+assert zray.get(on("a", lambda value: value == large(8)).remote(put), timeout=30)  # from here to a
+assert zray.get(on("c", lambda value: value == large(8)).remote(put), timeout=30)
+
+@zray.remote(resources={"c": 1})
+class Counter:
+    def __init__(self):
+        self.seen = []
+    def add(self, number):
+        self.seen.append(number)
+        return len(self.seen)
+    def where(self):
+        return here(), self.seen
+
+counter = Counter.remote()
+assert zray.get([counter.add.remote(number) for number in range(200)], timeout=30) == list(range(1, 201))
+assert zray.get(counter.where.remote(), timeout=20) == (ids["c"], list(range(200)))
+for name in "abc":
+    say(ids[name])
+"""
+    printed = hosts[1].program(HEADER + source, cluster[0]).ends_well().split()
+    members = status(hosts[2])
+    assert printed == [members[name] for name in "abc"]
+
+
+WORK = """
+def work(number, tally):
+    tally.visit()
+    threading.Event().wait(0.05)
+    return number * number
+
+from tests.gates import Tally
+tally = Tally(sys.argv[2])
+count = int(sys.argv[3])
+refs = [zray.remote(work).options(max_retries=3).remote(number, tally) for number in range(count)]
+zray.wait(refs, num_returns=count // 10, timeout=30)
+say("under way")
+"""
+RESULTS = """
+assert zray.get(refs, timeout=50) == [number * number for number in range(count)]
+say("right")
+"""
+
+
+def test_a_cut_that_heals_in_time_costs_nothing(network, hosts, cluster, tmp_path):
+    before = status(hosts[0])
+    source = """
+@zray.remote(resources={"c": 1}, num_cpus=0)
+class Counter:
+    def __init__(self):
+        self.count = 0
+    def add(self):
+        self.count += 1
+        return self.count
+counter = Counter.remote()
+assert zray.get(counter.add.remote(), timeout=20) == 1
+"""
+    calls = "counts = [counter.add.remote() for _ in range(100)]\n"
+    ending = "assert zray.get(counts, timeout=30) == list(range(2, 102))\n"
+    program = hosts[1].program(HEADER + source + WORK + calls + RESULTS + ending, cluster[0], str(tmp_path), "100")
+    program.says("under way")
+    network.cut_for(hosts[2], 1)
+    program.says("right")
+    program.ends_well()
+    assert status(hosts[0]) == before
+    assert Tally(tmp_path).count() == 100
+
+
+def test_a_host_that_is_cut_off_for_long_stops_and_joins_anew(network, hosts, cluster, tmp_path):
+    before = status(hosts[0])
+    program = hosts[1].program(HEADER + WORK + RESULTS, cluster[0], str(tmp_path), "150")
+    program.says("under way")
+    cut_off = hosts[2].node_pids()
+    network.cut(hosts[2])
+    until_ended(cut_off)
+    until_listed(hosts[0], "ab")
+    program.says("right")
+    program.ends_well()
+    network.heal(hosts[2])
+    hosts[2].join(cluster)
+    after = status(hosts[0])
+    assert set(after) == set("abc") and after["c"] != before["c"]
+    source = 'say(zray.get(on("c", here).remote(), timeout=20))'
+    assert hosts[1].program(HEADER + source, cluster[0]).ends_well() == f"{after['c']}\n"
+
+
+def test_a_program_is_right_over_a_bad_network(network, hosts, cluster, tmp_path):
+    network.worsen(hosts[2], delay_ms=20, loss_percent=2)
+    before = status(hosts[0])
+    source = """
+made = [on("c", lambda number: bytes([number]) * 300_000).remote(number) for number in range(3)]
+assert zray.get(made, timeout=50) == [bytes([number]) * 300_000 for number in range(3)]
+"""
+    program = hosts[1].program(HEADER + WORK + RESULTS + source, cluster[0], str(tmp_path), "100")
+    program.says("under way")
+    program.says("right")
+    program.ends_well()
+    assert status(hosts[0]) == before
+
+
+def test_a_node_that_is_killed_costs_no_result(hosts, cluster, tmp_path):
+    program = hosts[1].program(HEADER + WORK + RESULTS, cluster[0], str(tmp_path), "150")
+    program.says("under way")
+    (node,) = hosts[2].node_pids()
+    os.kill(node, signal.SIGKILL)
+    until_listed(hosts[0], "ab")
+    program.says("right")
+    program.ends_well()
+    until(lambda: Tally(tmp_path).count() >= 150)
+
+
+def test_a_laptop_without_any_network(network):
+    host = network.add("a")
+    host.ip("link del eth0")
+    host.ip("link set lo down")
+    source = "import zray\nzray.init(num_cpus=1)\nassert zray.get(zray.remote(lambda: 7).remote(), timeout=20) == 7\n"
+    host.program(source).ends_well()
