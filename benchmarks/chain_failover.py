@@ -191,11 +191,8 @@ def measure(probe: Probe, cluster: Cluster, which: int) -> float:
     return max(b - a for a, b in zip(times, times[1:], strict=False)) * 1e3
 
 
-def main() -> None:
-    """See above."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20, help="kills of each")
-    runs = parser.parse_args().runs
+def failovers(runs: int) -> tuple[dict[str, list[float]], int, int]:
+    """So many kills of each: the longest silences in ms, how many requests were acknowledged, how many are lost."""
     silences: dict[str, list[float]] = {"head": [], "tail": []}
     with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2}) as cluster:
         probe = Probe(cluster)
@@ -214,10 +211,18 @@ def main() -> None:
         probe.run(SETTLE_SECONDS)
         lost = [object_id for object_id in ids if asker.located.get(object_id) != [asker.address]]
         probe.reactor.close()
+    return silences, len(ids), len(lost)
+
+
+def main() -> None:
+    """See above."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20, help="kills of each")
+    silences, acknowledged, lost = failovers(parser.parse_args().runs)
     for name, found in silences.items():
         text = f"{name} killed {len(found)} times: longest silence median {statistics.median(found):.1f} ms"
         print(f"{text}, worst {max(found):.1f} ms (target: < {LIMIT_MS:g} ms)")
-    print(f"{len(ids)} requests acknowledged, {len(lost)} of their records lost")
+    print(f"{acknowledged} requests acknowledged, {lost} of their records lost")
     sys.exit(bool(lost) or max(max(found) for found in silences.values()) >= LIMIT_MS)
 
 

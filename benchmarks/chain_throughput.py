@@ -41,21 +41,27 @@ def rate(cluster: Cluster, count: int) -> float:
         zray.shutdown()
 
 
+def measure(rounds: int, tasks: int) -> dict[int, list[float]]:
+    """Tasks per second by number of replicas, by turns."""
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    clusters = {count: Cluster(True, head_node_args={"num_cpus": 2, "gcs_replicas": count}) for count in rates}
+    try:
+        for _ in range(rounds):
+            for count, cluster in clusters.items():
+                rates[count].append(rate(cluster, tasks))
+    finally:
+        for cluster in clusters.values():
+            cluster.shutdown()
+    return rates
+
+
 def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=20_000)
     given = parser.parse_args()
-    rates: dict[int, list[float]] = {1: [], 2: []}
-    clusters = {count: Cluster(True, head_node_args={"num_cpus": 2, "gcs_replicas": count}) for count in rates}
-    try:
-        for _ in range(given.rounds):
-            for count, cluster in clusters.items():
-                rates[count].append(rate(cluster, given.tasks))
-    finally:
-        for cluster in clusters.values():
-            cluster.shutdown()
+    rates = measure(given.rounds, given.tasks)
     one, two = (statistics.median(rates[count]) for count in (1, 2))
     for count, found in rates.items():
         print(f"{count} replica(s): median {statistics.median(found):,.0f} tasks/s of {[round(x) for x in found]}")

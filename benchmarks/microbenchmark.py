@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from . import floors as floor
-from .figures import Figure, Group, chosen_groups
 from .runner import Outcome, run_group
+from .table import Figure, Group, chosen_groups
 
 MODULE = "zray"
 LEGEND = (

@@ -17,8 +17,8 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .figures import LOWER, Figure, Group, chosen_groups
 from .microbenchmark import circumstances, shown
+from .table import LOWER, Figure, Group, chosen_groups
 
 TURN_SECONDS = 3600
 POOL_WORKLOADS = frozenset(

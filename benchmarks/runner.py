@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from .figures import SLOW, Group, Workload, chosen_groups
+from .table import SLOW, Group, Workload, chosen_groups
 from .timing import FULL, QUICK, Effort, deadline
 
 WORKLOAD_SECONDS = 900.0  # after this long a workload is taken to hang

@@ -12,6 +12,7 @@ import click
 
 COMMANDS = {
     "microbenchmark": "Measure zray beside the floors of this machine.",
+    "reproduce": "Measure the paper's figures, and write a report.",
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",

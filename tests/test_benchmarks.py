@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchmarks.figures import GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
 from benchmarks.microbenchmark import Report, print_table, row_of
+from benchmarks.table import GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
 from tests.scripts import ROOT, environment
 
 

@@ -1,0 +1,1 @@
+"""The paper's system figures: one file per figure, and the report that `zray reproduce` writes of them."""

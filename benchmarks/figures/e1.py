@@ -1,0 +1,89 @@
+"""E1 (OSDI Fig 8b): empty tasks per second: one node, CPU time per task on 1 to 8 emulated nodes, simulated to 100."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import zray
+
+from ..timing import Effort
+from .emulated import cpu_seconds, emulated, processes_of
+from .results import EMULATED, MEASURED, Figure, Plot, Series
+
+NODES = (1, 2, 4, 8)
+PAPER = "1.8 M tasks/s on 100 nodes of 64 vCPUs: 18,000 per node"
+SPREAD_MAX = 0.15  # of the CPU time per task, between 1 and 8 nodes
+WAVE = 10_000
+
+
+def measure(figure: Figure, effort: Effort) -> None:
+    """All three parts."""
+    rate = one_node(effort)
+    figure.add("tasks/s on one node of two CPUs", rate, "1/s", MEASURED, paper=PAPER, at_least=100_000)
+    several_nodes(figure, effort)
+
+
+def one_node(effort: Effort) -> float:
+    """No-op tasks per second that one driver submits and fetches, in waves: the median wave."""
+
+    @zray.remote
+    def nothing() -> None:
+        pass
+
+    rates = []
+    with zray.init(num_cpus=2):
+        zray.get([nothing.remote() for _ in range(WAVE)])
+        end = time.perf_counter() + (3.0 if effort.quick else 60.0)
+        while time.perf_counter() < end:
+            started = time.perf_counter()
+            zray.get([nothing.remote() for _ in range(WAVE)])
+            rates.append(WAVE / (time.perf_counter() - started))
+    return statistics.median(rates)
+
+
+def several_nodes(figure: Figure, effort: Effort) -> None:
+    """CPU time of all processes per task; each node has a submitter of its own."""
+    costs, rates = [], []
+    for count in NODES:
+        runs = run_on(count, 10_000 if effort.quick else 20_000, 1 if effort.quick else 5)
+        costs.append((float(count), statistics.median(cost for cost, _ in runs) * 1e6))
+        rates.append((float(count), statistics.median(rate for _, rate in runs)))
+    figure.add(
+        "CPU time per task from 1 to 8 nodes: farthest from that on 1 node",
+        max(abs(cost / costs[0][1] - 1) for _, cost in costs) * 100,
+        "%",
+        EMULATED,
+        at_most=SPREAD_MAX * 100,
+    )
+    values = ", ".join(f"{count:g}: {cost:.1f}" for count, cost in costs)
+    figure.notes.append(f"CPU time per task in us, of all processes, by number of emulated nodes: {values}.")
+    line = [Series("zray", EMULATED, costs)]
+    figure.plots.append(Plot("CPU time per no-op task", "emulated nodes", "us of CPU", line))
+    line = [Series("zray", EMULATED, rates)]
+    figure.plots.append(Plot("No-op tasks per second on these cores", "emulated nodes", "tasks/s", line))
+
+
+def run_on(count: int, tasks: int, repeats: int) -> list[tuple[float, float]]:
+    """(seconds of CPU per task, tasks per second) of each repeat, with so many tasks on each of so many nodes."""
+
+    def submit(number: int) -> int:
+        @zray.remote
+        def nothing() -> None:
+            pass
+
+        for _ in range(0, number, 1_000):
+            zray.get([nothing.remote() for _ in range(1_000)])
+        return number
+
+    results = []
+    with emulated(count) as cluster:
+        on_each = [zray.remote(submit).options(resources={f"node-{i}": 1}, num_cpus=1) for i in range(count)]
+        zray.get([task.remote(1_000) for task in on_each])
+        for _ in range(repeats):
+            roots = processes_of(cluster)
+            before, started = cpu_seconds(roots), time.perf_counter()
+            done = sum(zray.get([task.remote(tasks) for task in on_each]))
+            seconds = time.perf_counter() - started
+            results.append(((cpu_seconds(roots) - before) / done, done / seconds))
+    return results

@@ -1,0 +1,71 @@
+"""Clusters of several nodes on this machine, and the CPU time that all their processes take."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import zray
+from zray.cluster_utils import Cluster
+from zray.host import nodes
+
+
+@contextlib.contextmanager
+def emulated(count: int, *, cpus: float = 2, head_cpus: float = 0, **head: Any) -> Iterator[Cluster]:
+    """A head and `count` more nodes, and this process is the driver.  Node i has a resource `node-i`."""
+    with Cluster(True, head_node_args={"num_cpus": head_cpus, **head}, shutdown_at_exit=False) as cluster:
+        for number in range(count):
+            cluster.add_node(num_cpus=cpus, resources={f"node-{number}": 1_000})
+        cluster.wait_for_nodes()
+        with connected(cluster):
+            yield cluster
+
+
+@contextlib.contextmanager
+def connected(cluster: Cluster) -> Iterator[None]:
+    """This process is a driver of that cluster."""
+    cluster.connect()
+    try:
+        yield
+    finally:
+        zray.shutdown()
+
+
+def has_policies() -> bool:
+    """Whether a head can be told which policy places tasks."""
+    return "policy" in inspect.signature(nodes.start_head).parameters
+
+
+def cpu_seconds(roots: Iterable[int]) -> float:
+    """User and system time of these processes and all below them, and of those of them that have ended."""
+    ticks, children = 0, children_by_parent()
+    found = list(dict.fromkeys(roots))
+    for process in found:
+        found += [child for child in children.get(process, ()) if child not in found]
+    for process in found:
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, fields_of(process)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def children_by_parent() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                children.setdefault(int(fields_of(int(entry.name))[1]), []).append(int(entry.name))
+    return children
+
+
+def fields_of(process: int) -> list[str]:
+    """Of /proc/PID/stat, from the state on."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def processes_of(cluster: Cluster) -> list[int]:
+    """The driver and the nodes; all else descends from them."""
+    return [os.getpid(), *(node.pid for node in cluster.list_all_nodes())]

@@ -1,0 +1,109 @@
+"""Runs figures one after the other, and writes the report.
+
+python -m benchmarks.figures.reproduce [--quick] [--out DIR] [E1 ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import sys
+import time
+from pathlib import Path
+
+from ..microbenchmark import circumstances
+from ..timing import FULL, QUICK, Effort, deadline
+from .report import write_report
+from .results import Figure
+
+TITLES = {
+    "E1": "empty tasks per second, on one node and on more",
+    "E2": "load balance by the global scheduler",
+    "E3": "object store",
+    "E4": "nodes lost and regained: tasks run again",
+    "E5": "actors lost with their nodes",
+    "E6": "what a second replica of the GCS costs",
+    "E7": "a member of a chain is killed",
+    "E8": "the GCS under a set memory",
+    "E9": "placement that knows where arguments lie",
+}
+FIGURE_SECONDS = 900.0  # after so long a figure is taken to hang
+QUICK_FIGURE_SECONDS = 90.0
+DEFAULT_FOLDER = "zray-report"
+
+
+def chosen(names: list[str]) -> list[str]:
+    """Those, in the paper's order; all when none is named.
+
+    Raises:
+        ValueError: there is no such figure.
+    """
+    wanted = {name.upper() for name in names}
+    unknown = sorted(wanted - TITLES.keys())
+    if unknown:
+        raise ValueError(f"no such figure: {', '.join(unknown)}; there are {', '.join(TITLES)}")
+    return [name for name in TITLES if not wanted or name in wanted]
+
+
+def run_figure(name: str, effort: Effort) -> Figure:
+    """What cannot be had is a row that says why, not the end of the run."""
+    figure = Figure(name, TITLES[name])
+    seconds = QUICK_FIGURE_SECONDS if effort.quick else FIGURE_SECONDS
+    try:
+        with deadline(seconds, name):
+            importlib.import_module(f".{name.lower()}", __package__).measure(figure, effort)
+    except NotImplementedError as error:
+        figure.leave_out(TITLES[name], str(error))
+    except Exception as error:
+        figure.leave_out(TITLES[name], f"the run failed: {type(error).__name__}: {error}")
+    return figure
+
+
+def machine(quick: bool) -> dict[str, str]:
+    """What the figures mean nothing without; no name of a host, no path."""
+    found = circumstances()
+    memory = found["machine"]["memory_bytes"] / 1e9
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "machine": f"{found['machine']['cores']} cores, {found['machine']['processor']}, {memory:.0f} GB",
+        "system": found["machine"]["system"],
+        "Python": found["python"],
+        "zray": f"{found['version']}, commit {found['commit'] or 'unknown'}",
+        "effort": "quick: few repeats, small sizes" if quick else "full",
+    }
+
+
+def main(names: list[str], folder: str = DEFAULT_FOLDER, quick: bool = False) -> tuple[Path, list[Figure]]:
+    """The report's path, and what is in it."""
+    figures = []
+    for name in chosen(names):
+        print(f"{name}: {TITLES[name]} ...", file=sys.stderr, flush=True)
+        started = time.monotonic()
+        figures.append(run_figure(name, QUICK if quick else FULL))
+        print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    return write_report(figures, machine(quick), Path(folder)), figures
+
+
+def in_lines(figures: list[Figure]) -> list[str]:
+    """The table, for a terminal."""
+    return [
+        f"{figure.name}  {row.verdict:13} {row.kind or '-':10} {row.label}: {row.ours}"
+        + (f" (needed: {row.needed})" if row.needed else "")
+        for figure in figures
+        for row in figure.rows
+    ]
+
+
+def command_line() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help="E1 ... E9; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="few repeats, small sizes")
+    parser.add_argument("--out", metavar="DIR", default=DEFAULT_FOLDER)
+    options = parser.parse_args()
+    page, figures = main(options.figures, options.out, options.quick)
+    print("\n".join([*in_lines(figures), str(page)]))
+
+
+if __name__ == "__main__":
+    command_line()

@@ -1,0 +1,131 @@
+"""What a figure gives: rows with a verdict, and plots; each says in its own words how it was had.
+
+measured    real processes and real work on this machine
+emulated    real zray code and messages, several nodes on this one machine; bodies of tasks sleep
+simulated   the roles of production in the simulator, in virtual time, with costs measured here
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+MEASURED, EMULATED, SIMULATED = "measured", "emulated", "simulated"
+CLASSES = (MEASURED, EMULATED, SIMULATED)
+REACHED, MISSED, SHOWN, ABSENT = "reached", "not reached", "no limit", "not measured"
+VERDICTS = (REACHED, MISSED, SHOWN, ABSENT)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table "paper | ours | class | verdict"."""
+
+    label: str
+    paper: str
+    ours: str
+    kind: str  # one of CLASSES; "" where nothing was measured
+    verdict: str
+    value: float | None = None  # what `ours` says, as a number
+    needed: str = ""  # the limit, in words
+
+    def __post_init__(self) -> None:
+        assert self.verdict in VERDICTS, self.verdict
+        assert (self.kind == "") == (self.verdict == ABSENT), (self.kind, self.verdict)
+        assert self.kind in (*CLASSES, ""), self.kind
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a plot."""
+
+    name: str
+    kind: str
+    points: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """x against y.  In the title stands how its series were had."""
+
+    title: str
+    x: str
+    y: str
+    series: list[Series]
+    log_x: bool = False
+    log_y: bool = False
+    is_line: bool = True  # False: points that no line joins
+
+    @property
+    def full_title(self) -> str:
+        """Emulated and simulated results say so."""
+        kinds = [kind for kind in CLASSES if any(series.kind == kind for series in self.series)]
+        return f"{self.title} ({', '.join(kinds)})" if kinds else self.title
+
+
+@dataclass
+class Figure:
+    """All of one figure."""
+
+    name: str  # E1 ...
+    title: str
+    rows: list[Row] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        label: str,
+        value: float,
+        unit: str,
+        kind: str,
+        *,
+        paper: str = "",
+        at_least: float | None = None,
+        at_most: float | None = None,
+    ) -> None:
+        """A row with a number, held against its limit where it has one."""
+        needed = limit_in_words(at_least, at_most, unit)
+        verdict = verdict_of(value, at_least=at_least, at_most=at_most)
+        self.rows.append(Row(label, paper, f"{shown(value)} {unit}".strip(), kind, verdict, value, needed))
+
+    def add_fact(self, label: str, holds: bool, ours: str, kind: str, *, paper: str = "") -> None:
+        """A row that is true or not."""
+        self.rows.append(Row(label, paper, ours, kind, REACHED if holds else MISSED))
+
+    def leave_out(self, label: str, why: str, *, paper: str = "") -> None:
+        """A row that could not be had, and why."""
+        self.rows.append(Row(label, paper, why, "", ABSENT))
+
+
+def verdict_of(value: float, *, at_least: float | None = None, at_most: float | None = None) -> str:
+    """What is no number reaches nothing."""
+    if at_least is None and at_most is None:
+        return SHOWN
+    is_enough = at_least is None or value >= at_least
+    is_little = at_most is None or value <= at_most
+    return REACHED if is_enough and is_little and not math.isnan(value) else MISSED
+
+
+def limit_in_words(at_least: float | None, at_most: float | None, unit: str) -> str:
+    parts = [] if at_least is None else [f">= {shown(at_least)}"]
+    parts += [] if at_most is None else [f"<= {shown(at_most)}"]
+    return f"{' and '.join(parts)} {unit}".strip() if parts else ""
+
+
+def shown(value: float) -> str:
+    """Three digits that count, thousands apart."""
+    if value == round(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def linear_fit(points: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """(slope, intercept, R2) of the line of least squares; R2 is 1 where y does not vary."""
+    count = len(points)
+    mean_x, mean_y = (sum(point[i] for point in points) / count for i in (0, 1))
+    spread_x = sum((x - mean_x) ** 2 for x, _ in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread_x if spread_x else 0.0
+    intercept = mean_y - slope * mean_x
+    total = sum((y - mean_y) ** 2 for _, y in points)
+    left = sum((y - slope * x - intercept) ** 2 for x, y in points)
+    return slope, intercept, 1 - left / total if total else 1.0

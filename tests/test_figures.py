@@ -1,0 +1,202 @@
+"""The paper's figures: what their report says, and that it says how each was had."""
+
+import csv
+import json
+import math
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import pytest
+
+from benchmarks.figures import reproduce, svg
+from benchmarks.figures.report import as_html, write_report
+from benchmarks.figures.results import (
+    ABSENT,
+    EMULATED,
+    MEASURED,
+    MISSED,
+    REACHED,
+    SHOWN,
+    SIMULATED,
+    Figure,
+    Plot,
+    Row,
+    Series,
+    linear_fit,
+    verdict_of,
+)
+from benchmarks.timing import QUICK
+from tests.scripts import ROOT, environment
+
+HOSTILE = "<script>alert('&\"')</script>"
+
+
+def figure_with(*series, **options):
+    figure = Figure("E1", "a title")
+    figure.plots.append(Plot("a plot", "x", "y", list(series), **options))
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "verdict"),
+    [
+        (10, {"at_least": 10}, REACHED),
+        (9.9, {"at_least": 10}, MISSED),
+        (10, {"at_most": 10}, REACHED),
+        (10.1, {"at_most": 10}, MISSED),
+        (5, {"at_least": 1, "at_most": 4}, MISSED),
+        (3, {"at_least": 1, "at_most": 4}, REACHED),
+        (3, {}, SHOWN),
+        (math.nan, {"at_most": 4}, MISSED),
+        (math.nan, {"at_least": 4}, MISSED),
+    ],
+)
+def test_a_verdict_follows_from_the_limits(value, limits, verdict):
+    assert verdict_of(value, **limits) == verdict
+
+
+def test_a_row_that_was_measured_says_how_and_one_that_was_not_does_not():
+    with pytest.raises(AssertionError):
+        Row("a label", "", "5", "", REACHED)
+    with pytest.raises(AssertionError):
+        Row("a label", "", "5", MEASURED, ABSENT)
+    with pytest.raises(AssertionError):
+        Row("a label", "", "5", "guessed", REACHED)
+
+
+def test_what_cannot_be_had_is_a_row_that_says_why(monkeypatch):
+    """Never a number."""
+    for error, why in ((NotImplementedError("it is not built"), "it is not built"), (OSError("no"), "OSError: no")):
+
+        def measure(figure, effort, error=error):
+            raise error
+
+        monkeypatch.setattr("benchmarks.figures.e5.measure", measure)
+        (row,) = reproduce.run_figure("E5", QUICK).rows
+        assert (row.verdict, row.kind, row.value) == (ABSENT, "", None)
+        assert why in row.ours
+
+
+def test_figures_are_chosen_by_name_in_the_papers_order():
+    assert reproduce.chosen([]) == [f"E{number}" for number in range(1, 10)]
+    assert reproduce.chosen(["e7", "E2"]) == ["E2", "E7"]
+    with pytest.raises(ValueError, match="no such figure: E77; there are E1, .*E9"):
+        reproduce.chosen(["E77", "E1"])
+
+
+def test_every_title_says_how_its_series_were_had():
+    figure = figure_with(Series("a", SIMULATED, [(1, 1)]), Series("b", EMULATED, [(1, 2)]))
+    assert figure.plots[0].full_title == "a plot (emulated, simulated)"
+    assert "a plot (emulated, simulated)" in as_html([figure], {})
+
+
+def test_every_line_of_a_csv_says_whether_it_is_simulated(tmp_path):
+    figure = figure_with(Series("a", SIMULATED, [(1, 1.5), (2, 2.5)]), Series("b", MEASURED, [(3, 4)]))
+    figure.add("measured, with a comma", 5, "1/s", MEASURED, at_least=4)
+    figure.add("virtual", 5, "1/s", SIMULATED)
+    figure.leave_out("absent", "it is not built")
+    write_report([figure], {}, tmp_path)
+    with (tmp_path / "E1.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["simulated"] for line in lines] == ["false", "true", "false", "true", "true", "false"]
+    assert lines[0]["label"] == "measured, with a comma"
+    points = [line for line in lines if line["what"] == "point"]
+    assert [(line["x"], line["y"]) for line in points] == [("1", "1.5"), ("2", "2.5"), ("3", "4")]
+    assert all("a plot (measured, simulated)" in line["label"] for line in points)
+
+
+def test_the_page_escapes_what_it_is_told():
+    figure = figure_with(Series(HOSTILE, MEASURED, [(1, 1)]))
+    figure.plots.append(Plot(HOSTILE, HOSTILE, HOSTILE, []))
+    figure.title = HOSTILE
+    figure.notes.append(HOSTILE)
+    figure.add(HOSTILE, 1, HOSTILE, MEASURED, paper=HOSTILE, at_least=2)
+    figure.leave_out(HOSTILE, HOSTILE)
+    page = as_html([figure], {HOSTILE: HOSTILE})
+    assert "<script" not in page and "alert(&#x27;&amp;&quot;&#x27;)" in page
+
+
+def test_the_page_needs_nothing_else():
+    """No script, no link to another file or machine."""
+    figure = figure_with(Series("a", MEASURED, [(1, 1), (2, 2)]))
+    figure.add("a row", 1, "s", MEASURED)
+    page = as_html([figure], {"date": "today"})
+    assert not re.search(r"<script|<link|src=|@import|url\(", page)
+    assert all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', page))
+
+
+def test_the_table_holds_every_row_with_its_class_and_verdict():
+    figure = Figure("E1", "a title")
+    figure.add("good", 5, "1/s", MEASURED, paper="4", at_least=4)
+    figure.add("bad", 5, "1/s", EMULATED, at_most=4)
+    figure.add_fact("a fact", True, "it holds", SIMULATED)
+    figure.leave_out("absent", "it is not built")
+    page = as_html([figure], {})
+    rows = re.findall(r"<tr><td>(.*?)</tr>", page)
+    assert len(rows) == 4
+    for row, words in zip(
+        rows,
+        [
+            ("good", "4", "5 1/s", "needed: &gt;= 4 1/s", MEASURED, REACHED),
+            ("bad", EMULATED, MISSED),
+            ("a fact", "it holds", SIMULATED, REACHED),
+            ("absent", "not measured: it is not built", ABSENT),
+        ],
+        strict=True,
+    ):
+        assert all(f"{word}" in row for word in words), row
+    assert "2 reached; 1 not reached; 1 not measured" in page
+
+
+HARD = [(0.0, 0.0), (1e-9, 1e12), (5.0, math.nan), (math.inf, 1.0), (-3.0, 2.0), (1e6, 1e-6)]
+
+
+@pytest.mark.parametrize("points", [[], [(0.0, 0.0)], [(7.0, 7.0)], HARD, [(float(i), float(i)) for i in range(5_000)]])
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("is_line", [False, True])
+def test_a_plot_stays_within_its_frame(points, log, is_line):
+    """Whatever the numbers are; and it is XML."""
+    plot = Plot("t", "x", "y", [Series("a", MEASURED, points)], log_x=log, log_y=log, is_line=is_line)
+    drawn = svg.draw(plot)
+    tree = xml.etree.ElementTree.fromstring(drawn)
+    pairs = [
+        (float(a), float(b))
+        for a, b in re.findall(r"(-?[\d.]+),(-?[\d.]+)", " ".join(element.get("points", "") for element in tree.iter()))
+    ]
+    pairs += [(float(e.get("cx")), float(e.get("cy"))) for e in tree.iter() if e.tag.endswith("circle")]
+    assert all(svg.LEFT <= x <= svg.WIDTH - svg.RIGHT and svg.TOP <= y <= svg.HEIGHT - svg.BOTTOM for x, y in pairs)
+    assert len(pairs) <= 2 * svg.POINTS_MAX
+    assert "nan" not in drawn and "inf" not in drawn
+
+
+def test_what_is_simulated_is_drawn_dashed():
+    for kind, is_dashed in ((SIMULATED, True), (EMULATED, False), (MEASURED, False)):
+        drawn = svg.draw(Plot("t", "x", "y", [Series("a", kind, [(1, 1), (2, 2)])]))
+        assert ("stroke-dasharray" in drawn) == is_dashed
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 0), (3, 4e9), (-5, 0.003), (0, 97), (1e-9, 2e-9)])
+def test_ticks_are_few_and_hold_all_values(low, high):
+    ticks = svg.nice_ticks(low, high)
+    assert ticks[0] <= low + 1e-12 and ticks[-1] >= high - 1e-12
+    assert 2 <= len(ticks) <= 9
+
+
+def test_a_line_through_points():
+    slope, intercept, r2 = linear_fit([(0, 1), (1, 3), (2, 5)])
+    assert (slope, intercept, r2) == pytest.approx((2, 1, 1))
+    assert linear_fit([(0, 0), (1, 1), (2, 0)])[2] == pytest.approx(0)
+
+
+@pytest.mark.slow
+def test_a_figure_is_measured_and_reported(tmp_path, nothing_left):
+    command = [sys.executable, "-m", "benchmarks.figures.reproduce", "--quick", "--out", str(tmp_path), "E3"]
+    result = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=55)
+    assert result.returncode == 0, result.stderr
+    assert "E3" in result.stdout and "the run failed" not in result.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "E3.csv"}
+    page = (tmp_path / "report.html").read_text()
+    assert str(ROOT) not in page and "get of 100 MB, in place" in page
+    assert json.dumps(str(tmp_path)) not in page
