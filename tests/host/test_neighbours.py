@@ -11,7 +11,7 @@ from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import FetchFunction, Heartbeat, NodeLost, RegisterNode
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, MessageRefused
 from zray.wire.link import open_unnumbered, unnumbered
-from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.message import PROTOCOL_VERSION, Bulk
 from zray.wire.objects import ObjectChunk, PullRefused
 from zray.wire.session import StopSession
 
@@ -68,7 +68,7 @@ def test_a_host_that_is_denied_at_first_tries_again():
 
 def test_large_mail_comes_in_order_and_whole(pair):
     head, node = pair
-    chunks = [ObjectChunk(bytes([n]) * 20, 3 << 20, 0, bytes([n]) * (3 << 20)) for n in range(8)]
+    chunks = [ObjectChunk(bytes([n]) * 20, n, 3 << 20, 0, Bulk(bytes([n]) * (3 << 20))) for n in range(8)]
     node.say("objects", head.role("objects"), *chunks)
     pump(pair, lambda: len(head.heard) == 8)
     assert head.messages() == chunks
@@ -88,7 +88,7 @@ def test_cuts_lose_repeat_and_reorder_nothing(seed):
             for _ in range(pick.randrange(1, 30)):
                 said += 1
                 padding = bytes(pick.choice((0, 10, 100_000)))
-                node.say("objects", head.role("objects"), ObjectChunk(b"o" * 20, said, 0, padding))
+                node.say("objects", head.role("objects"), ObjectChunk(b"o" * 20, 1, said, 0, Bulk(padding)))
                 head.say("monitor", node.role("local"), NodeLost(str(said), ""))
                 for host in pick.sample((head, node), pick.randrange(3)):
                     host.turn()
@@ -331,7 +331,7 @@ def test_a_frame_beyond_the_limit_ends_its_connection(pair, monkeypatch):
         stranger.socket.disable_monitor()
         stranger_monitor.close()
     head, node = pair
-    node.say("objects", head.role("objects"), PullRefused(b"o" * 20))
+    node.say("objects", head.role("objects"), PullRefused(b"o" * 20, 1))
     pump(pair, lambda: head.heard)
 
 

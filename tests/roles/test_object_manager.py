@@ -1,82 +1,27 @@
 """The object manager: every order of asking, writing, freeing, dying, against a dict of places."""
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.roles.object_desk import CAPACITY, Desk
 from zray.ids import put_id, return_id
-from zray.roles import effects as e
-from zray.roles.object_manager import ObjectManager
 from zray.roles.object_manager.ranges import aligned
 from zray.wire.objects import (
     AbandonObject,
     AllocateObject,
     AllocateRefused,
     ClaimObject,
-    FetchFailed,
-    FetchObject,
     FreeObjects,
-    InlineRead,
     ObjectAllocated,
-    ObjectChunk,
-    ObjectFetched,
     PagesReserved,
     ProcessGone,
-    PullObject,
-    PullRefused,
-    ReadInline,
     SealObjects,
 )
 from zray.wire.task_spec import StoredValue
 
-CAPACITY = 1 << 20
 PROCESSES = ["w1", "w2"]
 IDS = [bytes([number]) * 20 for number in range(1, 9)]
-
-
-class Desk:
-    """One object manager whose effects are performed by hand."""
-
-    def __init__(self, capacity=CAPACITY, name="n1"):
-        self.manager = ObjectManager(
-            f"{name}/objects", f"{name}/local", capacity=capacity, reserve_bytes=64 << 10, chunk_bytes=16 << 10
-        )
-        self.outcomes = []  # of slow effects, not yet told
-        self.timers = []
-        self.memory = bytearray(capacity)
-
-    def tell(self, sender, message):
-        """One turn.  Returns what was sent."""
-        sent = []
-        for effect in self.manager.handle(sender, message, 0.0) + self.manager.end_turn(0.0):
-            if type(effect) is e.Send:
-                sent.append((effect.destination, effect.message))
-            elif type(effect) is e.SetTimer:
-                self.timers.append(effect.message)
-            elif type(effect) is e.CreateSegment:
-                self.outcomes.append(e.SegmentCreated(effect.segment))
-            elif type(effect) is e.ReservePages:
-                self.outcomes.append(e.PagesAreThere(effect.token))
-            elif type(effect) is e.ReadRange:
-                data = bytes(self.memory[effect.offset : effect.offset + effect.size])
-                self.outcomes.append(e.RangeRead(effect.token, data))
-            elif type(effect) is e.WriteRange:
-                self.memory[effect.offset : effect.offset + len(effect.data)] = effect.data
-                self.outcomes.append(e.RangeWritten(effect.token))
-        self.manager.check_everything()
-        return sent
-
-    def tell_all_outcomes(self):
-        """Of slow effects, and of those that follow."""
-        sent = []
-        while self.outcomes:
-            sent += self.tell("host", self.outcomes.pop(0))
-        return sent
-
-    def allocate(self, object_id, size, process="w1"):
-        """To the end."""
-        return self.tell(process, AllocateObject(object_id, size)) + self.tell_all_outcomes()
 
 
 class ManagerMachine(RuleBasedStateMachine):
@@ -255,65 +200,3 @@ def test_what_was_sealed_is_not_freed_with_its_writer():
     desk.tell("n1/local", SealObjects([IDS[0]]))
     desk.tell("n1/local", ProcessGone("w1"))
     assert IDS[0] in desk.manager.objects
-
-
-# --- between nodes ---
-
-
-def pull(source, target, object_id, size, *, inline=None):
-    """Messages go to and fro until there are none.  Returns what the target's local scheduler was told."""
-    told = []
-    mail = [("n2/local", "n2/objects", FetchObject(object_id, size, ["n1/local"]))]
-    desks = {"n1/objects": source, "n2/objects": target}
-    while mail:
-        sender, address, message = mail.pop(0)
-        if address in desks:
-            sent = desks[address].tell(sender, message) + desks[address].tell_all_outcomes()
-            mail += [(address, destination, item) for destination, item in sent]
-        elif type(message) is ReadInline:
-            mail.append((address, sender, InlineRead(message.object_id, message.puller, inline)))
-        else:
-            told.append(message)
-    return told
-
-
-@pytest.mark.parametrize("size", [1, 16 << 10, 50_000])
-def test_an_object_arrives_chunk_by_chunk(size):
-    source, target = Desk(), Desk(name="n2")
-    source.allocate(IDS[0], size)
-    place = source.manager.objects[IDS[0]].place
-    data = bytes(number % 251 for number in range(size))
-    source.memory[place.offset : place.offset + size] = data
-    source.tell("n1/local", SealObjects([IDS[0]]))
-    (fetched,) = pull(source, target, IDS[0], size)
-    assert type(fetched) is ObjectFetched
-    there = fetched.value
-    assert bytes(target.memory[there.offset : there.offset + there.size]) == data
-    assert not target.manager.pulls.coming
-
-
-def test_a_small_value_arrives_inline():
-    told = pull(Desk(), Desk(name="n2"), IDS[0], 3, inline=b"abc")
-    assert told == [ObjectFetched(IDS[0], b"abc")]
-
-
-def test_an_object_that_no_holder_has_fails_in_words():
-    (failed,) = pull(Desk(), Desk(name="n2"), IDS[0], 3)
-    assert type(failed) is FetchFailed
-
-
-def test_repeated_and_foreign_chunks_change_nothing():
-    desk = Desk(name="n2")
-    desk.tell("n2/local", FetchObject(IDS[0], 10, ["n1/local"]))
-    assert desk.tell("n2/local", FetchObject(IDS[0], 10, ["n1/local"])) == []
-    assert desk.tell("n3/objects", PullRefused(IDS[0])) == []
-    assert desk.tell("n1/objects", ObjectChunk(IDS[1], 10, 0, b"0123456789")) == []
-    assert desk.tell("n1/objects", ObjectChunk(IDS[0], 10, 5, b"56789")) == []
-    assert list(desk.manager.pulls.coming) == [IDS[0]]
-
-
-def test_an_object_being_written_is_not_given():
-    desk = Desk()
-    desk.allocate(IDS[0], 100)
-    desk.tell("n2/objects", PullObject(IDS[0]))
-    assert desk.tell("n1/local", InlineRead(IDS[0], "n2/objects", None)) == [("n2/objects", PullRefused(IDS[0]))]

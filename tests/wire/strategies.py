@@ -3,6 +3,8 @@
 import msgspec
 from hypothesis import strategies as st
 
+from zray.wire.message import Bulk
+
 INT64_MIN, UINT64_MAX = -(1 << 63), (1 << 64) - 1
 
 
@@ -27,6 +29,11 @@ def _bytes(node):
     return st.binary(min_size=node.min_length or 0, max_size=64 if node.max_length is None else node.max_length)
 
 
+def _bulk(node):
+    assert node.cls is Bulk
+    return st.binary(max_size=64).map(Bulk)
+
+
 def _collection(node):
     return st.lists(_of_node(node.item_type), max_size=3)
 
@@ -46,6 +53,7 @@ _MAKERS = {
     "Float": lambda node: st.floats(allow_nan=False),
     "Str": lambda node: st.text(max_size=20),
     "Bytes": _bytes,
+    "Custom": _bulk,
     "List": _collection,
     "VarTuple": lambda node: _collection(node).map(tuple),
     "Tuple": lambda node: st.tuples(*map(_of_node, node.item_types)),

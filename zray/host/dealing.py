@@ -6,16 +6,18 @@ ahead of the greeting.  The next attempt is a new one; what was not acknowledged
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from ..wire.link import MailFrame
 from .gate import DOMAIN
 from .keys import KeyPair, text
-from .sockets import NOBLOCK, has_arrived, has_more_parts, receive, send
+from .sockets import NOBLOCK, has_arrived, receive, receive_bulk, send_mail
 
-# Longer frames are refused by libzmq.  Chunks of objects are 4 MiB, a turn's mail is cut at 8; the code of one
+# Longer frames are refused by libzmq.  Chunks of objects are shorter, a turn's mail is cut at 8 MiB; the code of one
 # function is what can be longest.
 FRAME_BYTES_MAX = 64 << 20
 HANDSHAKE_MS = 5_000
@@ -98,23 +100,21 @@ class Dealer:
         """Readable when `hear` or `look` may have something."""
         return int(self.socket.fd), int(self.monitor.fd)
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: MailFrame) -> None:
         """To a connection that is over it goes nowhere."""
         try:
-            send(self.socket, frame, NOBLOCK)
+            send_mail(self.socket, frame)
         except zmq.Again:
             pass  # no pipe any more: `look` is about to tell
 
-    def hear(self, count_max: int) -> list[bytes]:
-        """The frames that have arrived; those of several parts are none."""
-        frames: list[bytes] = []
+    def hear(self, count_max: int) -> list[tuple[bytes, Sequence[memoryview]]]:
+        """The frames that have arrived, each with what came behind it."""
+        frames: list[tuple[bytes, Sequence[memoryview]]] = []
         while len(frames) < count_max and has_arrived(self.socket):
             frame = receive(self.socket, NOBLOCK)
-            if not has_more_parts(self.socket):
-                frames.append(frame)
-                continue
-            while has_more_parts(self.socket):
-                receive(self.socket, NOBLOCK)
+            bulk = receive_bulk(self.socket)
+            if bulk is not None:
+                frames.append((frame, bulk))
         return frames
 
     def look(self) -> None:

@@ -7,21 +7,30 @@ from typing import Any
 
 import zmq
 
+from ..wire.link import MailFrame
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
-from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, send
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, receive_bulk, send, send_mail
 
 
 class Arrival:
     """A frame, and where it comes from."""
 
-    __slots__ = ("data", "identity", "key", "peer_address")
+    __slots__ = ("bulk", "data", "identity", "key", "peer_address")
 
-    def __init__(self, identity: bytes, key: Key | None, data: Any, peer_address: str) -> None:
+    def __init__(
+        self, identity: bytes, key: Key | None, data: Any, bulk: list[memoryview] | None, peer_address: str
+    ) -> None:
         self.identity = identity
         self.key = key  # None: one that was let in once, and is no more
-        self.data = data  # a view of the frame; None: it came in several parts
+        self.data = data  # a view of the frame
+        self.bulk = bulk  # what came behind it; None: so much that it is no mail
         self.peer_address = peer_address
+
+    @property
+    def size(self) -> int:
+        """All its bytes."""
+        return len(self.data) + sum(map(len, self.bulk or ()))
 
 
 class Listener:
@@ -53,10 +62,8 @@ class Listener:
             identity = receive(socket, NOBLOCK)
             frame = socket.recv(zmq.NOBLOCK, copy=False)
             key, address = self._key_of(frame), str(frame.get("Peer-Address"))
-            data = None if frame.more else frame.buffer
-            while frame.more:
-                frame = socket.recv(zmq.NOBLOCK, copy=False)
-            yield Arrival(identity, key, data, address)
+            bulk = receive_bulk(socket) if frame.more else []
+            yield Arrival(identity, key, frame.buffer, bulk, address)
 
     def _key_of(self, frame: zmq.Frame) -> Key | None:
         try:
@@ -64,11 +71,11 @@ class Listener:
         except (zmq.ZMQError, ValueError):
             return None
 
-    def send(self, identity: bytes, frame: bytes) -> bool:
+    def send(self, identity: bytes, frame: MailFrame) -> bool:
         """False: that connection is gone."""
         try:
             send(self.socket, identity, SEND_MORE)
-            send(self.socket, frame, NOBLOCK)
+            send_mail(self.socket, frame)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise

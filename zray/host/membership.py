@@ -206,7 +206,7 @@ def _wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
     for descriptor in dealer.descriptors():
         poll.register(descriptor, select.POLLIN)
     while True:
-        for frame in dealer.hear(1):
+        for frame, _ in dealer.hear(1):
             try:
                 return open_unnumbered(decode_mail(frame))
             except ProtocolError as error:

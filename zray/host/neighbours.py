@@ -19,7 +19,7 @@ from .. import __version__
 from ..exceptions import ProtocolError
 from ..wire.codec import Letter, Mail, decode_mail
 from ..wire.hosts import HostGoodbye, HostHello, HostRefused, HostWelcome, JoinCluster, JoinRefused, MessageRefused
-from ..wire.link import open_unnumbered, unnumbered
+from ..wire.link import MailFrame, open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Local, Message
 from ..wire.session import Ack
 from .dealing import DENIED, Dealer
@@ -180,7 +180,7 @@ class Neighbours:
 
     def _hear_last_words(self, neighbour: Neighbour, dealer: Dealer) -> None:
         """What came before the end and is outside the numbering; the rest will be sent again."""
-        for frame in dealer.hear(TURN_FRAMES_MAX):
+        for frame, _ in dealer.hear(TURN_FRAMES_MAX):
             try:
                 self._greeted(neighbour, open_unnumbered(decode_mail(frame)), is_over=True)
             except ProtocolError:
@@ -231,7 +231,7 @@ class Neighbours:
             for frame in neighbour.link.pack_mail(backlog):
                 self._put(neighbour, frame)
 
-    def _put(self, neighbour: Neighbour, frame: bytes) -> None:
+    def _put(self, neighbour: Neighbour, frame: MailFrame) -> None:
         dealer = neighbour.dealer
         if dealer is not None:
             dealer.send(frame)
@@ -239,7 +239,7 @@ class Neighbours:
         elif neighbour.identity:
             self._answer(neighbour.identity, frame, neighbour)
 
-    def _answer(self, identity: bytes, frame: bytes, neighbour: Neighbour | None = None) -> None:
+    def _answer(self, identity: bytes, frame: MailFrame, neighbour: Neighbour | None = None) -> None:
         self._stir(self.listener)  # sending may have swallowed the news of something that arrived
         if not self.listener.send(identity, frame) and neighbour is not None and neighbour.identity == identity:
             self._hang_up(neighbour)  # it will connect again
@@ -273,13 +273,13 @@ class Neighbours:
         frames = dealer.hear(TURN_FRAMES_MAX)
         if len(frames) < TURN_FRAMES_MAX:
             self.restless.pop(dealer, None)
-        for frame in frames:
+        for frame, bulk in frames:
             if neighbour is None or neighbour.dealer is not dealer:
                 return  # hung up meanwhile
             try:
-                mail = decode_mail(frame)
+                mail = decode_mail(frame, bulk)
                 if neighbour.is_up and mail.sequence:
-                    yield from self._open(neighbour, mail, len(frame))
+                    yield from self._open(neighbour, mail, len(frame) + sum(map(len, bulk)))
                 else:
                     self._greeted(neighbour, open_unnumbered(mail))
             except ProtocolError as error:
@@ -308,14 +308,14 @@ class Neighbours:
             if count >= TURN_FRAMES_MAX:
                 self._stir(self.listener)
             identity, key = arrival.identity, arrival.key
-            if arrival.data is None:
-                self._bad(identity, key, "more than one part in a message")
+            if arrival.bulk is None:
+                self._bad(identity, key, "too many parts in a message")
                 continue
             neighbour = self.by_identity.get(identity)
             try:
-                mail = decode_mail(arrival.data)
+                mail = decode_mail(arrival.data, arrival.bulk)
                 if neighbour is not None and key is neighbour.key and mail.sequence:
-                    yield from self._open(neighbour, mail, len(arrival.data))
+                    yield from self._open(neighbour, mail, arrival.size)
                 elif key is not None:
                     self._greet(identity, key, open_unnumbered(mail), arrival.peer_address)
                 else:

@@ -57,6 +57,7 @@ from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
 from ..wire.hosts import HostWelcome
+from ..wire.message import Bulk
 from ..wire.scheduling import BOTTOM_UP
 from .doorman import Doorman
 from .peers import Peers
@@ -247,7 +248,7 @@ class Node:
             ForgetProcess: lambda role, effect: self.reactor.leaving.append(effect.process),
             CreateSegment: self._create_segment,
             ReservePages: self._slowly,
-            ReadRange: self._slowly,
+            ReadRange: self._read_range,
             WriteRange: self._slowly,
             EndSession: lambda role, effect: self._lost_head(effect.reason),  # its drivers are told
             MeetHost: self._meet_host,
@@ -282,6 +283,10 @@ class Node:
         except OSError as error:
             self.reactor.deliver(role, SegmentCreateFailed(effect.segment, str(error)))
 
+    def _read_range(self, role: str, effect: ReadRange) -> None:
+        view = self.segments[effect.segment].bytes_of(effect.offset, effect.size)
+        self.reactor.deliver(role, RangeRead(effect.token, Bulk(view)))
+
     def _slowly(self, role: str, effect: Any) -> None:
         """What would stall the reactor runs in a thread, and comes back as a message."""
         if self.slow is None:
@@ -301,10 +306,8 @@ class Node:
                     outcome = PagesAreThere(effect.token)
                 except OSError as error:
                     outcome = PagesRefused(effect.token, str(error))
-            elif type(effect) is ReadRange:
-                outcome = RangeRead(effect.token, segment.mapping[effect.offset : effect.offset + effect.size])
             else:
-                segment.mapping[effect.offset : effect.offset + len(effect.data)] = effect.data
+                segment.write(effect.offset, effect.data.data)
                 outcome = RangeWritten(effect.token)
             self.reactor.deliver_from_thread(role, outcome)
 

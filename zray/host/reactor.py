@@ -152,8 +152,8 @@ class Reactor:
             except Exception as error:
                 neighbours.trouble(neighbour, error)
         if is_new:
-            neighbours.acknowledge()
             self.turn(())
+            neighbours.acknowledge()  # to those that are not being answered
 
     def turn(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
         """One turn."""

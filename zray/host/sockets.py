@@ -11,6 +11,8 @@ from typing import Any
 import zmq
 import zmq.backend
 
+from ..wire.link import MailFrame
+
 NOBLOCK = int(zmq.NOBLOCK)
 SEND_MORE = int(zmq.SNDMORE) | NOBLOCK
 _EVENTS = int(zmq.EVENTS)
@@ -21,6 +23,9 @@ send = zmq.backend.Socket.send
 receive = zmq.backend.Socket.recv
 _get: Any = zmq.backend.Socket.get
 
+# More parts than this in one message are no mail: a frame is cut where its bulk grows beyond a chunk (wire/link.py).
+PARTS_MAX = 1_000
+
 
 def has_arrived(socket: Any) -> bool:
     """Whether `receive` has something to give.  When False, the socket's descriptor tells when that changes."""
@@ -30,3 +35,24 @@ def has_arrived(socket: Any) -> bool:
 def has_more_parts(socket: Any) -> bool:
     """Whether the message just received has another part."""
     return bool(_get(socket, _MORE))
+
+
+def send_mail(socket: Any, frame: MailFrame) -> None:
+    """A frame between hosts.  Bulk is not copied: its memory is read when its turn comes."""
+    if isinstance(frame, bytes):
+        send(socket, frame, NOBLOCK)
+        return
+    send(socket, frame.head, SEND_MORE)
+    for part in frame.bulk[:-1]:
+        send(socket, part.data, SEND_MORE, copy=False)
+    send(socket, frame.bulk[-1].data, NOBLOCK, copy=False)
+
+
+def receive_bulk(socket: Any) -> list[memoryview] | None:
+    """What goes behind the part just received.  None: so much that it is no mail."""
+    parts: list[memoryview] = []
+    while has_more_parts(socket):
+        part = receive(socket, NOBLOCK, copy=False).buffer
+        if len(parts) <= PARTS_MAX:
+            parts.append(part)
+    return parts if len(parts) <= PARTS_MAX else None

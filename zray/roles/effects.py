@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..wire.gcs import RegisterNode
-from ..wire.message import Local, Message
+from ..wire.message import Bulk, Local, Message
 
 
 class Send(Struct, gc=False):
@@ -79,7 +79,7 @@ class ReservePages(Struct, gc=False):
 
 
 class ReadRange(Struct, gc=False):
-    """Read a range of a segment.  Outcome: RangeRead with the same token."""
+    """A range of a segment, for another node.  Outcome: RangeRead with the same token."""
 
     segment: int
     offset: int
@@ -92,7 +92,7 @@ class WriteRange(Struct, gc=False):
 
     segment: int
     offset: int
-    data: bytes
+    data: Bulk
     token: int
 
 
@@ -308,10 +308,10 @@ class PagesRefused(Local):
 
 
 class RangeRead(Local):
-    """Outcome of ReadRange."""
+    """Outcome of ReadRange.  data may be a view: its bytes are looked at when they leave, or leave again."""
 
     token: int
-    data: bytes
+    data: Bulk
 
 
 class RangeWritten(Local):

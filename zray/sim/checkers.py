@@ -157,7 +157,12 @@ class Checkers:
         nothing(manager.objects, "objects in the arena")
         nothing(manager.asked, "writers that wait")
         nothing(manager.pulls.coming, "pulls")
-        nothing(manager.pulls.asked, "pulls not answered")
+        nothing(manager.pulls.queue, "pulls that wait for room")
+        nothing(manager.copying, "copies under way")
+        nothing(manager.gives.asked, "pulls not answered")
+        nothing(manager.gives.by_object, "pulls from here")
+        nothing(manager.gives.ending, "pulls from here of what is freed")
+        nothing(manager.retired, "freed ranges that are still in use")
         assert manager.growing is None
         assert not manager.ranges.used_bytes
 

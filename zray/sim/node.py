@@ -21,6 +21,7 @@ from ..roles.local_scheduler import LocalScheduler
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..roles.role import Role
+from ..wire.message import Bulk
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Goodbye
 from .network import Connection, End
@@ -54,7 +55,7 @@ class Arena:
         self.pages |= wanted
         return True
 
-    def write(self, segment: int, offset: int, data: bytes) -> None:
+    def write(self, segment: int, offset: int, data: bytes | memoryview) -> None:
         """Only where pages have been reserved."""
         for page in range(offset // PAGE, -(-(offset + len(data)) // PAGE)):
             assert page in self.pages, "written where no page was reserved"
@@ -63,6 +64,10 @@ class Arena:
     def read(self, segment: int, offset: int, size: int) -> bytes:
         """What lies there now."""
         return bytes(self.segments[segment][offset : offset + size])
+
+    def view(self, segment: int, offset: int, size: int) -> memoryview:
+        """What lies there whenever it is looked at."""
+        return memoryview(self.segments[segment]).toreadonly()[offset : offset + size]
 
 
 class Node:
@@ -217,11 +222,16 @@ class Node:
             self._later(role, e.PagesRefused(effect.token, "no space left on device"))
 
     def _read_range(self, role: Role, effect: e.ReadRange) -> None:
-        data = self.arena.read(effect.segment, effect.offset, effect.size)
-        self._later(role, e.RangeRead(effect.token, data))
+        self.local.append(
+            (
+                "host",
+                role.address,
+                e.RangeRead(effect.token, Bulk(self.arena.view(effect.segment, effect.offset, effect.size))),
+            )
+        )
 
     def _write_range(self, role: Role, effect: e.WriteRange) -> None:
-        self.arena.write(effect.segment, effect.offset, effect.data)
+        self.arena.write(effect.segment, effect.offset, effect.data.data)
         self._later(role, e.RangeWritten(effect.token))
 
     def _end_session(self, role: Role, effect: e.EndSession) -> None:

@@ -108,6 +108,18 @@ class Segment:
         # the chain whose own base is no array, and that must be this one.
         return numpy.frombuffer(self.mapping if writable else self._read_only, numpy.uint8, size, offset)
 
+    def bytes_of(self, offset: int, size: int) -> memoryview:
+        """A range as plain bytes, read-only, without numpy."""
+        return self._read_only[offset : offset + size]
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Bytes that are elsewhere in memory, into a range that is reserved; without the interpreter's lock."""
+        import ctypes
+
+        unit = ctypes.c_char * len(data)
+        source = data if isinstance(data, bytes) else unit.from_buffer(data)
+        ctypes.memmove(unit.from_buffer(self.mapping, offset), source, len(data))
+
     def close_descriptor(self) -> None:
         """The mapping stays; `reserve` is over."""
         if self._descriptor >= 0:

@@ -77,6 +77,9 @@ from .objects import (
     AllocateObject,
     HoldObjects,
     ObjectChunk,
+    ObjectInline,
+    PullDone,
+    PullElsewhere,
     PullObject,
     PullRefused,
     PutObjects,
@@ -150,7 +153,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ),
     ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor}),
     ("local", "monitor"): frozenset({RegisterNode, Heartbeat}),
-    ("objects", "objects"): frozenset({PullObject, ObjectChunk, PullRefused}),
+    ("objects", "objects"): frozenset({PullObject, ObjectChunk, ObjectInline, PullElsewhere, PullRefused, PullDone}),
     ("gcs", "local"): frozenset(
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),

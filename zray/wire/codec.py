@@ -1,17 +1,20 @@
 """Messages <-> msgpack bytes.  The only place where bytes from a peer become objects.
 
-Whatever is not a valid frame raises ProtocolError, whose text names the field; nothing else does.
+Whatever is not a valid frame raises ProtocolError, whose text names the field; nothing else does.  What a message has
+in bulk (message.Bulk) stands inside a frame between processes; between hosts it travels as parts of their own behind
+the frame, copied into nothing on the way.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Union
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union
 
 import msgspec
 
 from ..exceptions import ProtocolError
 from . import actors, chain, gcs, hosts, objects, reasons, scheduling, session, tasks
-from .message import RETIRED_TAGS, Message
+from .message import RETIRED_TAGS, Bulk, Message
 
 
 def _message_types() -> dict[int, type[Message]]:
@@ -60,9 +63,37 @@ class Mail(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True
     letters: list[Letter]
 
 
-encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Envelope).decode
-_decode_mail = msgspec.msgpack.Decoder(Mail).decode
+# Of frames between hosts.  In place of bulk stands the number of its part; a frame is handled to its end before the
+# next one, by the one thread that a reactor has.
+_parts_out: list[Bulk] = []
+_parts_in: Sequence[bytes | memoryview] = ()
+
+
+def _bulk_inside(value: Any) -> Any:
+    if type(value) is Bulk:
+        return value.data
+    raise TypeError(f"{type(value).__name__} is nothing that messages have")
+
+
+def _bulk_behind(value: Any) -> Any:
+    if type(value) is Bulk:
+        _parts_out.append(value)
+        return len(_parts_out) - 1
+    return _bulk_inside(value)
+
+
+def _find_bulk(kind: type, value: Any) -> Any:
+    if kind is Bulk and type(value) is bytes:
+        return Bulk(value)
+    if kind is Bulk and type(value) is int and 0 <= value < len(_parts_in):
+        return Bulk(_parts_in[value])
+    raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+
+
+encode = msgspec.msgpack.Encoder(enc_hook=_bulk_inside).encode
+_encode_mail = msgspec.msgpack.Encoder(enc_hook=_bulk_behind).encode
+_decode = msgspec.msgpack.Decoder(Envelope, dec_hook=_find_bulk).decode
+_decode_mail = msgspec.msgpack.Decoder(Mail, dec_hook=_find_bulk).decode
 
 
 def decode(frame: bytes) -> Envelope:
@@ -77,13 +108,24 @@ def decode(frame: bytes) -> Envelope:
         raise ProtocolError(f"not a frame of protocol messages: {error}") from error
 
 
-def decode_mail(frame: bytes | memoryview) -> Mail:
-    """A frame between hosts.
+def encode_mail(mail: Mail) -> tuple[bytes, Sequence[Bulk]]:
+    """A frame between hosts, and the parts that go behind it."""
+    _parts_out.clear()  # an earlier one may have failed half-way
+    frame = _encode_mail(mail)
+    return (frame, tuple(_parts_out)) if _parts_out else (frame, ())
+
+
+def decode_mail(frame: bytes | memoryview, parts: Sequence[bytes | memoryview] = ()) -> Mail:
+    """A frame between hosts, and what came behind it.
 
     Raises:
         ProtocolError: as decode.
     """
+    global _parts_in
+    _parts_in = parts
     try:
         return _decode_mail(frame)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a frame of mail: {error}") from error
+    finally:
+        _parts_in = ()

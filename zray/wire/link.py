@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 from ..exceptions import ProtocolError
-from .codec import Envelope, Letter, Mail, decode, encode
-from .message import Message
+from .codec import Envelope, Letter, Mail, decode, encode, encode_mail
+from .message import Bulk, Message
 
 # A sender stops here: many times what an acknowledgement is due for, so that the socket is never idle; little
 # enough to hold for a slow reader (a million queued tasks are some 100 MB of frames).
@@ -46,7 +47,7 @@ class Link:
         self.peer_acknowledged = 0
         self.told = 0  # the last `received` that the peer has been told
         self.received_bytes = 0  # since the last time the peer was told
-        self.unacknowledged: deque[tuple[int, bytes]] = deque()
+        self.unacknowledged: deque[tuple[int, Any]] = deque()
         self.in_flight_bytes = 0
 
     def pack(self, messages: Sequence[Message]) -> bytes:
@@ -88,7 +89,7 @@ class Link:
             while unacknowledged and unacknowledged[0][0] <= sequence:
                 self.in_flight_bytes -= len(unacknowledged.popleft()[1])
 
-    def resend(self) -> list[bytes]:
+    def resend(self) -> list[Any]:
         """After a break: every frame that may not have arrived, in order."""
         return [frame for _, frame in self.unacknowledged]
 
@@ -106,6 +107,24 @@ class Link:
 # A frame of mail that is longer is cut in two where it can be: the receiver begins sooner, and no turn's worth of
 # messages grows beyond what the socket lets through.
 MAIL_BYTES_MAX = 8 << 20
+# As much in bulk goes behind one frame, unless it is one message's: a frame arrives when its last part has.
+MAIL_BULK_BYTES_MAX = 1 << 20
+
+
+class Parts:
+    """A frame of mail, and what goes behind it.  Its length is that of all its bytes, as of a frame without."""
+
+    __slots__ = ("bulk", "head")
+
+    def __init__(self, head: bytes, bulk: Sequence[Bulk]) -> None:
+        self.head = head
+        self.bulk = bulk
+
+    def __len__(self) -> int:
+        return len(self.head) + sum(map(len, self.bulk))
+
+
+MailFrame = bytes | Parts
 
 
 class MailLink(Link):
@@ -113,10 +132,11 @@ class MailLink(Link):
 
     __slots__ = ()
 
-    def pack_mail(self, letters: list[Letter]) -> list[bytes]:
+    def pack_mail(self, letters: list[Letter]) -> list[MailFrame]:
         """The next frame, or several where it would be too long."""
-        frame = encode(Mail(self.epoch, self.sent + 1, self.received, letters))
-        if len(frame) > MAIL_BYTES_MAX:
+        head, bulk = encode_mail(Mail(self.epoch, self.sent + 1, self.received, letters))
+        frame: MailFrame = Parts(head, bulk) if bulk else head
+        if len(head) > MAIL_BYTES_MAX or (len(bulk) > 1 and len(frame) > MAIL_BULK_BYTES_MAX):
             halves = in_halves(letters)
             if halves is not None:
                 return self.pack_mail(halves[0]) + self.pack_mail(halves[1])

@@ -22,6 +22,24 @@ PROTOCOL_VERSION = 1
 Natural = Annotated[int, Meta(ge=0)]
 
 
+class Bulk:
+    """Many bytes in a message, which nobody copies or looks at on their way: bytes, or a view of some memory."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Bulk and self.data == other.data
+
+    def __repr__(self) -> str:
+        return f"Bulk({len(self.data)} bytes)"
+
+
 class Message(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """Base of everything that one role says to another.  gc=False: a message never holds a cycle."""
 

@@ -9,7 +9,8 @@ driver, worker    UnpinObjects      I no longer read these places
 local scheduler   SealObjects, FreeObjects, FetchObject    to its object manager
 object manager    ClaimObject -> ObjectClaimed    the value is here already
 object manager    ObjectFetched / FetchFailed
-object manager    PullObject -> ObjectChunk ... / PullRefused    from one node's to another's
+object manager    PullObject -> ObjectChunk ..., ObjectInline, PullElsewhere or PullRefused    at another node's
+object manager    PullDone          to the one that it was pulled from
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import ObjectID
-from .message import Message, Natural
+from .message import Bulk, Message, Natural
 from .task_spec import StoredValue
 
 
@@ -128,11 +129,15 @@ class ProcessGone(Message, tag=42):
 
 
 class FetchObject(Message, tag=43):
-    """local scheduler -> object manager.  Bring it here from one of these nodes' object managers."""
+    """local scheduler -> object manager.  Bring it here from one of these nodes' object managers.
+
+    is_small: it rides inside messages, and needs no room in the arena.
+    """
 
     object_id: ObjectID
     size: Natural
     holders: list[str]
+    is_small: bool = False
 
 
 class ObjectFetched(Message, tag=44):
@@ -144,27 +149,45 @@ class ObjectFetched(Message, tag=44):
 
 
 class FetchFailed(Message, tag=45):
-    """object manager -> local scheduler.  None of the holders gave it (indefinite)."""
+    """object manager -> local scheduler.  None of the holders gave it; is_definite: it can never be here."""
 
     object_id: ObjectID
     reason: str
+    is_definite: bool = False
 
 
 class PullObject(Message, tag=46):
-    """object manager -> object manager.  Send me the bytes from `offset` on."""
+    """object manager -> object manager.  Send me the bytes [offset, offset + length), chunk by chunk.
+
+    ticket: the puller's, one for all that it asks of one node until PullDone; until then the bytes there stay what
+    they are.  What it has asked for and not received is bounded: that is all the flow control there is.  whole_only:
+    not from a copy that is still being pulled itself; I rather wait.
+    """
 
     object_id: ObjectID
-    offset: Natural = 0
+    ticket: Natural
+    offset: Natural
+    length: Natural
+    whole_only: bool = False
 
 
 class ObjectChunk(Message, tag=47):
     """object manager -> object manager.  Bytes [offset, offset + len(data)) of `size`."""
 
     object_id: ObjectID
+    ticket: Natural
     size: Natural
     offset: Natural
-    data: bytes
-    is_inline: bool = False  # it was no arena object there, and need not be one here
+    data: Bulk
+    contained: tuple[ObjectID, ...] = ()  # the refs inside, with the first chunk
+
+
+class ObjectInline(Message, tag=53):
+    """object manager -> object manager.  It is no arena object here, and need not be one there."""
+
+    object_id: ObjectID
+    ticket: Natural
+    value: bytes
     contained: tuple[ObjectID, ...] = ()
 
 
@@ -172,6 +195,22 @@ class PullRefused(Message, tag=48):
     """object manager -> object manager.  Not here (any more)."""
 
     object_id: ObjectID
+    ticket: Natural
+
+
+class PullElsewhere(Message, tag=54):
+    """object manager -> object manager.  I give it to as many as I can; ask this one, which is pulling it from me."""
+
+    object_id: ObjectID
+    ticket: Natural
+    source: str
+
+
+class PullDone(Message, tag=55):
+    """object manager -> object manager.  I need nothing more of it from you."""
+
+    object_id: ObjectID
+    ticket: Natural
 
 
 class ReadInline(Message, tag=49):

@@ -328,8 +328,9 @@ class Remote:
     def _fetch(self, entry: ObjectEntry, shared: Shared) -> None:
         if not shared.is_fetching:
             shared.is_fetching = True
+            is_small = shared.size <= self.node.inline_bytes_max
             self.node.load.fetch_begins(entry.object_id, shared.size)
-            order = FetchObject(entry.object_id, shared.size, list(shared.locations))
+            order = FetchObject(entry.object_id, shared.size, list(shared.locations), is_small)
             self.node.send(self.node.addresses.object_manager, order)
 
     def object_fetched(self, message: ObjectFetched) -> None:
@@ -349,13 +350,17 @@ class Remote:
         self.node.object_is_here(entry, message.value, message.contained)
 
     def fetch_failed(self, message: FetchFailed) -> None:
-        """FetchFailed: ask the shard again where it is."""
+        """FetchFailed: ask the shard again where it is; or nobody here will ever have it."""
         self.node.load.fetch_ends(message.object_id, has_come=False)
         entry = self.node.objects.entries.get(message.object_id)
         if entry is not None and entry.value is None and entry.shared is not None:
             entry.shared.is_fetching = False
             entry.shared.locations = ()
-            self.subscribe(entry)
+            if message.is_definite:
+                entry.shared.is_lost = True  # to us: what stands here is no copy
+                self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", message.reason))
+            else:
+                self.subscribe(entry)
 
     def value_is_here(self, entry: ObjectEntry) -> None:
         """A value that others may know of has come: the shard learns where it is."""

@@ -9,7 +9,8 @@ Dialog (who says it -> what we do):
     local scheduler    ProcessGone       what it was writing is free
     local scheduler    ObjectClaimed     a writer needs no room after all
     local scheduler    FetchObject       pull it from a node that has it, then ObjectFetched
-    object manager     PullObject        answer with chunks
+    object manager     PullObject        answer with chunks (gives.py)
+    object manager     ObjectChunk, ...  answers to ours (pulls.py)
 
 Allocations are served at the end of the turn: what the same turn frees is reused warm.
 Source: Ray paper 4.2.3.
@@ -39,6 +40,7 @@ from ...wire.objects import (
 from ...wire.task_spec import StoredValue
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role
+from .gives import GIVE_HANDLERS, GIVES_MAX, Gives
 from .pulls import CHUNK_BYTES, PULL_HANDLERS, Pulls
 from .ranges import Ranges, aligned
 
@@ -74,6 +76,9 @@ class Stored(Struct, gc=False, eq=False):
     process: str  # who writes it; "" once it is sealed
     reserved: int  # bytes from the start that have pages
     told: bool = False  # the writer knows the place
+    copies: int = 0  # chunks that the host is writing into it
+    readers: int = 0  # nodes that pull it from here
+    is_gone: bool = False  # freed: its range goes back when neither of these is left
 
 
 class ObjectManager(Role):
@@ -87,6 +92,7 @@ class ObjectManager(Role):
         capacity: int,
         reserve_bytes: int = RESERVE_BYTES,
         chunk_bytes: int = CHUNK_BYTES,
+        gives_max: int = GIVES_MAX,
     ) -> None:
         super().__init__(address)
         self.local_scheduler = local_scheduler
@@ -96,13 +102,16 @@ class ObjectManager(Role):
         self.objects: dict[bytes, Stored] = {}
         self.asked: deque[Asked] = deque()  # not served yet, in order
         self.waits = 0  # for room in a full store, so far
+        self.retired: dict[int, Stored] = {}  # freed, and still read or written: by offset
         self.growing: Stored | None = None  # the one whose pages are being reserved
-        self.growing_is_unwanted = False  # freed meanwhile: its range goes back when the step is done
+        self.refusal = ""  # why its pages cannot be had, while those that could are still in use
         self.segment_state = ""  # "", "asked", "there", or why it cannot be had
         self.token = 0  # of the latest ReservePages
         self.reserving = 0  # bytes it asked for
-        self.token_of_copies = 0  # of the latest ReadRange or WriteRange
+        self.token_of_copies = 0  # of the latest WriteRange
+        self.copying: dict[int, Stored] = {}  # by token
         self.pulls = Pulls(self)
+        self.gives = Gives(self, gives_max)
 
     # --- allocation ---
 
@@ -114,15 +123,11 @@ class ObjectManager(Role):
         if stored is not None and not stored.process:
             # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
             self.send(self.local_scheduler, ClaimObject(message.object_id, self.sender))
-        self.ask(self.sender, message.object_id, message.size)
-
-    def ask(self, process: str, object_id: bytes, size: int) -> None:
-        """Room for what the process is to write; the answer is told at the end of the turn, or later."""
-        self.asked.append(Asked(process, object_id, size))
+        self.asked.append(Asked(self.sender, message.object_id, message.size))
 
     def end_turn(self, now: float) -> list[Any]:
         self.now = now
-        if self.asked:
+        if self.asked or self.pulls.queue:
             self._serve()
         return self.take_effects()
 
@@ -138,19 +143,24 @@ class ObjectManager(Role):
             if asked.object_id in self.objects:
                 waiting.append(asked)
             elif self.segment_state != "there":
-                self.tell(asked.process, AllocateRefused(asked.object_id, self.segment_state))
+                self.send(asked.process, AllocateRefused(asked.object_id, self.segment_state))
             elif aligned(asked.size) > self.ranges.capacity:
-                self.tell(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
-            elif not self._allocate(asked):
+                self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+            elif not self.allocate(asked.process, asked.object_id, asked.size):
                 waiting.append(asked)
+                if self.growing is None and not asked.waits:
+                    self.waits += 1
+                    asked.waits = self.waits
+                    self.set_timer(FULL_SECONDS, FullTimeout(asked.waits))
         self.asked = waiting
+        if not waiting:
+            self.pulls.admit()  # what runs already goes first: it ends, and makes room
 
-    def _allocate(self, asked: Asked) -> bool:
-        """True: served, or being served.  False: it waits."""
-        object_id, size = asked.object_id, asked.size
+    def allocate(self, process: str, object_id: bytes, size: int) -> bool:
+        """True: served, or being served.  False: it waits, for room or for the pages before it."""
         offset = self.ranges.take_warm(size)
         if offset is not None:
-            stored = Stored(object_id, StoredValue(SEGMENT, offset, size), asked.process, size)
+            stored = Stored(object_id, StoredValue(SEGMENT, offset, size), process, size)
             self.objects[object_id] = stored
             self._tell_writer(stored)
             return True
@@ -158,15 +168,11 @@ class ObjectManager(Role):
             return False  # its turn comes when the pages before it are there
         extended = self.ranges.extend(size)
         if extended is None:
-            if not asked.waits:
-                self.waits += 1
-                asked.waits = self.waits
-                self.set_timer(FULL_SECONDS, FullTimeout(asked.waits))
             return False
         offset, warm = extended
-        stored = Stored(object_id, StoredValue(SEGMENT, offset, size), asked.process, min(warm, aligned(size)))
+        stored = Stored(object_id, StoredValue(SEGMENT, offset, size), process, min(warm, aligned(size)))
         self.objects[object_id] = stored
-        self.growing, self.growing_is_unwanted = stored, False
+        self.growing = stored
         self._reserve_more()
         return True
 
@@ -176,8 +182,7 @@ class ObjectManager(Role):
         missing = aligned(stored.place.size) - stored.reserved
         if missing <= 0:
             self.growing = None
-            if self.growing_is_unwanted:
-                self.ranges.free(stored.place.offset, stored.place.size)
+            self._retire(stored)
             return
         self.token += 1
         length = min(missing, self.reserve_bytes)
@@ -189,7 +194,7 @@ class ObjectManager(Role):
         if stored is None or message.token != self.token:
             return
         stored.reserved += self.reserving
-        if not self.growing_is_unwanted:
+        if not stored.is_gone:
             self._tell_writer(stored)
         self._reserve_more()
 
@@ -197,12 +202,14 @@ class ObjectManager(Role):
         stored = self.growing
         if stored is None or message.token != self.token:
             return
-        self.growing = None
-        self.ranges.retract(stored.place.offset, stored.place.size, stored.reserved)
-        if not self.growing_is_unwanted:
-            del self.objects[stored.object_id]
+        self.refusal = message.reason
+        if not stored.is_gone:
+            process = stored.process
             reason = f"{message.reason}.  {self.explain(stored.place.size)}"
-            self.tell(stored.process, AllocateRefused(stored.object_id, reason))
+            self.free(stored.object_id)
+            self.tell(process, AllocateRefused(stored.object_id, reason))
+        else:
+            self._retire(stored)
 
     def _tell_writer(self, stored: Stored) -> None:
         reserved = min(stored.reserved, stored.place.size)
@@ -228,7 +235,7 @@ class ObjectManager(Role):
         for asked in self.asked:
             if asked.waits == message.number:
                 self.asked.remove(asked)
-                self.tell(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
+                self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
 
     def explain(self, size: int) -> str:
@@ -267,17 +274,51 @@ class ObjectManager(Role):
 
     def on_free_objects(self, message: FreeObjects) -> None:
         for object_id in message.object_ids:
+            self.pulls.cancel(object_id)
             self.free(object_id)
 
     def free(self, object_id: bytes) -> None:
         """Its range may be given to the next."""
         stored = self.objects.pop(object_id, None)
-        if stored is None:
+        if stored is not None:
+            stored.is_gone = True
+            self.gives.forget(stored)
+            self.retired[stored.place.offset] = stored
+            self._retire(stored)
+
+    def _retire(self, stored: Stored) -> None:
+        """Its range is free, if the object is gone and nothing is under way with it any more."""
+        if not stored.is_gone or stored.copies or stored.readers:
             return
-        if stored is self.growing:
-            self.growing_is_unwanted = True
+        place = stored.place
+        if stored is not self.growing:
+            self.ranges.free(place.offset, place.size)
+        elif self.refusal:
+            self.growing, self.refusal = None, ""
+            self.ranges.retract(place.offset, place.size, stored.reserved)
         else:
-            self.ranges.free(stored.place.offset, stored.place.size)
+            return  # its pages are being reserved
+        del self.retired[place.offset]
+
+    def end_reading(self, stored: Stored) -> None:
+        """Another node that pulled it does so no longer."""
+        stored.readers -= 1
+        self._retire(stored)
+
+    # --- chunks that are written by the host ---
+
+    def begin_copy(self, stored: Stored) -> int:
+        """The token of a WriteRange; the range is not another's until `end_copy`."""
+        self.token_of_copies += 1
+        self.copying[self.token_of_copies] = stored
+        stored.copies += 1
+        return self.token_of_copies
+
+    def end_copy(self, token: int) -> None:
+        """Its outcome has come."""
+        stored = self.copying.pop(token)
+        stored.copies -= 1
+        self._retire(stored)
 
     def on_abandon_object(self, message: AbandonObject) -> None:
         stored = self.objects.get(message.object_id)
@@ -294,10 +335,10 @@ class ObjectManager(Role):
 
     def check_everything(self) -> None:
         self.ranges.check_everything()
-        taken = sum(aligned(stored.place.size) for stored in self.objects.values())
-        if self.growing is not None and self.growing_is_unwanted:
-            taken += aligned(self.growing.place.size)
+        taken = sum(aligned(stored.place.size) for stored in (*self.objects.values(), *self.retired.values()))
         assert taken == self.ranges.used_bytes, "ranges and objects disagree"
+        self.pulls.check_everything()
+        self.gives.check_everything()
 
     def statistics(self) -> dict[str, Any]:
         return {
@@ -319,4 +360,5 @@ class ObjectManager(Role):
         ObjectClaimed: on_object_claimed,
         FullTimeout: on_full_timeout,
         **PULL_HANDLERS,
+        **GIVE_HANDLERS,
     }

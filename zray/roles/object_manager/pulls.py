@@ -1,34 +1,62 @@
 """Objects that come from other nodes, chunk by chunk (Ray paper 4.2.3).
 
-The puller asks for each chunk; so what is in flight per object is one chunk, and a holder that is gone is
-replaced by the next one.  Small values travel whole and inline.
+A pull waits in `queue` until there is room for it, in the order in which its object was wanted; nobody overtakes: so
+the arguments of the task in front come first, and no two tasks wait for each other's.  Then it asks one *source* for
+several chunks at a time; what it has asked for and not received is bounded in bytes, per pull and in all.  Chunks go
+straight from the frame that brought them into the arena.
+
+The source is a node that has the whole object or, on the word of one that is busy, one that is pulling it too
+(gives.py).  When it is lost, refuses or falls silent, the pull goes on elsewhere, with what is missing; but who has a
+chunk already, or is pulled from, takes nothing but whole copies for sources.  So the nodes that pull from each other
+are trees, and none waits for itself.
+
+What is asked of one source carries one *ticket*, and so do its answers; until PullDone gives the ticket back, the
+source keeps the bytes as they are.  That they arrive as they were sent is vouched for by the connection (CURVE
+authenticates every frame), that they were read as they should be, by the ticket: a chunk with an old one is not taken.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import NodeLost
+from ...wire.message import Local
 from ...wire.objects import (
     AllocateRefused,
     FetchFailed,
     FetchObject,
-    InlineRead,
     ObjectAllocated,
     ObjectChunk,
     ObjectFetched,
+    ObjectInline,
+    PullDone,
+    PullElsewhere,
     PullObject,
     PullRefused,
-    ReadInline,
 )
 from ...wire.task_spec import StoredValue
-from ..effects import RangeRead, RangeWritten, ReadRange, WriteRange
+from ..effects import RangeWritten, WriteRange
+from .ranges import aligned
 
 if TYPE_CHECKING:
     from .manager import ObjectManager
 
-CHUNK_BYTES = 4 << 20
+# As large as a message must be for its own cost not to show; small, so that a heartbeat behind one is not late on a
+# slow line.  All nodes of a cluster cut objects at the same places.
+CHUNK_BYTES = 1 << 20
+# Asked for and not received: of one object, from the start and at most; of all objects (what lies at their sources, on
+# the way and here in frames).
+WINDOW_BYTES, WINDOW_BYTES_MAX, WINDOWS_BYTES_MAX = 4 << 20, 16 << 20, 64 << 20
+# A chunk should arrive so soon after it was asked for; else less is asked for at a time: the line has other mail too.
+PATIENCE_SECONDS = 0.25
+# Several chunks are asked for with one message, and so that its answer is there before the last of them has come.
+ORDERS_PER_WINDOW = 4
+# A source that sends nothing for so long is left, if there is another: longer than the verdict on a lost node takes.
+SILENCE_SECONDS = 5.0
+
+MISSING, ASKED, WRITING, HERE = range(4)
 
 
 def object_manager_of(local_scheduler: str) -> str:
@@ -36,179 +64,369 @@ def object_manager_of(local_scheduler: str) -> str:
     return f"{local_scheduler.rpartition('/')[0]}/objects"
 
 
+class SilenceTimeout(Local):
+    """Look for sources that have fallen silent."""
+
+
 class Pull:
     """One object on its way here."""
 
-    __slots__ = ("contained", "first", "holders", "object_id", "offset", "place", "size")
+    __slots__ = (
+        "asked_at",
+        "chunks",
+        "contained",
+        "heard_at",
+        "here",
+        "is_attached",
+        "is_small",
+        "object_id",
+        "place",
+        "reserved",
+        "size",
+        "source",
+        "sources",
+        "ticket",
+        "window",
+        "wants_whole",
+    )
 
-    def __init__(self, object_id: bytes, size: int, holders: list[str]) -> None:
+    def __init__(self, object_id: bytes, size: int, sources: list[str], chunk_bytes: int, *, is_small: bool) -> None:
         self.object_id = object_id
         self.size = size
-        self.holders = holders  # the first one is asked
+        self.sources = sources  # nodes that are said to have it; the first one is asked next
+        self.source = ""  # who is asked: one of those, or one that another one has named
+        self.ticket = 0  # of what is asked of it
+        self.is_small = is_small
+        self.is_attached = False  # a chunk of it is here, or was
+        self.wants_whole = False  # where it was sent on to, nothing came of it
         self.place: StoredValue | None = None
-        self.offset = 0  # bytes that are here
-        self.first: ObjectChunk | None = None  # waits for its place
+        self.reserved = 0  # bytes from the start whose pages are there
+        self.chunks = bytearray(max(1, -(-size // chunk_bytes)))  # the state of each
+        self.here = 0  # how many are HERE
+        self.asked_at: dict[int, float] = {}  # those that are ASKED: when
+        self.heard_at = 0.0  # when a chunk came from the source, or it was first asked
+        self.window = WINDOW_BYTES
         self.contained: tuple[bytes, ...] = ()
 
 
 class Pulls:
-    """What this node fetches, and what it gives."""
+    """What this node fetches."""
 
     def __init__(self, manager: ObjectManager) -> None:
         self.manager = manager
-        self.coming: dict[bytes, Pull] = {}
-        self.writing: dict[int, Pull] = {}  # by token
-        self.reading: dict[int, tuple[str, bytes, int, int, tuple[bytes, ...]]] = {}  # by token
-        self.lost: set[str] = set()  # local schedulers of lost nodes: membership only
-        self.asked: dict[tuple[bytes, str], int] = {}  # pulls here that wait for the local scheduler: offset
-
-    # --- coming ---
+        self.chunk_bytes = manager.chunk_bytes
+        self.coming: dict[bytes, Pull] = {}  # all of them, in the order in which they were wanted
+        self.queue: dict[bytes, Pull] = {}  # those that wait for room, in that order
+        self.writing: dict[int, tuple[Pull, int]] = {}  # by token: whose chunk
+        self.lost: set[str] = set()  # object managers of lost nodes: membership only
+        self.ticket = 0  # the latest
+        self.asked_bytes = 0  # of all pulls
+        self.has_timer = False
 
     def fetch(self, message: FetchObject) -> None:
         """FetchObject; a second order for the same object is the first one."""
-        if message.object_id in self.coming or message.object_id in self.manager.objects:
+        if message.object_id in self.coming:
             return
-        holders = [holder for holder in message.holders if holder not in self.lost]
-        pull = Pull(message.object_id, message.size, holders)
+        sources = [object_manager_of(holder) for holder in message.holders]
+        sources = [source for source in sources if source not in self.lost]
+        # Not all begin with the same one.
+        start = zlib.crc32(self.manager.address.encode()) % len(sources) if sources else 0
+        sources = sources[start:] + sources[:start]
+        pull = Pull(message.object_id, message.size, sources, self.chunk_bytes, is_small=message.is_small)
         self.coming[message.object_id] = pull
-        self._ask(pull)
-
-    def _ask(self, pull: Pull) -> None:
-        if not pull.holders:
-            self._fail(pull, "no node has it")
-            return
-        self.manager.send(object_manager_of(pull.holders[0]), PullObject(pull.object_id, pull.offset))
-
-    def _fail(self, pull: Pull, reason: str) -> None:
-        del self.coming[pull.object_id]
-        self.manager.free(pull.object_id)
-        self.manager.send(self.manager.local_scheduler, FetchFailed(pull.object_id, reason))
-
-    def chunk(self, message: ObjectChunk) -> None:
-        """ObjectChunk."""
-        pull = self.coming.get(message.object_id)
-        if pull is None or message.offset != pull.offset:
-            return
-        pull.contained = pull.contained or message.contained
-        if message.is_inline:
-            del self.coming[pull.object_id]
-            fetched = ObjectFetched(pull.object_id, message.data, pull.contained)
-            self.manager.send(self.manager.local_scheduler, fetched)
-        elif len(message.data) == 0 or message.offset + len(message.data) > message.size:
-            self._fail(pull, "a chunk beyond the object's end")
-        elif pull.place is None:
-            pull.size = message.size
-            pull.first = message
-            self.manager.ask(self.manager.address, pull.object_id, pull.size)
+        if not message.is_small:
+            self.queue[message.object_id] = pull
         else:
-            self._write(pull, message)
+            self._ask_whether_small(pull)
+        if not self.has_timer:
+            self._set_timer()
+
+    # --- room ---
+
+    def admit(self) -> None:
+        """At the end of a turn: those at the front for which there is room begin."""
+        manager = self.manager
+        for object_id, pull in list(self.queue.items()):
+            if object_id in manager.objects:
+                continue  # its last copy here is being read to its end
+            if aligned(pull.size) > manager.ranges.capacity:
+                self._fail(pull, manager.explain(pull.size), is_definite=True)
+            elif manager.segment_state != "there":
+                self._fail(pull, manager.segment_state, is_definite=True)
+            elif not manager.allocate(manager.address, object_id, pull.size):
+                return
 
     def allocation_answered(self, message: Any) -> None:
         """ObjectAllocated (all reserved or not), PagesReserved, AllocateRefused: for an object that comes."""
-        pull = self.coming.get(message.object_id)
-        if pull is None:
-            self.manager.free(message.object_id)
-            return
+        pull = self.coming[message.object_id]
         if type(message) is AllocateRefused:
-            self._fail(pull, message.reason)
+            self._fail(pull, message.reason, is_definite=True)
             return
         if type(message) is ObjectAllocated:
+            del self.queue[message.object_id]
             pull.place = message.place
-        if message.reserved >= pull.size and pull.first is not None:
-            first, pull.first = pull.first, None
-            self._write(pull, first)
+        pull.reserved = message.reserved
+        self._ask_more(pull)
 
-    def _write(self, pull: Pull, message: ObjectChunk) -> None:
-        manager = self.manager
-        assert pull.place is not None
-        manager.token_of_copies += 1
-        token = manager.token_of_copies
-        self.writing[token] = pull
-        pull.offset += len(message.data)
-        place = pull.place
-        manager.perform(WriteRange(place.segment, place.offset + message.offset, message.data, token))
+    # --- asking ---
+
+    def _choose(self, pull: Pull) -> bool:
+        """Have a source.  False: there is none, and the pull has failed."""
+        if pull.source:
+            return True
+        if not pull.sources:
+            self._fail(pull, "no node has it")
+            return False
+        self._turn_to(pull, pull.sources[0])
+        return True
+
+    def _turn_to(self, pull: Pull, source: str) -> None:
+        self.ticket += 1
+        pull.source, pull.ticket, pull.window = source, self.ticket, WINDOW_BYTES
+
+    def _ask_whether_small(self, pull: Pull) -> None:
+        if self._choose(pull):
+            pull.heard_at = self.manager.now
+            self.manager.send(pull.source, PullObject(pull.object_id, pull.ticket, 0, 1))
+
+    def _ask_more(self, pull: Pull) -> None:
+        """As much as may be under way, in one order per stretch."""
+        if pull.place is None or not self._choose(pull):
+            return
+        chunk_bytes, chunks, now = self.chunk_bytes, pull.chunks, self.manager.now
+        index = -1
+        most = pull.window // chunk_bytes
+        room = min(most - len(pull.asked_at), (WINDOWS_BYTES_MAX - self.asked_bytes) // chunk_bytes)
+        if not pull.asked_at:
+            pull.heard_at = now
+            room = max(1, room)
+        elif room < most // ORDERS_PER_WINDOW:
+            return
+        while room > 0:
+            first = chunks.find(MISSING, index + 1)
+            index = first
+            while room > 0 and self._may_ask(pull, index):
+                chunks[index] = ASKED
+                pull.asked_at[index] = now
+                index += 1
+                room -= 1
+            if index == first:
+                return  # nothing is missing, or where it belongs there are no pages yet
+            length = self._end(pull, index - 1) - first * chunk_bytes
+            self.asked_bytes += length
+            wants_whole = pull.is_attached or pull.wants_whole or self.manager.gives.is_giving(pull.object_id)
+            order = PullObject(pull.object_id, pull.ticket, first * chunk_bytes, length, wants_whole)
+            self.manager.send(pull.source, order)
+
+    def _may_ask(self, pull: Pull, index: int) -> bool:
+        """Whether it is missing, and the pages are there that it belongs to."""
+        is_missing = 0 <= index < len(pull.chunks) and pull.chunks[index] == MISSING
+        return is_missing and self._end(pull, index) <= pull.reserved
+
+    def _end(self, pull: Pull, index: int) -> int:
+        return min(pull.size, (index + 1) * self.chunk_bytes)
+
+    def _length(self, pull: Pull, index: int) -> int:
+        return min(self.chunk_bytes, pull.size - index * self.chunk_bytes)
+
+    def _forget_asked(self, pull: Pull) -> None:
+        for index in pull.asked_at:
+            pull.chunks[index] = MISSING
+            self.asked_bytes -= self._length(pull, index)
+        pull.asked_at.clear()
+
+    def _leave(self, pull: Pull) -> None:
+        """Its source: nothing more is expected of it."""
+        self._forget_asked(pull)
+        source, pull.source = pull.source, ""
+        if source:
+            self.manager.send(source, PullDone(pull.object_id, pull.ticket))
+
+    def _go_on(self, pull: Pull) -> None:
+        """With another source."""
+        self._leave(pull)
+        if not pull.is_small:
+            self._ask_more(pull)
+        else:
+            self._ask_whether_small(pull)
+
+    # --- what comes of it ---
+
+    def _of_ticket(self, message: ObjectChunk | ObjectInline | PullRefused | PullElsewhere) -> Pull | None:
+        """The pull that it answers, if that still stands."""
+        pull = self.coming.get(message.object_id)
+        if pull is None or pull.ticket != message.ticket or pull.source != self.manager.sender:
+            self.manager.reject("an answer that nobody waits for")
+            return None
+        return pull
+
+    def chunk(self, message: ObjectChunk) -> None:
+        """ObjectChunk."""
+        pull = self._of_ticket(message)
+        if pull is None:
+            return
+        if pull.is_small:
+            # It is large after all: it needs room.
+            self._leave(pull)
+            anew = Pull(pull.object_id, message.size, pull.sources, self.chunk_bytes, is_small=False)
+            self.coming[pull.object_id] = self.queue[pull.object_id] = anew
+            return
+        if message.size != pull.size:
+            self._fail(pull, "it was made anew, and differs")  # the shard is asked where that is
+            return
+        index, within = divmod(message.offset, self.chunk_bytes)
+        if index not in pull.asked_at:
+            self.manager.reject("a chunk twice, or not asked for")
+        elif within or len(message.data) != self._length(pull, index):
+            self.manager.reject("a chunk that is too short or too long")
+            self._source_is_none(pull)
+        else:
+            assert pull.place is not None
+            self._arrived(pull, index)
+            pull.contained = pull.contained or message.contained
+            token = self.manager.begin_copy(self.manager.objects[message.object_id])
+            self.writing[token] = (pull, index)
+            start = pull.place.offset + message.offset
+            self.manager.perform(WriteRange(pull.place.segment, start, message.data, token))
+            self._ask_more(pull)
+
+    def _arrived(self, pull: Pull, index: int) -> None:
+        """Count, and see how long it took."""
+        now = self.manager.now
+        pull.is_attached = True
+        pull.heard_at = now
+        pull.chunks[index] = WRITING
+        self.asked_bytes -= self._length(pull, index)
+        if now - pull.asked_at.pop(index) > PATIENCE_SECONDS:
+            pull.window = max(self.chunk_bytes, pull.window - self.chunk_bytes)
+        else:
+            pull.window = min(WINDOW_BYTES_MAX, pull.window + self.chunk_bytes)
 
     def written(self, message: RangeWritten) -> None:
-        """RangeWritten: ask for the next, or done."""
-        pull = self.writing.pop(message.token, None)
-        if pull is None or self.coming.get(pull.object_id) is not pull:
+        """RangeWritten."""
+        pull, index = self.writing.pop(message.token)
+        self.manager.end_copy(message.token)
+        if self.coming.get(pull.object_id) is not pull:
             return
-        if pull.offset < pull.size:
-            self._ask(pull)
+        pull.chunks[index] = HERE
+        pull.here += 1
+        if pull.here == len(pull.chunks):
+            self._is_here(pull)
+        self.manager.gives.chunk_is_here(pull, index)
+
+    def inline(self, message: ObjectInline) -> None:
+        """ObjectInline."""
+        pull = self._of_ticket(message)
+        if pull is None:
             return
-        del self.coming[pull.object_id]
+        pull.source = ""  # it keeps no slot for such
+        self._end_pull(pull)
+        self.manager.free(pull.object_id)
+        fetched = ObjectFetched(pull.object_id, message.value, message.contained)
+        self.manager.send(self.manager.local_scheduler, fetched)
+
+    def _is_here(self, pull: Pull) -> None:
+        self._end_pull(pull)
         assert pull.place is not None
         fetched = ObjectFetched(pull.object_id, pull.place, pull.contained)
         self.manager.send(self.manager.local_scheduler, fetched)
 
+    def _end_pull(self, pull: Pull) -> None:
+        self._leave(pull)
+        del self.coming[pull.object_id]
+        self.queue.pop(pull.object_id, None)
+
+    def _fail(self, pull: Pull, reason: str, *, is_definite: bool = False) -> None:
+        self._end_pull(pull)
+        self.manager.free(pull.object_id)
+        self.manager.send(self.manager.local_scheduler, FetchFailed(pull.object_id, reason, is_definite))
+
+    def cancel(self, object_id: bytes) -> None:
+        """Nobody wants it any more."""
+        pull = self.coming.get(object_id)
+        if pull is not None:
+            self._end_pull(pull)
+
+    # --- sources ---
+
     def refused(self, message: PullRefused) -> None:
-        """PullRefused: the next holder, from where we are."""
-        pull = self.coming.get(message.object_id)
-        if pull is not None and pull.holders and object_manager_of(pull.holders[0]) == self.manager.sender:
-            pull.holders.pop(0)
-            self._ask(pull)
+        """PullRefused: another one, for what is missing."""
+        pull = self._of_ticket(message)
+        if pull is not None:
+            self._source_is_none(pull)
+
+    def _source_is_none(self, pull: Pull) -> None:
+        """It is lost, or has it no more, or does not send what it should."""
+        source = pull.source
+        if source in pull.sources:
+            pull.sources.remove(source)
+        else:
+            pull.wants_whole = True  # whoever sent us there would send us there again
+        self._go_on(pull)
+
+    def elsewhere(self, message: PullElsewhere) -> None:
+        """PullElsewhere: one that is pulling it, and will have it a little earlier than we."""
+        pull = self._of_ticket(message)
+        if pull is None:
+            return
+        self._leave(pull)  # it may have had a slot for a later order of ours
+        if pull.is_attached or message.source == self.manager.address or message.source in self.lost:
+            pull.wants_whole = True
+        else:
+            self._turn_to(pull, message.source)
+        self._ask_more(pull)
 
     def node_lost(self, message: NodeLost) -> None:
-        """NodeLost, by the local scheduler: what came from there goes on with the next holder."""
-        self.lost.add(message.node)
+        """NodeLost, by the local scheduler: what came from there goes on elsewhere."""
+        gone = object_manager_of(message.node)
+        self.lost.add(gone)
+        self.manager.gives.node_lost(gone)
         for pull in list(self.coming.values()):
-            if message.node not in pull.holders:
+            if pull.source == gone:
+                self._source_is_none(pull)
+            elif gone in pull.sources:
+                pull.sources.remove(gone)
+
+    def _set_timer(self) -> None:
+        self.has_timer = True
+        self.manager.set_timer(SILENCE_SECONDS, SilenceTimeout())
+
+    def silence(self, message: SilenceTimeout) -> None:
+        """SilenceTimeout: whoever has been asked and has sent nothing for long is left for another."""
+        self.has_timer = False
+        if not self.coming:
+            return
+        self._set_timer()
+        for pull in list(self.coming.values()):
+            is_asking = bool(pull.asked_at) or (pull.is_small and pull.source)
+            if not is_asking or self.manager.now - pull.heard_at < SILENCE_SECONDS:
                 continue
-            was_asked = pull.holders[0] == message.node
-            pull.holders.remove(message.node)
-            if was_asked and pull.first is None and pull not in self.writing.values():
-                self._ask(pull)
+            if pull.source not in pull.sources:
+                pull.wants_whole = True
+                self._go_on(pull)
+            elif len(pull.sources) > 1:
+                pull.sources.append(pull.sources.pop(pull.sources.index(pull.source)))
+                self._go_on(pull)
 
-    # --- giving ---
-
-    def give(self, message: PullObject) -> None:
-        """PullObject: the local scheduler knows what it is."""
-        puller = self.manager.sender
-        self.asked[(message.object_id, puller)] = message.offset
-        self.manager.send(self.manager.local_scheduler, ReadInline(message.object_id, puller))
-
-    def inline_read(self, message: InlineRead) -> None:
-        """InlineRead."""
-        manager = self.manager
-        offset = self.asked.pop((message.object_id, message.puller), None)
-        if offset is None:
-            return
-        if message.value is not None:
-            value = message.value
-            chunk = ObjectChunk(message.object_id, len(value), 0, value, True, message.contained)
-            manager.send(message.puller, chunk)
-            return
-        stored = manager.objects.get(message.object_id)
-        if stored is None or stored.process or not 0 <= offset < stored.place.size:
-            manager.send(message.puller, PullRefused(message.object_id))
-            return
-        manager.token_of_copies += 1
-        place = stored.place
-        size = min(manager.chunk_bytes, place.size - offset)
-        self.reading[manager.token_of_copies] = (
-            message.puller,
-            message.object_id,
-            place.size,
-            offset,
-            message.contained,
-        )
-        manager.perform(ReadRange(place.segment, place.offset + offset, size, manager.token_of_copies))
-
-    def read(self, message: RangeRead) -> None:
-        """RangeRead."""
-        request = self.reading.pop(message.token, None)
-        if request is not None:
-            puller, object_id, size, offset, contained = request
-            self.manager.send(puller, ObjectChunk(object_id, size, offset, message.data, False, contained))
+    def check_everything(self) -> None:
+        """What has been asked for adds up."""
+        asked = 0
+        for pull in self.coming.values():
+            assert all(pull.chunks[index] == ASKED for index in pull.asked_at)
+            assert pull.chunks.count(ASKED) == len(pull.asked_at)
+            assert pull.chunks.count(HERE) == pull.here
+            asked += sum(self._length(pull, index) for index in pull.asked_at)
+        assert asked == self.asked_bytes, "credits do not add up"
+        assert all(self.coming[object_id] is pull for object_id, pull in self.queue.items())
 
 
 PULL_HANDLERS: dict[type, Callable[..., None]] = {
     FetchObject: lambda self, message: self.pulls.fetch(message),
     ObjectChunk: lambda self, message: self.pulls.chunk(message),
+    ObjectInline: lambda self, message: self.pulls.inline(message),
     PullRefused: lambda self, message: self.pulls.refused(message),
+    PullElsewhere: lambda self, message: self.pulls.elsewhere(message),
     NodeLost: lambda self, message: self.pulls.node_lost(message),
-    PullObject: lambda self, message: self.pulls.give(message),
-    InlineRead: lambda self, message: self.pulls.inline_read(message),
-    RangeRead: lambda self, message: self.pulls.read(message),
     RangeWritten: lambda self, message: self.pulls.written(message),
+    SilenceTimeout: lambda self, message: self.pulls.silence(message),
 }

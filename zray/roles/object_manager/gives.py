@@ -1,0 +1,234 @@
+"""Objects that other nodes pull from here.
+
+At most `gives_max` nodes pull an object from this one at a time; each has a *slot* until it says that it needs no
+more, or is lost.  Whoever asks beyond that is sent on to one that has a slot, each in its turn: that one gives what it
+has, chunk for chunk, while it is still pulling itself.  So an object goes to many nodes along a tree: no node sends
+more than `gives_max` copies at once, and the last one has it little later than the first.  Who takes nothing but a
+whole copy waits for a slot instead.
+
+As long as somebody has a slot, the bytes stay where and what they are, also when the object is freed meanwhile: what
+was read may be looked at later, and once more when a connection broke.
+
+Small values, which lie with the local scheduler, are given at once to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...wire.message import Bulk
+from ...wire.objects import (
+    InlineRead,
+    ObjectChunk,
+    ObjectInline,
+    PullDone,
+    PullElsewhere,
+    PullObject,
+    PullRefused,
+    ReadInline,
+)
+from ..effects import RangeRead, ReadRange
+from .pulls import HERE, WINDOW_BYTES_MAX, Pull
+
+if TYPE_CHECKING:
+    from .manager import ObjectManager, Stored
+
+# With one, a broadcast would be a chain; with many, the first holder's line would be shared by as many: the time is
+# that of `gives_max` copies over one line, and a chunk's per level of the tree.
+GIVES_MAX = 2
+# Of one that waits for a slot: as many as chunks may be under way to it.
+ORDERS_MAX = 64
+NOTHING = Bulk(b"")
+
+
+class Give:
+    """One object that others pull from here."""
+
+    __slots__ = ("later", "slots", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.slots: dict[str, int] = {}  # who pulls it, and on what ticket
+        self.turn = 0  # counts those sent on
+        # Who waits for a slot: its orders, each with the refs inside the object where that was asked for.
+        self.waiting: dict[str, list[tuple[PullObject, tuple[bytes, ...]]]] = {}
+        self.later: dict[int, dict[str, None]] = {}  # chunk that is not here yet -> who has asked for it
+
+
+class Gives:
+    """What this node gives to others."""
+
+    def __init__(self, manager: ObjectManager, gives_max: int) -> None:
+        self.manager = manager
+        self.gives_max = gives_max
+        self.token = 0  # of the latest ReadRange
+        self.by_object: dict[bytes, Give] = {}
+        # Slots in what has been freed: puller and ticket -> whose range is kept until the ticket comes back.
+        self.ending: dict[tuple[str, int], Stored] = {}
+        self.asked: dict[tuple[bytes, str], PullObject] = {}  # orders that wait for the local scheduler
+        # By token: for whom which chunk is being read.
+        self.reading: dict[int, tuple[str, ObjectChunk]] = {}
+
+    def is_giving(self, object_id: bytes) -> bool:
+        """Whether others pull it from here, or are about to."""
+        return object_id in self.by_object
+
+    # --- orders ---
+
+    def give(self, message: PullObject) -> None:
+        """PullObject."""
+        object_id, puller = message.object_id, self.manager.sender
+        if message.offset and object_id in self.manager.objects:
+            self._find_slot(puller, message, ())
+        elif object_id in self.manager.pulls.coming:
+            self._find_slot(puller, message, self.manager.pulls.coming[object_id].contained)
+        else:
+            # What is inside, and whether it is small, the local scheduler knows.
+            self.asked[object_id, puller] = message
+            self.manager.send(self.manager.local_scheduler, ReadInline(object_id, puller))
+
+    def inline_read(self, message: InlineRead) -> None:
+        """InlineRead."""
+        order = self.asked.pop((message.object_id, message.puller), None)
+        if order is None:
+            return
+        if message.value is not None:
+            value = ObjectInline(order.object_id, order.ticket, message.value, message.contained)
+            self.manager.send(message.puller, value)
+        else:
+            self._find_slot(message.puller, order, message.contained)
+
+    def _find_slot(self, puller: str, order: PullObject, contained: tuple[bytes, ...]) -> None:
+        """Give, send on, have it wait, or refuse."""
+        object_id = order.object_id
+        stored = self.manager.objects.get(object_id)
+        pull = self.manager.pulls.coming.get(object_id)
+        is_whole = stored is not None and pull is None and stored.process in ("", self.manager.address)
+        is_partial = stored is not None and pull is not None and not order.whole_only
+        if stored is None or not (is_whole or is_partial) or order.offset >= stored.place.size:
+            self.manager.send(puller, PullRefused(object_id, order.ticket))
+            return
+        give = self.by_object.setdefault(object_id, Give())
+        if puller not in give.slots:
+            if len(give.slots) >= self.gives_max:
+                if order.whole_only:
+                    orders = give.waiting.setdefault(puller, [])
+                    if len(orders) < ORDERS_MAX:
+                        orders.append((order, contained))
+                else:
+                    others = list(give.slots)
+                    give.turn += 1
+                    source = others[give.turn % len(others)]
+                    self.manager.send(puller, PullElsewhere(object_id, order.ticket, source))
+                return
+            stored.readers += 1
+        give.slots[puller] = order.ticket
+        self._serve(give, puller, order, stored, contained)
+
+    def _serve(self, give: Give, puller: str, order: PullObject, stored: Stored, contained: tuple[bytes, ...]) -> None:
+        pull = self.manager.pulls.coming.get(order.object_id)
+        step = self.manager.chunk_bytes
+        end = min(stored.place.size, order.offset + min(order.length, WINDOW_BYTES_MAX))
+        for offset in range(order.offset, end, step):
+            index = offset // step
+            if pull is not None and pull.chunks[index] != HERE:
+                give.later.setdefault(index, {})[puller] = None
+            else:
+                self._read(give, stored, puller, offset, min(step, end - offset), contained if not offset else ())
+
+    def _read(
+        self, give: Give, stored: Stored, puller: str, offset: int, size: int, contained: tuple[bytes, ...]
+    ) -> None:
+        place = stored.place
+        self.token += 1
+        chunk = ObjectChunk(stored.object_id, give.slots[puller], place.size, offset, NOTHING, contained)
+        self.reading[self.token] = (puller, chunk)
+        self.manager.perform(ReadRange(place.segment, place.offset + offset, size, self.token))
+
+    def read(self, message: RangeRead) -> None:
+        """RangeRead: on its way, if it is still wanted."""
+        puller, chunk = self.reading.pop(message.token)
+        give = self.by_object.get(chunk.object_id)
+        if give is not None and give.slots.get(puller) == chunk.ticket:
+            chunk.data = message.data
+            self.manager.send(puller, chunk)
+
+    def chunk_is_here(self, pull: Pull, index: int) -> None:
+        """Of what we pull ourselves: who waits for that chunk gets it."""
+        give = self.by_object.get(pull.object_id)
+        stored = self.manager.objects.get(pull.object_id)
+        if give is None or stored is None:
+            return
+        step = self.manager.chunk_bytes
+        for puller in give.later.pop(index, ()):
+            size = min(step, pull.size - index * step)
+            self._read(give, stored, puller, index * step, size, () if index else pull.contained)
+
+    # --- slots ---
+
+    def done(self, message: PullDone) -> None:
+        """PullDone."""
+        puller = self.manager.sender
+        self.asked.pop((message.object_id, puller), None)
+        stored = self.ending.pop((puller, message.ticket), None)
+        if stored is not None:
+            self.manager.end_reading(stored)
+            return
+        give = self.by_object.get(message.object_id)
+        if give is not None and give.slots.get(puller, message.ticket) == message.ticket:
+            self._free_slot(message.object_id, puller)
+
+    def _free_slot(self, object_id: bytes, puller: str) -> None:
+        give = self.by_object[object_id]
+        give.waiting.pop(puller, None)
+        if give.slots.pop(puller, None) is None:
+            return
+        self.manager.end_reading(self.manager.objects[object_id])
+        for index, pullers in list(give.later.items()):
+            pullers.pop(puller, None)
+            if not pullers:
+                del give.later[index]
+        if not give.waiting:
+            if not give.slots:
+                del self.by_object[object_id]
+            return
+        following = next(iter(give.waiting))
+        for order, contained in give.waiting.pop(following):
+            self._find_slot(following, order, contained)
+
+    def forget(self, stored: Stored) -> None:
+        """It is freed, or will never be here: they go elsewhere."""
+        give = self.by_object.pop(stored.object_id, None)
+        if give is None:
+            return
+        for puller, ticket in give.slots.items():
+            self.ending[puller, ticket] = stored
+            self.manager.send(puller, PullRefused(stored.object_id, ticket))
+        for puller, orders in give.waiting.items():
+            self.manager.send(puller, PullRefused(stored.object_id, orders[0][0].ticket))
+
+    def node_lost(self, gone: str) -> None:
+        """That object manager's node is."""
+        for object_id in list(self.by_object):
+            self._free_slot(object_id, gone)
+        for puller, ticket in list(self.ending):
+            if puller == gone:
+                self.manager.end_reading(self.ending.pop((puller, ticket)))
+        for object_id, puller in list(self.asked):
+            if puller == gone:
+                del self.asked[object_id, puller]
+
+    def check_everything(self) -> None:
+        """Nobody sends more copies at once than agreed; whoever has no slot is promised nothing."""
+        for give in self.by_object.values():
+            assert 0 < len(give.slots) <= self.gives_max, "more copies at once than agreed, or none"
+            assert not give.waiting or len(give.slots) == self.gives_max, "somebody waits though there is a slot"
+            assert all(puller in give.slots for pullers in give.later.values() for puller in pullers)
+
+
+GIVE_HANDLERS: dict[type, Callable[..., None]] = {
+    PullObject: lambda self, message: self.gives.give(message),
+    PullDone: lambda self, message: self.gives.done(message),
+    InlineRead: lambda self, message: self.gives.inline_read(message),
+    RangeRead: lambda self, message: self.gives.read(message),
+}
