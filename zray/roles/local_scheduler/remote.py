@@ -387,7 +387,7 @@ class Remote:
             entry = self.node.objects.entries.get(object_id)
             if entry is None or entry.shared is None:
                 continue  # freed here before, and perhaps made anew
-            if not entry.shared.is_released:
+            if not entry.shared.is_released or object_id in self.node.objects.freed_shared:
                 # Held again while the word was on its way: the shard hears of our hold, and then of our copy, anew.
                 self._rejoin()
                 if entry.value is not None:
