@@ -12,6 +12,7 @@ from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
 from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units
 from .remote_function import Code, put_into
+from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_from, signature_of
 from .store.arguments import serialize_arguments
 from .wire.actors import CreateActor
@@ -187,6 +188,7 @@ class ActorClass:
             detached=options.get("lifetime") == "detached",
             handle=to_bytes(serialize((self._name, methods, retries))),
             class_name=self._name,
+            env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
         )
 
     def __reduce__(self) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .host import context
 from .object_ref import ObjectRef
+from .runtime_env import JOB_FIELDS, check_runtime_env
 
 if TYPE_CHECKING:
     from .host.runtime import Runtime
@@ -75,7 +76,8 @@ def init(
         infeasible: what becomes of a task or actor that no node can ever hold: "raise" makes it an error, "wait"
             has it wait for a node that can.  Default: the environment variable ZRAY_INFEASIBLE, else "raise" in a
             session of this program's own, which no node can join, and "wait" in a cluster.
-        local_mode, runtime_env: not built yet.
+        runtime_env: what all tasks of this program find around them: {"env_vars": {...}}.
+        local_mode: not built yet.
 
     Raises:
         RuntimeError: this process is in a session already.
@@ -84,7 +86,8 @@ def init(
     """
     from .host import joining
 
-    joining.check_init_arguments(ignored, local_mode, runtime_env)
+    joining.check_init_arguments(ignored, local_mode)
+    runtime_env = check_runtime_env(runtime_env or {}, JOB_FIELDS, "init()")
     with _start_lock:
         if context.runtime is not None:
             if ignore_reinit_error:
@@ -101,6 +104,7 @@ def init(
             namespace=namespace,
             log_to_driver=log_to_driver,
             infeasible=infeasible,
+            runtime_env=runtime_env,
         )
         context.set_runtime(runtime)
         return Context(joining.describe(runtime))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .runtime_env import TASK_FIELDS, check_runtime_env
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
 
 # Accepted here, but not built yet: asked for, they say so rather than being ignored.
 NOT_YET = (
     "memory",
     "max_calls",
-    "runtime_env",
     "scheduling_strategy",
     "label_selector",
     "fallback_strategy",
@@ -28,9 +28,10 @@ NOT_YET = (
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "resources")
-TASK_OPTIONS = (*RESOURCE_OPTIONS, "num_returns", "max_retries", "retry_exceptions", "name", "writable")
+TASK_OPTIONS = (*RESOURCE_OPTIONS, "runtime_env", "num_returns", "max_retries", "retry_exceptions", "name", "writable")
 ACTOR_OPTIONS = (
     *RESOURCE_OPTIONS,
+    "runtime_env",
     "name",
     "namespace",
     "lifetime",
@@ -140,7 +141,12 @@ def _flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a bool, not {type(value).__name__}.")
 
 
+def _runtime_env(name: str, value: Any) -> None:
+    check_runtime_env(value, TASK_FIELDS, "a task or an actor")
+
+
 _CHECKS: dict[str, Any] = {
+    "runtime_env": _runtime_env,
     "num_cpus": _number,
     "num_gpus": _gpus,
     "resources": _resources,

@@ -12,6 +12,7 @@ from .ids import function_id as id_of_code
 from .ids import return_id
 from .object_ref import ObjectRef
 from .options import TASK_OPTIONS, check_options, resource_units
+from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
 from .store.arguments import NO_ARGUMENTS, serialize_arguments
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
@@ -112,10 +113,10 @@ class RemoteFunction:
         blob = self._blob
         if blob is None:
             self._takes_nothing = code.signature is not None and not code.signature.parameters
-            blob = self._blob = encode_options(self._task_options())
+            blob = self._blob = encode_options(self._task_options(runtime))
         return code, blob
 
-    def _task_options(self) -> TaskOptions:
+    def _task_options(self, runtime: Runtime) -> TaskOptions:
         from .store.values import serialize, to_bytes
 
         options = self._options
@@ -130,6 +131,7 @@ class RemoteFunction:
             retry_on=to_bytes(serialize(classes)) if classes else b"",
             name=options.get("name") or "",
             writable=bool(options.get("writable")),
+            env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
         )
 
     def __reduce__(self) -> Any:

@@ -50,6 +50,13 @@ class RuntimeContext:
         return self._runtime.namespace
 
     @property
+    def runtime_env(self) -> dict[str, Any]:
+        """What was asked for: the program's, and on top of that the task's or actor's own."""
+        runtime = self._runtime
+        env_vars = dict((*runtime.facts.env_vars, *runtime.env_vars))
+        return {"env_vars": env_vars} if env_vars else {}
+
+    @property
     def was_current_actor_reconstructed(self) -> bool:
         """Whether this actor has been restarted."""
         actor = getattr(self._runtime, "actor", None)

@@ -8,7 +8,7 @@ from zray.roles import effects as e
 from zray.roles.local_scheduler.infeasible import NOTICES_MAX, WARN_SECONDS, OnceMoreTimeout, WarnTimeout
 from zray.wire.actors import CreateActor
 from zray.wire.gcs import HoldAtNodeReply, NodeJoined, RecordTasksReply
-from zray.wire.scheduling import JobNotice, SpillRefused, SpillTask
+from zray.wire.scheduling import JobFacts, JobNotice, SpillRefused, SpillTask
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import ObjectsReady, SubmitTasks
 
@@ -21,7 +21,7 @@ class Node(Desk):
     def __init__(self, infeasible="", *, is_embedded=False):
         super().__init__(cpus=2)
         self.scheduler.is_embedded = is_embedded
-        self.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002", infeasible=infeasible))
+        self.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002", 0, JobFacts(infeasible=infeasible)))
         self.job = self.scheduler.jobs[b"job-0002"]
 
     def ask_for(self, name="f", **resources):

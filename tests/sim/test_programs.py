@@ -39,3 +39,11 @@ def test_what_no_node_has_waits_for_one_that_joins(nodes, late):
     for seed in range(1, 6):
         outcome = run_program("patient", seed=seed, nodes=nodes, cpus=1, infeasible="wait", late_node_seconds=late)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("nodes, kills", [(1, 0), (1, 5), (3, 0), (3, 5)])
+@pytest.mark.parametrize("cpus", [1, 3])
+def test_each_task_runs_in_its_environment(nodes, kills, cpus):
+    for seed in range(1, 11):
+        outcome = run_program("environments", seed=seed, nodes=nodes, cpus=cpus, kills=kills, kill_probability=0.02)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -31,7 +31,7 @@ def test_no_message_of_a_driver_breaks_a_scheduler(monkeypatch):
     def survives(messages):
         addresses = Addresses("objects", ["global"], ["gcs-0"], "monitor")
         scheduler = LocalScheduler("local", addresses, total={"CPU": 20_000})
-        scheduler.handle("host", ProcessJoined("driver-1", "driver", 1, b"j" * 8, 0, "", (), ""), 0.0)
+        scheduler.handle("host", ProcessJoined("driver-1", "driver", 1, b"j" * 8), 0.0)
         for message in messages:
             try:
                 scheduler.handle("driver-1", message, 0.0)

@@ -161,18 +161,7 @@ class Doorman:
         self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
         if hello.kind == "command":
             return  # it asks, and orders; it has no job
-        joined = ProcessJoined(
-            address,
-            hello.kind,
-            hello.pid,
-            hello.job_id,
-            hello.worker_id,
-            hello.namespace,
-            hello.sys_path,
-            hello.working_dir,
-            hello.infeasible,
-        )
-        node.tell_local(joined)
+        node.tell_local(ProcessJoined(address, hello.kind, hello.pid, hello.job_id, hello.worker_id, hello.facts))
 
     def _refuse(self, identity: bytes, reason: str) -> None:
         self.node.log(f"refused: {reason}")

@@ -8,8 +8,9 @@ from typing import Any
 
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
+from ..runtime_env import env_vars_of
 from ..wire.message import PROTOCOL_VERSION
-from ..wire.scheduling import JobNotice
+from ..wire.scheduling import JobFacts, JobNotice
 from ..wire.session import GoodbyeReply, Hello, ProcessDropped
 from .connection import Connection
 from .logs import LogFollower
@@ -33,6 +34,7 @@ class Driver(Runtime):
         namespace: str,
         log_to_driver: bool,
         infeasible: str,
+        runtime_env: dict[str, Any],
     ) -> None:
         self.node_pid = node_pid
         self.is_owner = is_owner
@@ -48,10 +50,13 @@ class Driver(Runtime):
             os.getpid(),
             job_id=job_id,
             python=python_version(),
-            namespace=namespace or job_id.hex(),
-            sys_path=tuple(os.path.abspath(entry) for entry in import_path()),
-            working_dir=os.getcwd(),
-            infeasible=infeasible,
+            facts=JobFacts(
+                namespace or job_id.hex(),
+                tuple(os.path.abspath(entry) for entry in import_path()),
+                os.getcwd(),
+                env_vars=env_vars_of(runtime_env),
+                infeasible=infeasible,
+            ),
         )
         try:
             welcome, early = connection.join(hello)
@@ -63,7 +68,8 @@ class Driver(Runtime):
         super().__init__(connection, session.name, welcome.inline_bytes_max, Submitter(root_task_id(job_id), "driver"))
         self.job_id = job_id
         self.node_id = welcome.node_id
-        self.namespace = hello.namespace
+        self.facts = hello.facts
+        self.namespace = self.facts.namespace
         self.said_goodbye = False
         self.on_other = self._on_other
         with self.lock:

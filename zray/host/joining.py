@@ -45,6 +45,7 @@ def start(
     namespace: str | None,
     log_to_driver: bool,
     infeasible: str | None,
+    runtime_env: dict[str, Any],
 ) -> Driver:
     """As api.init."""
     global _own_pid
@@ -59,6 +60,7 @@ def start(
             namespace=namespace,
             log_to_driver=log_to_driver,
             infeasible=infeasible,
+            runtime_env=runtime_env,
         )
     except BaseException:
         interrupts.uninstall()
@@ -79,6 +81,7 @@ def _start(
     namespace: str | None,
     log_to_driver: bool,
     infeasible: str | None,
+    runtime_env: dict[str, Any],
 ) -> Driver:
     address = address or os.environ.get("ZRAY_ADDRESS") or "local"
     infeasible = checked_infeasible(infeasible)
@@ -111,6 +114,7 @@ def _start(
             namespace=namespace or "",
             log_to_driver=log_to_driver,
             infeasible=infeasible,
+            runtime_env=runtime_env,
         )
     except BaseException:
         if is_owner:
@@ -203,7 +207,7 @@ def describe(runtime: Runtime) -> dict[str, Any]:
     }
 
 
-def check_init_arguments(ignored: dict[str, Any], local_mode: bool, runtime_env: Any) -> None:
+def check_init_arguments(ignored: dict[str, Any], local_mode: bool) -> None:
     """Refuse what init() does not know, and what is not built yet.
 
     Raises:
@@ -214,5 +218,3 @@ def check_init_arguments(ignored: dict[str, Any], local_mode: bool, runtime_env:
             raise TypeError(f"init() got an unexpected argument {name!r}.")
     if local_mode:
         raise NotImplementedError("local_mode is not built yet.")
-    if runtime_env:
-        raise NotImplementedError("runtime_env is not built yet.")

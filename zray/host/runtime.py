@@ -23,7 +23,8 @@ from ..store.errors import deserialize_error
 from ..store.layout import Serialized
 from ..store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
 from ..wire.message import Message
-from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.scheduling import JobFacts
+from ..wire.task_spec import EnvVars, StoredValue, TaskSpec
 from ..wire.tasks import Function, PublishFunction
 from . import forks  # noqa: F401  it watches over forks
 from .connection import Connection
@@ -66,6 +67,8 @@ class Runtime:
         self.is_worker = False
         self.job_id = b""
         self.namespace = ""
+        self.env_vars: EnvVars = ()  # of the tasks that run here, beyond their job's: their children have them too
+        self.facts = JobFacts()  # the job's
         self.node_id = b""
         self.is_over = False
         # Given every message that is not the client's (a worker's orders).

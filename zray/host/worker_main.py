@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import sys
 import threading
 import time
@@ -29,7 +30,7 @@ from ..wire.actors import StartActor
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.objects import AbandonObject
 from ..wire.session import GoodbyeReply, Hello
-from ..wire.task_spec import StoredValue, TaskSpec, parse_options
+from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context
 from .connection import Connection
@@ -102,12 +103,15 @@ class Worker(Runtime):
             self.orders.append(message)
 
     def _join_job(self, message: JobStarted) -> None:
-        self.job_id, self.namespace = message.job_id, message.namespace
+        facts = self.facts = message.facts
+        self.job_id, self.namespace = message.job_id, facts.namespace
+        self.env_vars = message.env_vars
+        set_env_vars((*facts.env_vars, *message.env_vars))
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
         known = set(sys.path)
-        sys.path[:0] = [entry for entry in message.sys_path if entry not in known]
+        sys.path[:0] = [entry for entry in facts.sys_path if entry not in known]
         try:
-            os.chdir(message.working_dir)
+            os.chdir(facts.working_dir)
         except OSError:
             pass  # the driver's folder is gone: absolute paths still work
 
@@ -331,6 +335,12 @@ class Worker(Runtime):
                 self.run_task(spec)
             self.flush()
         return True
+
+
+def set_env_vars(env_vars: EnvVars) -> None:
+    """In order; ${NAME} stands for what NAME was before."""
+    for name, value in env_vars:
+        os.environ[name] = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), value)
 
 
 def _cause_of(error: BaseException) -> BaseException:

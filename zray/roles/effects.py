@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from ..wire.gcs import RegisterNode
 from ..wire.message import Bulk, Local, Message
+from ..wire.scheduling import JobFacts
 
 
 class Send(Struct, gc=False):
@@ -217,10 +218,7 @@ class ProcessJoined(Local):
     pid: int
     job_id: bytes
     worker_id: int = 0
-    namespace: str = ""
-    sys_path: tuple[str, ...] = ()
-    working_dir: str = ""
-    infeasible: str = ""
+    facts: JobFacts = JobFacts()
 
 
 class ProcessLeft(Local):

@@ -46,9 +46,10 @@ class Checkers:
         ]
         if len(workers) > self.workers_max:
             self.workers_max = len(workers)
-        # Tasks of other nodes, and actors that wait, may need more (pool.start_beyond_cap).
+        # Tasks of other nodes, actors that wait, and tasks of several environments may need more (start_beyond_cap).
         # So they may on the last node that is left: those workers go when they are idle.
-        if node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
+        has_one = "environments" not in self.world.options.programs
+        if has_one and node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
             dying = len(node.is_dying)
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)

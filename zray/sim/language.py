@@ -38,6 +38,7 @@ class Submit(Struct):
     max_retries: int = 3
     retry_exceptions: bool = False
     resources: dict[str, int] | None = None
+    env: str = ""  # an environment variable of its worker
 
 
 class Put(Struct):

@@ -39,6 +39,7 @@ def _submit(process: Process, top: Activation, request: say.Submit) -> None:
         num_returns=request.num_returns,
         max_retries=request.max_retries,
         retry_exceptions=request.retry_exceptions,
+        env_vars=(("ENV", request.env),) if request.env else (),
         **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
     )
     spec = _spec(process, top, request.function, request.args, options)

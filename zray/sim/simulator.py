@@ -17,6 +17,7 @@ from ..roles.local_scheduler import LocalScheduler
 from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
+from ..wire.scheduling import JobFacts
 from ..wire.session import Goodbye
 from ..wire.task_spec import RESOURCE_UNIT
 from .checkers import Checkers
@@ -204,7 +205,9 @@ class Simulator:
         driver = Driver(self, node, address, self.pid, b"job%05d" % number, program, args)
         node.attach(driver)
         self.drivers.append(driver)
-        joined = e.ProcessJoined(address, "driver", self.pid, driver.job_id, infeasible=self.options.infeasible)
+        joined = e.ProcessJoined(
+            address, "driver", self.pid, driver.job_id, 0, JobFacts(infeasible=self.options.infeasible)
+        )
         node.arrive("host", node.scheduler.address, joined)
         self.call_later(self.draw_delay(), driver.start)
         return driver

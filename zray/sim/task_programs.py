@@ -70,6 +70,25 @@ def run_deep(depth: int) -> Script:
     return (yield from outcome((yield Submit(deep, (depth,)))))
 
 
+@remote
+def travel(path: list[str]) -> Script:
+    """Every level waits for the next, which wants another environment."""
+    if not path:
+        return 0
+    return 1 + (yield Get((yield Submit(travel, (path[1:],), env=path[0]))))
+
+
+def run_environments(chains: int, depth: int, environments: int) -> Script:
+    """More environments than workers, one within the other."""
+    refs = []
+    for number in range(chains):
+        path = [f"env-{(number + level) % environments}" for level in range(depth)]
+        refs.append((yield Submit(travel, (path,), env=f"env-{number % 2}" if number % 3 else "")))
+        refs.append((yield Submit(increment, (number,), env=f"env-{number % environments}")))
+        refs.append((yield Submit(increment, (refs[-1],))))
+    return (yield from outcomes(refs))
+
+
 def run_chain(count: int, chains: int, warm: bool) -> Script:
     if warm:  # so that the mean run time is known, and links are sent along with their makers
         yield Get((yield Submit(increment, (0,))))

@@ -9,7 +9,7 @@ from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.objects import AllocateRefused
-from ..wire.task_spec import StoredValue, TaskSpec, parse_options
+from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import language as say
 from .language import FUNCTIONS
@@ -32,6 +32,7 @@ class Worker(Process):
     def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
         super().__init__(world, node, address, pid)
         self.job_id = b""
+        self.env_vars: EnvVars = ()
         self.actor: Any = None
         self.is_told_to_stop = False
         self.is_leaving = ""
@@ -61,6 +62,7 @@ class Worker(Process):
     def _on_job_started(self, message: JobStarted) -> None:
         assert not self.job_id or self.job_id == message.job_id, "a worker of two jobs"
         self.job_id = message.job_id
+        self.env_vars = message.env_vars
 
     HANDLERS = {
         **Process.HANDLERS,
@@ -105,6 +107,8 @@ class Worker(Process):
         return True
 
     def _begin(self, spec: TaskSpec) -> None:
+        options = parse_options(spec.options)
+        assert options.actor_id or options.env_vars == self.env_vars, "a task in another one's environment"
         top = Activation(spec.task_id)
         top.spec = spec
         top.begun_at = self.world.now

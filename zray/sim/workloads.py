@@ -24,6 +24,7 @@ from .object_programs import run_big, run_borrowed, run_put_again, run_refs_insi
 from .task_programs import (
     run_chain,
     run_deep,
+    run_environments,
     run_failing,
     run_fan_in,
     run_flood,
@@ -86,9 +87,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         lambda random: (random.randint(1, 2), random.randint(0, 3), random.choice((1, 5)), 10, "CPU"),
     ),
 }
-# Not for every world: what these ask for comes with a node that joins late.
-PROGRAMS_OF_LATE_NODES: dict[str, tuple[Callable[..., Script], Draw]] = {
+# Run by name only.
+SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    # What it asks for comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
+    # It takes more workers than others do.
+    "environments": (
+        run_environments,
+        lambda random: (random.randint(1, 12), random.randint(0, 5), random.choice((1, 2, 5, 20))),
+    ),
 }
 PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "crowd"})
 # Their actors take CPUs: one node alone has none left for the tasks that call them.
@@ -97,7 +104,7 @@ PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
     """The script of that name, and its arguments from a seed."""
-    return PROGRAMS.get(name) or PROGRAMS_OF_LATE_NODES[name]
+    return PROGRAMS.get(name) or SPECIAL_PROGRAMS[name]
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ..ids import ObjectID, TaskID
 from .message import Message, Natural
-from .task_spec import TaskSpec
+from .task_spec import EnvVars, TaskSpec
 
 # Bottom-up: a node keeps what it can run soon, and passes up the rest, which goes to where it would start soonest.
 # The others are there to be compared with: all tasks go up; those that do are placed at random; nobody asks where
@@ -45,12 +45,13 @@ class LoadReport(Message, tag=80):
 
 
 class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """What a worker of another node must know of the job whose tasks it runs (JobStarted)."""
+    """What every node must know of a job whose tasks it runs."""
 
     namespace: str = ""
     sys_path: tuple[str, ...] = ()
     working_dir: str = ""
     home: str = ""  # the local scheduler of its driver's node: with that, the job ends
+    env_vars: EnvVars = ()
     infeasible: str = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
 
 

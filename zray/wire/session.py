@@ -13,6 +13,7 @@ node              ProcessDropped  it has nothing more to do with you, or ends; s
 from __future__ import annotations
 
 from .message import Message
+from .scheduling import JobFacts
 
 
 class Hello(Message, tag=1):
@@ -25,10 +26,7 @@ class Hello(Message, tag=1):
     worker_id: int = 0  # workers: as given by the node when it ordered the start
     job_id: bytes = b""  # drivers: drawn by them
     python: str = ""
-    namespace: str = ""
-    sys_path: tuple[str, ...] = ()
-    working_dir: str = ""
-    infeasible: str = ""  # drivers: as in JobFacts
+    facts: JobFacts = JobFacts()  # drivers: all but their home
 
 
 class Welcome(Message, tag=2):

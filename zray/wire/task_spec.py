@@ -21,6 +21,10 @@ def _one_cpu() -> dict[str, int]:
     return {"CPU": RESOURCE_UNIT}
 
 
+# Environment variables, by name.
+EnvVars = tuple[tuple[str, str], ...]
+
+
 class StoredValue(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """Where a sealed large value lies in its node's arena.  offset and size in bytes."""
 
@@ -49,6 +53,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     actor_id: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""  # set for calls on an actor
     method: str = ""
     writable: bool = False  # arrays among the arguments are the task's own copies
+    env_vars: EnvVars = ()  # of its worker, beyond those of its job
 
 
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -64,6 +69,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     detached: bool = False
     handle: bytes = b""  # pickled description of the class's methods: what get_actor builds a handle from
     class_name: str = ""
+    env_vars: EnvVars = ()
 
 
 class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from ..ids import FunctionID, ObjectID, TaskID
 from .message import Message, Natural
-from .task_spec import StoredValue, TaskSpec, Value
+from .scheduling import JobFacts
+from .task_spec import EnvVars, StoredValue, TaskSpec, Value
 
 
 class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -132,12 +133,14 @@ class CancelWait(Message, tag=18):
 
 
 class JobStarted(Message, tag=19):
-    """local scheduler -> worker.  Before its first task: whose worker it is, and the driver's import path."""
+    """local scheduler -> worker.  Before its first task: whose worker it is.
+
+    env_vars: those of its tasks, beyond the job's; their children have them too.
+    """
 
     job_id: bytes
-    namespace: str
-    sys_path: tuple[str, ...]
-    working_dir: str
+    facts: JobFacts
+    env_vars: EnvVars = ()
 
 
 class StopWorker(Message, tag=20):

@@ -16,7 +16,7 @@ States (ActorState) and where the actor then is:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
@@ -160,7 +160,7 @@ class Calls:
         """A fresh worker has come: an actor that has all else takes it."""
         for actor in self.wanting.values():
             if self._has_all_but_a_worker(actor):
-                self.node.pool.give_to(worker, actor.job)
+                self.node.pool.give_to(worker, actor.job, actor.options.env_vars)
                 self._start(actor, worker)
                 return True
         return False
@@ -173,7 +173,7 @@ class Calls:
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
             return
-        worker = self.node.pool.take_fresh(actor.job)
+        worker = self.node.pool.take_fresh(actor.job, actor.options.env_vars)
         if worker is not None:
             self._start(actor, worker)
         elif self.node.pool.starting_count < len(self.wanting):
@@ -314,3 +314,10 @@ class Calls:
         task.state = TaskState.CALL
         actor.queue.append_first(task)
         self.touch(actor.actor_id)
+
+
+HANDLERS: dict[type, Any] = {
+    CreateActor: lambda self, message: self.calls.create(message),
+    ActorStarted: lambda self, message: self.calls.started(message),
+    ActorStartFailed: lambda self, message: self.calls.start_failed(message),
+}

@@ -163,7 +163,7 @@ class Dispatch:
             node.trips.all_go()
         for queue in self._in_order():
             while queue.tasks and node.resources.fits(queue.resources):
-                worker = node.pool.take_idle(queue.job)
+                worker = node.pool.take_idle(queue.job, queue.options.env_vars)
                 if worker is None:
                     if not node.pool.start_for(queue):
                         self.lending.run_nested(queue)

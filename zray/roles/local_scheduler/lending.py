@@ -143,6 +143,8 @@ class Lending:
             frame = worker.frames[-1]
             if frame.wait is None or frame.wait.is_over or worker.job is not queue.job:
                 continue
+            if worker.env_vars != queue.options.env_vars:
+                continue  # one more is started for it when all are blocked
             task = self._task_behind(frame.wait, queue)
             if task is None:
                 continue

@@ -1,4 +1,5 @@
-"""The node's worker processes: started, given to a job for good, reused, replaced when they die.
+"""The node's worker processes: started, given to a job for good (and to one set of its environment variables), reused,
+replaced when they die.
 
 At most 2 x CPUs + 4 workers beyond the actors' (DESIGN 11): with all of them blocked, a blocked worker runs
 what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
@@ -8,10 +9,10 @@ the tasks that need it fail with the reason.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...wire.scheduling import JobFacts
-from ...wire.task_spec import RESOURCE_UNIT
+from ...wire.task_spec import RESOURCE_UNIT, EnvVars
 from ...wire.tasks import JobStarted
 from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
 from .resources import CPU
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 START_FAILURES_MAX = 3
+# Under which idle workers stand that have not worked for anybody.
+FRESH: tuple[bytes, EnvVars] = (b"", ())
 
 
 class WorkerPool:
@@ -33,7 +36,8 @@ class WorkerPool:
         self.cpus = max(1, cpus)
         self.count_max = 2 * self.cpus + 4
         self.workers: dict[str, Worker] = {}
-        self.idle: dict[bytes, list[Worker]] = {}  # by job id; b"" those of no job yet; the last one is warmest
+        # By job and environment variables; b"": those of no job yet; the last one is warmest.
+        self.idle: dict[tuple[bytes, EnvVars], list[Worker]] = {}
         self.starting_count = 0  # that no actor has asked for
         self.started_count = 0
         self.failures = 0  # starts that failed, in a row
@@ -60,7 +64,7 @@ class WorkerPool:
         """Workers for the queue's tasks are on their way.  False: the pool is at its cap, and none is."""
         wanted = min(len(queue.tasks), self._slots(queue))
         while self.starting_count < wanted:
-            if self._task_worker_count() >= self.count_max and not self._retire_stranger(queue.job):
+            if self._task_worker_count() >= self.count_max and not self._retire_stranger(queue):
                 break
             self._start()
         return self.starting_count > 0
@@ -81,10 +85,10 @@ class WorkerPool:
             return self.count_max
         return max(1, self.node.resources.free.get(CPU, 0) // share)
 
-    def _retire_stranger(self, job: Job) -> bool:
-        """An idle worker of another job makes room."""
-        for job_id, workers in self.idle.items():
-            if job_id and job_id != job.job_id and workers:
+    def _retire_stranger(self, queue: ReadyQueue) -> bool:
+        """An idle worker of another job, or with other environment variables, makes room."""
+        for key, workers in self.idle.items():
+            if key != FRESH and key != (queue.job.job_id, queue.options.env_vars) and workers:
                 self.kill(workers.pop())
                 return True
         return False
@@ -141,32 +145,34 @@ class WorkerPool:
             if self._task_worker_count() > self.count_max:
                 self.kill(worker)
                 return
-        job_id = worker.job.job_id if worker.job is not None else b""
-        self.idle.setdefault(job_id, []).append(worker)
+        self.idle.setdefault(self._key_of(worker), []).append(worker)
 
-    def take_idle(self, job: Job) -> Worker | None:
-        """An idle worker of the job's own, else one of no job yet."""
-        own = self.idle.get(job.job_id)
+    @staticmethod
+    def _key_of(worker: Worker) -> tuple[bytes, EnvVars]:
+        return (worker.job.job_id, worker.env_vars) if worker.job is not None else FRESH
+
+    def take_idle(self, job: Job, env_vars: EnvVars) -> Worker | None:
+        """An idle worker of the job's own with these environment variables, else one of no job yet."""
+        own = self.idle.get((job.job_id, env_vars))
         if own:
             return own.pop()
-        return self.take_fresh(job)
+        return self.take_fresh(job, env_vars)
 
-    def take_fresh(self, job: Job) -> Worker | None:
+    def take_fresh(self, job: Job, env_vars: EnvVars) -> Worker | None:
         """An idle worker that has not worked for anybody: what an actor needs."""
-        fresh = self.idle.get(b"")
+        fresh = self.idle.get(FRESH)
         if not fresh:
             return None
         worker = fresh.pop()
-        self.give_to(worker, job)
+        self.give_to(worker, job, env_vars)
         return worker
 
-    def give_to(self, worker: Worker, job: Job) -> None:
-        """From now on it is the job's."""
-        worker.job = job
+    def give_to(self, worker: Worker, job: Job, env_vars: EnvVars) -> None:
+        """From now on it is the job's, for tasks with these environment variables."""
+        worker.job, worker.env_vars = job, env_vars
         assert worker.process is not None
         worker.process.job = job
-        facts = job.facts
-        self.node.send(worker.address, JobStarted(job.job_id, facts.namespace, facts.sys_path, facts.working_dir))
+        self.node.send(worker.address, JobStarted(job.job_id, job.facts, env_vars))
 
     # --- ends ---
 
@@ -183,7 +189,8 @@ class WorkerPool:
                 self._outlive(worker, job)
             else:
                 self.kill(worker)
-        self.idle.pop(job.job_id, None)
+        for key in [key for key in self.idle if key[0] == job.job_id]:
+            del self.idle[key]
 
     @staticmethod
     def _outlive(worker: Worker, job: Job) -> None:
@@ -206,9 +213,9 @@ class WorkerPool:
             self._start_ended_badly(f"A worker process died before it was ready: {message.cause}{log}")
             return
         worker.state = WorkerState.DEAD
-        job_id = worker.job.job_id if worker.job is not None else b""
-        if worker in self.idle.get(job_id, ()):
-            self.idle[job_id].remove(worker)
+        key = self._key_of(worker)
+        if worker in self.idle.get(key, ()):
+            self.idle[key].remove(worker)
         nested = [frame.task for frame in worker.frames if frame.task is not None]
         inflight = list(worker.inflight)
         worker.inflight.clear()
@@ -242,3 +249,10 @@ class WorkerPool:
                 node.lifecycle.fail(task, "WorkerCrashedError", text, death.details())
             else:
                 node.lifecycle.run_again(task)
+
+
+HANDLERS: dict[type, Any] = {
+    WorkerStarted: lambda self, message: self.pool.started(message),
+    WorkerStartFailed: lambda self, message: self.pool.start_failed(message),
+    WorkerExited: lambda self, message: self.pool.exited(message),
+}

@@ -29,11 +29,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...wire.actors import (
-    ActorStarted,
-    ActorStartFailed,
-    CreateActor,
-)
+from msgspec.structs import replace
+
 from ...wire.gcs import (
     FetchFunctionReply,
     FreeCopies,
@@ -55,7 +52,7 @@ from ...wire.objects import (
     SealObjects,
     UnpinObjects,
 )
-from ...wire.scheduling import BOTTOM_UP, JobEnded, JobFacts, PlaceTask, TaskAccepted
+from ...wire.scheduling import BOTTOM_UP, JobEnded, PlaceTask, TaskAccepted
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
     CancelWait,
@@ -72,12 +69,9 @@ from ..effects import (
     ProcessJoined,
     ProcessLeft,
     TasksReclaimed,
-    WorkerExited,
-    WorkerStarted,
-    WorkerStartFailed,
 )
 from ..role import Role
-from . import acks, actor_ends, actor_moves, actor_names, flights, members, remote_calls, routes, trips
+from . import acks, actor_ends, actor_moves, actor_names, calls, flights, members, pool, remote_calls, routes, trips
 from .acks import Acks
 from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
@@ -186,8 +180,7 @@ class LocalScheduler(Role):
             return
         job = self.jobs.get(message.job_id)
         if job is None:
-            facts = JobFacts(message.namespace, message.sys_path, message.working_dir, self.address, message.infeasible)
-            job = self.jobs[message.job_id] = Job(message.job_id, facts)
+            job = self.jobs[message.job_id] = Job(message.job_id, replace(message.facts, home=self.address))
         process = Process(message.process, message.kind, message.pid, job)
         job.driver = job.driver or process
         self.processes[message.process] = process
@@ -420,12 +413,6 @@ class LocalScheduler(Role):
         ReadInline: lambda self, message: self.remote.read_inline(message),
         WaitObjects: lambda self, message: self.waits.begin(message),
         CancelWait: lambda self, message: self.waits.cancel(message),
-        WorkerStarted: lambda self, message: self.pool.started(message),
-        WorkerStartFailed: lambda self, message: self.pool.start_failed(message),
-        WorkerExited: lambda self, message: self.pool.exited(message),
-        CreateActor: lambda self, message: self.calls.create(message),
-        ActorStarted: lambda self, message: self.calls.started(message),
-        ActorStartFailed: lambda self, message: self.calls.start_failed(message),
         ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
         LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
@@ -435,7 +422,9 @@ class LocalScheduler(Role):
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         JobEnded: on_job_ended,
+        **pool.HANDLERS,
         **members.HANDLERS,
+        **calls.HANDLERS,
         **flights.HANDLERS,
         **actor_ends.HANDLERS,
         **actor_names.HANDLERS,

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...wire.scheduling import JobFacts
-from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
+from ...wire.task_spec import ActorOptions, EnvVars, StoredValue, TaskOptions, TaskSpec
 from .call_queue import CallQueue
 
 
@@ -110,6 +110,7 @@ class Worker:
     __slots__ = (
         "actor",
         "address",
+        "env_vars",
         "frames",
         "functions",
         "inflight",
@@ -129,6 +130,7 @@ class Worker:
         self.state = WorkerState.STARTING
         self.process: Process | None = None  # after its Hello
         self.job: Job | None = None  # from its first task on, for good
+        self.env_vars: EnvVars = ()  # of its tasks, beyond the job's: likewise
         self.actor: Actor | None = None
         self.queue: ReadyQueue | None = None  # the queue that it works off
         self.frames: list[Frame] = []

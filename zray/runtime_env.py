@@ -1,0 +1,96 @@
+"""What tasks find around them (Ray's runtime_env): environment variables.
+
+zray.init(runtime_env={"env_vars": {"MODE": "fast"}})    for all of a program
+@zray.remote(runtime_env={"env_vars": {...}})            for these tasks, and their children
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+EnvVars = tuple[tuple[str, str], ...]
+
+# Of a program, and of a task or an actor.
+JOB_FIELDS = ("env_vars",)
+TASK_FIELDS = ("env_vars",)
+# Ray's, which zray does not have.
+FIELDS_NOT_YET = (
+    "working_dir",
+    "py_modules",
+    "excludes",
+    "pip",
+    "uv",
+    "conda",
+    "py_executable",
+    "container",
+    "image_uri",
+    "java_jars",
+    "nsight",
+    "mpi",
+    "worker_process_setup_hook",
+)
+# Ray's, without a meaning here that a program could miss.
+FIELDS_WITHOUT_EFFECT = ("config", "_ray_release", "_ray_commit", "_inject_current_ray")
+# They travel with every task of theirs.
+ENV_VARS_BYTES_MAX = 64 << 10
+
+
+class RuntimeEnv(dict[str, Any]):
+    """A runtime_env with its fields as arguments."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(check_runtime_env(fields, JOB_FIELDS, "RuntimeEnv()"))
+
+
+def check_runtime_env(given: Any, valid: Iterable[str], what: str) -> dict[str, Any]:
+    """A runtime_env's fields that mean something.
+
+    Raises:
+        TypeError: of the wrong type.
+        ValueError: an unknown field, or a value that cannot be.
+        NotImplementedError: a field of Ray's that zray does not have, or not there.
+    """
+    if not isinstance(given, dict):
+        raise TypeError(f"runtime_env of {what} must be a dict, not {type(given).__name__}.")
+    found = {}
+    for name, value in given.items():
+        if value is None or value in ({}, []) or name in FIELDS_WITHOUT_EFFECT:
+            continue
+        if name in FIELDS_NOT_YET:
+            raise NotImplementedError(f"The field {name!r} of runtime_env is not built yet.")
+        if name not in JOB_FIELDS:
+            raise ValueError(f"runtime_env has no field {name!r}.  It has: {', '.join(JOB_FIELDS)}.")
+        if name not in valid:
+            raise NotImplementedError(
+                f"The field {name!r} of runtime_env is the whole program's: give it to zray.init, not to {what}."
+            )
+        _CHECKS[name](value)
+        found[name] = value
+    return found
+
+
+def _check_env_vars(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"env_vars must be a dict of names to values, not {type(value).__name__}.")
+    size = 0
+    for name, text in value.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError(f"env_vars must map str to str, but {name!r} is mapped to {text!r}.")
+        if not name or "=" in name or "\0" in name or "\0" in text:
+            raise ValueError(f"{name!r} cannot be an environment variable.")
+        size += len(os.fsencode(name)) + len(os.fsencode(text))
+    if size > ENV_VARS_BYTES_MAX:
+        raise ValueError(f"env_vars take {size:,} bytes, but at most {ENV_VARS_BYTES_MAX:,} can be given.")
+
+
+_CHECKS = {
+    "env_vars": _check_env_vars,
+}
+
+
+def env_vars_of(runtime_env: dict[str, Any] | None, inherited: EnvVars = ()) -> EnvVars:
+    """The variables of a checked runtime_env, on top of those that are inherited."""
+    own = (runtime_env or {}).get("env_vars") or {}
+    return tuple(sorted({**dict(inherited), **own}.items()))
