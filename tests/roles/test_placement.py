@@ -84,6 +84,12 @@ def test_what_was_placed_first_takes_what_is_free_and_then_waits():
     assert load.estimated_wait_s(CPU, 0, 1.0, 1) == 0.75
 
 
+def test_a_node_that_lacks_a_resource_has_enough_where_none_of_it_is_asked():
+    load = NodeLoad("n1", {}, {}, 0, 0.0, 1e9)
+    load.assign({"CPU": 0})
+    assert load.starts_at_once({"CPU": 0})
+
+
 def test_what_is_under_way_to_a_node_is_not_in_its_report():
     """It was made before the last one of three had arrived."""
     load = NodeLoad("n1", TWO, dict(TWO), 0, 1.0, 1e9)

@@ -61,7 +61,7 @@ class NodeLoad(Struct, gc=False):
     def _count(self, request: Mapping[str, int]) -> None:
         if self.starts_at_once(request):
             for name, amount in request.items():
-                self.free[name] -= amount
+                self.free[name] = self.free.get(name, 0) - amount  # a node without has enough of nothing
         else:
             self.waiting_count += 1
 
