@@ -99,6 +99,7 @@ from .scheduling import (
     SpillTask,
     TaskAccepted,
     TaskDeferred,
+    TaskDone,
     TaskGivenBack,
     TaskPlaced,
     TasksFound,
@@ -137,7 +138,16 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Between hosts.
     ("local", "local"): frozenset(
         {
-            *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
+            *(
+                TaskAccepted,
+                TaskGivenBack,
+                TaskDone,
+                JobEnded,
+                JobNotice,
+                ActorAccepted,
+                ActorHandedOver,
+                ActorDeferred,
+            ),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound),
             *(Explain, ExplainReply),
