@@ -11,14 +11,16 @@ ONE_NODE_CHUNKS = 50
 THREE_NODE_CHUNKS = 15
 REPLICATED_CHUNKS = 5
 DEATH_CHUNKS = 3
+HEAD_CHUNKS = 3
 
 
-def assert_all_is_well(seeds, nodes, replicas=0, deaths=0, curious=0):
-    outcomes = [run_seed((seed, nodes, 1, replicas, deaths, curious)) for seed in seeds]
+def assert_all_is_well(seeds, nodes, replicas=0, deaths=0, curious=0, heads=0, shards=1):
+    outcomes = [run_seed((seed, nodes, shards, replicas, deaths, curious, heads)) for seed in seeds]
     failed = [outcome for outcome in outcomes if outcome.error]
     told = "\n\n".join(
-        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas}"
-        f"{' --deaths' if deaths else ''}{' --curious' if curious else ''}\n{outcome.error}"
+        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas} --shards {shards}"
+        f"{' --deaths' if deaths else ''}{' --curious' if curious else ''}{' --heads' if heads else ''}"
+        f"\n{outcome.error}"
         for outcome in failed
     )
     assert not failed, told
@@ -49,6 +51,14 @@ def test_replicated_shards(chunk, nodes, replicas):
 def test_deaths_of_nodes(chunk, nodes):
     """Whole nodes are killed at any message: what was there is made again, and nothing is left of them."""
     assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, deaths=1)
+
+
+@pytest.mark.parametrize("nodes, deaths, shards", [(4, 0, 1), (4, 0, 2), (5, 1, 1)])
+@pytest.mark.parametrize("chunk", range(HEAD_CHUNKS))
+def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
+    """U46: at any message, on what was written down; nothing that others have is lost or done twice."""
+    seeds = range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK)
+    assert_all_is_well(seeds, nodes, deaths=deaths, heads=1, shards=shards)
 
 
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])

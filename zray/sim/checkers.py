@@ -34,9 +34,8 @@ class Checkers:
             for role in node.roles.values():
                 role.check_everything()
             self.lineage_suffices()
-        monitor = node.roles.get("monitor")
-        if isinstance(monitor, Monitor) and len(monitor.lost) > len(self.judged):
-            self.verdicts_come_after_fences(monitor)
+        if node.name == self.world.heads.name:
+            self.verdicts_come_after_fences(self.world.heads.monitor)
         pool = node.scheduler.pool
         limit = 2 * pool.cpus + 4
         workers = [
@@ -56,7 +55,7 @@ class Checkers:
 
     def verdicts_come_after_fences(self, monitor: Monitor) -> None:
         """Whoever is declared lost does nothing any more (DESIGN 11): it is dead, or fenced, or was stopped."""
-        for address in sorted(monitor.lost - self.judged):
+        for address in sorted(monitor.lost - self.judged) if len(monitor.lost) != len(self.judged) else ():
             self.judged.add(address)
             name = address.partition("/")[0]
             node = self.world.nodes.get(name)

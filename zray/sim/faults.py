@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..roles.effects import Finding, HostLinkChanged
-from ..roles.monitor import Monitor
 
 if TYPE_CHECKING:
     from .network import Connection
@@ -101,6 +100,8 @@ class Faults:
         self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
             self.world.shards.maybe_kill(target)
+        if self.world.heads.are_killed:
+            self.world.heads.maybe_kill(target)
 
     def _maybe_kill(self, address: str) -> None:
         options = self.world.options
@@ -122,13 +123,35 @@ class Faults:
         if self.node_kills >= options.node_kills or not options.node_kill_probability or self.are_over:
             return
         node = world.nodes.get(address.partition("/")[0])
-        if node is None or node.name == "n1" or world.now < MEETING_SECONDS:
+        if node is None or node.name in self._spared() or world.now < MEETING_SECONDS:
             return
         if world.random.random() < options.node_kill_probability:
             self.node_kills += 1
             self.kill_node(node, "is killed")
 
+    def _spared(self) -> tuple[str, str]:
+        """The head, and where the drivers are."""
+        return self.world.heads.name, self.world.heads.home
+
     def kill_node(self, node: Node, how: str) -> None:
+        """And the news of it, if there are any."""
+        world = self.world
+        self.end_node(node, how)
+        if world.random.random() < SILENT_DEATH_PROBABILITY:
+            self.silent_deaths.add(node.name)
+        else:
+            news = HostLinkChanged(node.scheduler.address, False)
+            self._tell_monitor(world.random.uniform(*NODE_EXIT_SECONDS), news)
+
+    def _tell_monitor(self, delay: float, news: HostLinkChanged) -> None:
+        self.world.call_later(delay, self._monitor_hears, news)
+
+    def _monitor_hears(self, news: HostLinkChanged) -> None:
+        heads = self.world.heads
+        if heads.is_alive:
+            heads.node.arrive("host", heads.monitor.address, news)
+
+    def end_node(self, node: Node, how: str) -> None:
         """All of it at once: its process, its workers, its shared memory."""
         world = self.world
         world.trace.event(world.now, node.name, how)
@@ -144,15 +167,9 @@ class Faults:
                 if world.random.random() < 0.5:
                     connection.generation += 1
                 connection.is_up = False
-        if world.random.random() < SILENT_DEATH_PROBABILITY:
-            self.silent_deaths.add(node.name)
-        else:
-            news = HostLinkChanged(node.scheduler.address, False)
-            delay = world.random.uniform(*NODE_EXIT_SECONDS)
-            world.call_later(delay, world.nodes["n1"].arrive, "host", "monitor", news)
 
     def _choose_node(self) -> Node | None:
-        names = [name for name, node in self.world.nodes.items() if name != "n1" and name not in self.troubled]
+        names = [name for name in self.world.nodes if name not in self._spared() and name not in self.troubled]
         if not names:
             return None
         name = self.world.random.choice(names)
@@ -188,10 +205,10 @@ class Faults:
 
     def _news_of_link(self, node: Node, seconds: float) -> None:
         """What a cut does to a connection is seen by the first node, or not."""
-        first, address = self.world.nodes["n1"], node.scheduler.address
+        address = node.scheduler.address
         if self.world.random.random() < 0.5:
-            self.world.call_later(0.0, first.arrive, "host", "monitor", HostLinkChanged(address, False))
-            self.world.call_later(seconds, first.arrive, "host", "monitor", HostLinkChanged(address, True))
+            self._tell_monitor(0.0, HostLinkChanged(address, False))
+            self._tell_monitor(seconds, HostLinkChanged(address, True))
 
     def node_ends_itself(self, node: Node, reason: str) -> None:
         """EndSession: only where something was wrong."""
@@ -199,12 +216,15 @@ class Faults:
         self.kill_node(node, f"ends itself: {reason}")
 
     def are_fenced(self) -> bool:
-        """Whether all nodes can reach each other again, and all that is lost has noticed it."""
+        """Whether all nodes can reach each other again, and know who is lost."""
         if self.cuts:
             return False
-        monitor = self.world.nodes["n1"].roles.get("monitor")
-        members = monitor.nodes if isinstance(monitor, Monitor) else {}
-        return all(node.scheduler.address in members and not node.is_frozen for node in self.world.nodes.values())
+        if not self.world.heads.is_alive:
+            return False
+        members = self.world.heads.monitor.nodes
+        nodes = self.world.nodes.values()
+        are_there = {node.scheduler.address for node in nodes if not node.is_frozen}
+        return len(are_there) == len(nodes) and are_there == members.keys()
 
     def _find(self, address: str) -> Process | None:
         node = self.world.nodes.get(address.partition("/")[0])
@@ -230,7 +250,7 @@ class Faults:
 
     def finding(self, looker: str, host: str) -> Finding:
         """What a look from the one at the other tells now; host: or the name of a role of the first node."""
-        name = host if host in self.world.nodes or host in self.world.lost_nodes else "n1"
+        name = host if host in self.world.nodes or host in self.world.lost_nodes else self.world.heads.name
         if self.is_cut(looker, name) or name in self.silent_deaths:
             return Finding.OUT_OF_REACH
         node = self.world.nodes.get(name)

@@ -56,10 +56,12 @@ class Stuck(Exception):
 
 def _run(world: Simulator) -> None:
     options = world.options
-    home = world.nodes["n1"]
+    home = world.nodes[world.heads.home]
     expected = []
     if options.nodes > 1:
         world.run(MEETING_SECONDS)  # the nodes get to know each other
+        if options.head_kills:
+            world.run(LIVENESS_SECONDS, unless=world.heads.all_have_met)
         options.fault_seconds += MEETING_SECONDS
     for number in range(1, options.drivers + 1):
         parts = [(name, program(name)[1](world.random)) for name in options.programs]
@@ -83,9 +85,9 @@ def _run(world: Simulator) -> None:
     world.checkers.actor_calls()
     # Tasks that nobody waits for may still run; then everything is let go.
     world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
-    if options.loses_nodes:
-        world.run(options.fault_seconds)  # no node is stopped after that
-        world.run(world.now + LIVENESS_SECONDS, unless=world.faults.are_fenced)
+    if options.head_kills or options.loses_nodes:
+        world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
+        world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
     world.run(max(world.now, options.fault_seconds) + REST_SECONDS)
     world.checkers.at_rest()
     for driver in live:
@@ -93,6 +95,11 @@ def _run(world: Simulator) -> None:
     world.run(world.now + REST_SECONDS)
     world.checkers.at_rest()
     world.checkers.jobs_are_gone()
+
+
+def _is_settled(world: Simulator) -> bool:
+    """Whether everybody knows who is a member."""
+    return world.heads.is_found_by_all() and world.faults.are_fenced()
 
 
 def _is_quiet(world: Simulator) -> bool:
@@ -130,11 +137,11 @@ def why_stuck(world: Simulator) -> str:
 
 
 def run_seed(arguments: tuple[int, ...]) -> Outcome:
-    """One seed: (seed, nodes), and as many as are wanted of shards, replicas, deaths, curious."""
+    """One seed: (seed, nodes), and as many as are wanted of shards, replicas, deaths, curious, heads."""
     seed, nodes, *further = arguments
-    shards, replicas, deaths, curious = (*further, *(1, 0, 0, 0)[len(further) :])
-    given = {"nodes": nodes, "shards": shards, "replicas": replicas}
-    return run_options(options_of(seed, **given, deaths=bool(deaths), curious=bool(curious)))
+    shards, replicas, *flags = (*further, *(1, 0, 0, 0, 0)[len(further) :])
+    given = dict(zip(("deaths", "curious", "heads"), map(bool, flags), strict=True))
+    return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas, **given))
 
 
 def run_seeds(
@@ -146,10 +153,11 @@ def run_seeds(
     replicas: int = 0,
     deaths: bool = False,
     curious: bool = False,
+    heads: bool = False,
     processes: int = 0,
 ) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
-    arguments = [(number, nodes, shards, replicas, deaths, curious) for number in range(seed, seed + runs)]
+    arguments = [(number, nodes, shards, replicas, deaths, curious, heads) for number in range(seed, seed + runs)]
     processes = processes or min(len(arguments), os.cpu_count() or 1)
     if processes == 1:
         return [run_seed(item) for item in arguments]
@@ -167,10 +175,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--replicas", type=int, default=0, help="of each shard, on hosts of their own; 0: none")
     parser.add_argument("--deaths", action="store_true", help="nodes die")
     parser.add_argument("--curious", action="store_true", help="who waits asks why")
+    parser.add_argument("--heads", action="store_true", help="the head is killed and started again")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()
-    names = ("nodes", "shards", "replicas", "deaths", "curious")
+    names = ("nodes", "shards", "replicas", "deaths", "curious", "heads")
     chain = {name: getattr(given, name) for name in names}
     outcomes = run_seeds(given.seed, given.runs, **chain)
     seconds = time.perf_counter() - began

@@ -253,7 +253,10 @@ class Node:
         self.world.call_later(self.world.draw_delay(), self.arrive, "host", role.address, found)
 
     def _note(self, role: Role, effect: e.NoteMember | e.NoteLost) -> None:
-        """No monitor of these worlds follows another one."""
+        self.world.heads.note(self, effect)
+
+    def _on_disk(self, role: Role, effect: e.AppendToLog | e.SaveSnapshot) -> None:
+        self.world.heads.write(self, role.address, effect)
 
     def _later(self, role: Role, message: Any) -> None:
         """Slow effects are done in a pool; their outcomes come back in any order."""
@@ -290,4 +293,6 @@ PERFORM: dict[type, Any] = {
     e.ProbeHost: Node._probe_host,
     e.NoteMember: Node._note,
     e.NoteLost: Node._note,
+    e.AppendToLog: Node._on_disk,
+    e.SaveSnapshot: Node._on_disk,
 }

@@ -50,6 +50,10 @@ class Options(Struct, kw_only=True):
     node_kill_probability: float = 0.0
     node_freezes: int = 0  # stopped for a while, up to longer than the verdict takes
     node_partitions: int = 0  # cut off from all others for a while
+    # Of the head, which is started again on its state; then the drivers are on the second node.
+    head_kills: int = 0
+    head_kill_probability: float = 0.0
+    head_cpus: int = 0
     fault_seconds: float = 2.0  # faults stop then
     # Replicated shards; 0 replicas: a shard is a role of the first node.
     shards: int = 1
@@ -68,14 +72,25 @@ class Options(Struct, kw_only=True):
 
     @property
     def loses_nodes(self) -> bool:
-        """Whether a node may be declared lost."""
-        return bool(self.node_kills or self.node_freezes or self.node_partitions)
+        """Whether a node may be declared lost, with work of others."""
+        is_head_lost = self.head_kills and self.head_cpus
+        return bool(is_head_lost or self.node_kills or self.node_freezes or self.node_partitions)
 
 
 def options_of(
-    seed: int, *, nodes: int = 0, shards: int = 1, replicas: int = 0, deaths: bool = False, curious: bool = False
+    seed: int,
+    *,
+    nodes: int = 0,
+    shards: int = 1,
+    replicas: int = 0,
+    deaths: bool = False,
+    curious: bool = False,
+    heads: bool = False,
 ) -> Options:
-    """The configuration of a seed.  nodes: 0 lets the seed choose; deaths: nodes die, freeze and are cut off."""
+    """The configuration of a seed.  nodes: 0 lets the seed choose.
+
+    deaths: nodes die, freeze and are cut off.  heads: the head is killed and started again.
+    """
     options = _options_of(seed, nodes)
     options.curious = curious
     if options.nodes > 1:
@@ -84,6 +99,8 @@ def options_of(
         options.global_schedulers = random.choice((1, 1, 1, 2, 3))
     if deaths:
         _add_deaths(options)
+    if heads:
+        _add_head_kills(options, replicas)
     options.shards, options.replicas = shards, replicas
     if replicas:
         random = Random(f"zray chain options {seed}")
@@ -113,6 +130,25 @@ def _add_deaths(options: Options) -> None:
     if random.random() < 0.5:
         options.kills = 0
         options.kills_fork_server = False
+
+
+def _add_head_kills(options: Options, replicas: int) -> None:
+    # It has its shards itself, drivers are elsewhere, and some programs want two nodes beside theirs.
+    assert options.nodes > 3 and not replicas, "a head that is killed needs three other nodes, and replicas=0"
+    random = Random(f"zray heads {options.seed}")
+    options.head_kills = random.choice((1, 1, 2, 4))
+    options.head_kill_probability = random.choice((0.0005, 0.003, 0.02))
+    options.late_node_seconds = 0.0
+    options.cpus = max(options.cpus, 2)  # the head may have none
+    if options.loses_nodes or random.random() < 0.3:
+        options.head_cpus = random.choice((0, options.cpus))
+    if options.head_cpus:
+        from .workloads import PROGRAMS, PROGRAMS_WITH_ACTORS
+
+        names = sorted(name for name in PROGRAMS if name not in PROGRAMS_WITH_ACTORS)
+        options.programs = tuple(random.sample(names, random.randint(1, 3)))
+    if random.random() < 0.7:
+        options.kills, options.kills_fork_server, options.start_failure_probability = 0, False, 0.0
 
 
 def _options_of(seed: int, nodes: int) -> Options:

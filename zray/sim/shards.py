@@ -68,7 +68,7 @@ class Shards:
     @property
     def are_replicated(self) -> bool:
         """Whether any of this is there."""
-        return self.world.options.replicas > 0
+        return self.world.options.replicas > 0 or self.world.heads.are_killed
 
     # --- setting up ---
 
@@ -83,18 +83,25 @@ class Shards:
                 for name in self.names:
                     node.add_role(GcsShard(name))
             return
-        if is_first:
+        heads = self.world.heads
+        if is_first and heads.are_killed:
+            self.master = heads.add_shards_to(node, self.names)
+        elif is_first:
             self.master = ChainMaster(MASTER, replicas=self.world.options.replicas)
             node.add_role(self.master)
         for name, address in zip(self.names, self.addresses(node.name), strict=True):
-            client = ChainClient(address, name, MASTER)
+            client = ChainClient(address, name, heads.role(MASTER))
             node.add_role(client)
-            self.world.call_at(0.0, self._start, node, client)
+            if not self.world.now:
+                self.world.call_at(0.0, self._start, node, client)
 
     def start(self) -> None:
         """The first members, and spares."""
-        options = self.world.options
-        if self.are_replicated:
+        options, heads = self.world.options, self.world.heads
+        if heads.are_killed:
+            for role in [role for role in heads.node.roles.values() if type(role) is ChainMember]:
+                self.world.call_later(0.0, self._start, heads.node, role)
+        elif self.are_replicated:
             for name in self.names:
                 for _ in range(options.replicas + options.spares):
                     self.add_member(name)
@@ -131,7 +138,7 @@ class Shards:
                 self._die(host)
             self.accused[address] = None
             verdict = ChainMemberLost(address, "killed by signal 9")
-            first = self.world.nodes["n1"]
+            first = self.world.heads.node
             self.world.call_later(random.uniform(*EXIT_SECONDS), first.arrive, "host", MASTER, verdict)
             self.world.call_later(random.uniform(*START_SECONDS), self.add_member, host.member.shard)
 
@@ -162,13 +169,13 @@ class Shards:
     def members(self, shard: str) -> list[ChainMember]:
         """From head to tail, the living."""
         chain = self.chain(shard)
-        hosts = [self.hosts[name.partition("/")[0]] for name in chain.members] if chain is not None else []
-        return [host.member for host in hosts if host.is_alive]
+        homes = [(self.world.homes[name], name) for name in chain.members] if chain is not None else []
+        return [home.roles[name] for home, name in homes if home.is_alive]  # type: ignore[misc]
 
     def authorities(self) -> list[GcsShard]:
         """Per shard, the one whose word counts."""
         if not self.are_replicated:
-            return [role for role in self.world.nodes["n1"].roles.values() if type(role) is GcsShard]
+            return [role for role in self.world.heads.node.roles.values() if type(role) is GcsShard]
         found = []
         for name in self.names:
             replicas = [member.replica for member in self.members(name) if member.replica is not None]
@@ -189,7 +196,7 @@ class Shards:
             assert chain is not None and not chain.is_lost and not chain.tentative and not chain.joining
             members = self.members(name)
             assert [member.address for member in members] == chain.members, "a dead member in the chain"
-            assert len(members) == self.world.options.replicas, f"a chain of {len(members)}"
+            assert len(members) == (self.world.options.replicas or 1), f"a chain of {len(members)}"
             states = [list(member.replica.dump()) for member in members if member.replica is not None]
             assert len(states) == len(members) and all(state == states[0] for state in states), "replicas differ"
             for member in members:

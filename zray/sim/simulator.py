@@ -12,16 +12,15 @@ from random import Random
 from typing import Any
 
 from ..roles import effects as e
-from ..roles.global_scheduler import GlobalScheduler
 from ..roles.local_scheduler import LocalScheduler
 from ..roles.local_scheduler.scheduler import Addresses
-from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..wire.scheduling import JobFacts
 from ..wire.session import Goodbye
 from ..wire.task_spec import RESOURCE_UNIT
 from .checkers import Checkers
 from .faults import Faults
+from .heads import Heads
 from .network import Connection, End
 from .node import Node
 from .options import DELAYS, Options
@@ -56,25 +55,27 @@ class Simulator:
         self.runs: dict[bytes, int] = {}  # task -> how often it has begun
         self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
         self.faults = Faults(self)
+        self.heads = Heads(self)
         self.checkers = Checkers(self)
         self.shards = Shards(self)
-        self.global_schedulers = [f"global-{number}" for number in range(1, options.global_schedulers)]
-        self.global_schedulers.append("global")
         for number in range(1, options.nodes + 1):
-            self._add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
+            self.add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
         if options.late_node_seconds:
-            self.call_at(options.late_node_seconds, self._add_node, "late", {"late": 1})
+            self.call_at(options.late_node_seconds, self.add_node, "late", {"late": 1})
         self.shards.start()
 
-    def _add_node(self, name: str, resources: dict[str, int]) -> None:
-        options = self.options
+    def add_node(self, name: str, resources: dict[str, int]) -> None:
+        """One more, which joins."""
+        options, heads = self.options, self.heads
+        is_head = name == heads.name
+        cpus = options.head_cpus if heads.are_killed and is_head else options.cpus
         node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
         shards = self.shards.addresses(name)
-        addresses = Addresses(f"{name}/objects", list(self.global_schedulers), shards, "monitor")
+        addresses = Addresses(f"{name}/objects", heads.schedulers(), shards, heads.role("monitor"))
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
-            total={key: count * RESOURCE_UNIT for key, count in {"CPU": options.cpus, **resources}.items()},
+            total={key: count * RESOURCE_UNIT for key, count in {"CPU": cpus, **resources}.items()},
             is_embedded=options.nodes == 1 and not options.late_node_seconds,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
@@ -89,12 +90,9 @@ class Simulator:
         )
         node.add_role(node.scheduler)
         node.add_role(node.manager)
-        self.shards.add_to(node, is_first=name == "n1")
-        if name == "n1":
-            for scheduler in self.global_schedulers:
-                equals = len(self.global_schedulers)
-                node.add_role(GlobalScheduler(scheduler, shards, policy=options.policy, equals=equals))
-            node.add_role(Monitor("monitor", [*self.global_schedulers, *shards]))
+        self.shards.add_to(node, is_first=is_head)
+        if is_head:
+            heads.add_to(node, shards)
         if not node.scheduler.is_embedded:
             self.call_at(self.now, self._join, node)
 
@@ -102,11 +100,11 @@ class Simulator:
         """Actors that ask for room find it on other nodes than their driver's, one on each."""
         if self.options.nodes == 1:
             return 10
-        return 0 if name == "n1" else 1
+        return 0 if name in ("n1", self.heads.home) else 1
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now
-        node.scheduler.members.start()
+        node.scheduler.members.start("head" if node.name == self.heads.name else "node")
         node._perform_all(node.scheduler, node.scheduler.take_effects())
         node.turn()
 

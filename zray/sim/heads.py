@@ -1,0 +1,217 @@
+"""The head of a simulated cluster: what the first node hosts beside its own; that it is killed, and started again.
+
+In worlds with head_kills the shards are roles of the head that keep logs, and the head's roles are named after it,
+since the next one has other names.  What outlives a head is what its effects have had written down: `Disk`, and the
+roster.  A head that is killed is followed by another one on that; each node finds it by itself, some time later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ..roles import effects as e
+from ..roles.gcs.chain import ChainMember
+from ..roles.gcs.client import ChainClient
+from ..roles.gcs.master import ChainMaster
+from ..roles.global_scheduler import GlobalScheduler
+from ..roles.monitor import Monitor
+from ..wire.gcs import NodeLost, RegisterNode
+from .node import Node
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+WRITE_SECONDS = (20e-6, 5e-3)
+# How long it takes until there is another head, and until a node has found it.
+START_SECONDS = (5e-3, 3.0)
+FIND_SECONDS = (1e-4, 1.0)
+
+
+class Disk:
+    """What a log holds, and what it was told to write and has not written yet."""
+
+    def __init__(self) -> None:
+        self.snapshot: list[bytes] = []
+        self.records: list[bytes] = []
+        self.orders: deque[Any] = deque()
+
+    def work(self) -> int:
+        """The next order.  Returns its token."""
+        order = self.orders.popleft()
+        if type(order) is e.SaveSnapshot:
+            self.snapshot, self.records = list(order.parts), []
+        else:
+            self.records += order.records
+        token: int = order.token
+        return token
+
+
+class Heads:
+    """The head of a world, and those that come after it."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.name = "n1"  # of the head, alive or not
+        self.count = 1
+        self.kills = 0
+        self.disks: dict[str, Disk] = {}  # by shard
+        self.members: dict[str, RegisterNode] = {}
+        self.lost: dict[str, str] = {}
+        self.known: dict[str, str] = {}  # node -> the head that it takes for the head
+        self.monitor: Monitor
+
+    @property
+    def are_killed(self) -> bool:
+        """Whether this world is one of those."""
+        return self.world.options.head_kills > 0
+
+    @property
+    def node(self) -> Node:
+        """The head, while it lives."""
+        return self.world.nodes[self.name]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.name in self.world.nodes
+
+    @property
+    def home(self) -> str:
+        """Where the drivers are: not on a head that is killed."""
+        return "n2" if self.are_killed else "n1"
+
+    def role(self, name: str) -> str:
+        """What a role of the head is called."""
+        return f"{self.name}/{name}" if self.are_killed else name
+
+    def schedulers(self) -> list[str]:
+        """The global schedulers."""
+        count = self.world.options.global_schedulers
+        return [self.role(f"global-{number}") for number in range(1, count)] + [self.role("global")]
+
+    # --- setting up ---
+
+    def add_to(self, node: Node, shards: list[str]) -> None:
+        """What the head hosts, but for the shards."""
+        schedulers, policy = self.schedulers(), self.world.options.policy
+        for scheduler in schedulers:
+            node.add_role(GlobalScheduler(scheduler, shards, policy=policy, equals=len(schedulers)))
+        listeners = [*schedulers, *shards]
+        members, lost = list(self.members.values()), list(self.lost)
+        self.monitor = Monitor(self.role("monitor"), listeners, former=members, lost=lost)
+        node.add_role(self.monitor)
+
+    def note(self, node: Node, effect: e.NoteMember | e.NoteLost) -> None:
+        """For good, at once."""
+        if type(effect) is e.NoteMember:
+            self.members[effect.node.node] = effect.node
+        elif type(effect) is e.NoteLost:
+            self.members.pop(effect.node, None)
+            self.lost[effect.node] = effect.reason
+
+    def write(self, node: Node, member: str, order: e.AppendToLog | e.SaveSnapshot) -> None:
+        """AppendToLog, SaveSnapshot: one after the other."""
+        disk = self.disks[member.rpartition("/")[2]]
+        disk.orders.append(order)
+        if len(disk.orders) == 1:
+            self._write_next(node, member, disk)
+
+    def _write_next(self, node: Node, member: str, disk: Disk) -> None:
+        self.world.call_later(self.world.random.uniform(*WRITE_SECONDS), self._written, node, member, disk)
+
+    def _written(self, node: Node, member: str, disk: Disk) -> None:
+        if not node.is_alive:
+            return
+        node.arrive("host", member, e.LogAppended(disk.work()))
+        if disk.orders:
+            self._write_next(node, member, disk)
+
+    # --- faults ---
+
+    def maybe_kill(self, address: str) -> None:
+        """A frame from or to this role is about to be handled, or has been."""
+        options, world = self.world.options, self.world
+        if self.kills >= options.head_kills or not self.is_alive or world.faults.are_over:
+            return
+        if address.partition("/")[0] == self.name and world.random.random() < options.head_kill_probability:
+            self.kills += 1
+            self._kill()
+
+    def _kill(self) -> None:
+        world, node = self.world, self.node
+        for disk in self.disks.values():
+            # Of what it was writing, the first part may be there.
+            for _ in range(world.random.randint(0, len(disk.orders))):
+                disk.work()
+            disk.orders.clear()
+        world.faults.end_node(node, "the head is killed")
+        for pair in [pair for pair in world.faults.cuts if node.name in pair]:
+            world.faults.cuts.discard(pair)
+        world.call_later(world.random.uniform(*START_SECONDS), self._start_again)
+
+    def _start_again(self) -> None:
+        """On what is written down."""
+        world = self.world
+        former, self.count = self.name, self.count + 1
+        self.name = f"n1-{self.count}"
+        world.trace.event(world.now, self.name, "is started on the state of the head")
+        self.note(world.lost_nodes[former], e.NoteLost(f"{former}/local", "the head was killed"))
+        for other in world.nodes:
+            world.faults.partition(self.name, other)
+            world.call_later(world.random.uniform(*FIND_SECONDS), self._found_by, other, self.name)
+        world.add_node(self.name, {"room": 0})
+        node = self.node
+        starting: list[Any] = [
+            role for role in node.roles.values() if type(role) in (ChainMember, ChainClient, Monitor)
+        ]
+        for role in starting:
+            role.now = world.now
+            role.start()
+            node._perform_all(role, role.take_effects())
+        for lost, reason in self.lost.items():
+            for shard in node.scheduler.addresses.shards:
+                node.arrive(self.monitor.address, shard, NodeLost(lost, reason))
+        node.turn()
+
+    def _found_by(self, name: str, head: str) -> None:
+        """A node has reached the new head, if both are still there."""
+        world = self.world
+        node = world.nodes.get(name)
+        if node is None or head not in world.nodes:
+            return
+        former = self.known.get(name, "n1")
+        self.known[name] = head
+        for connection in world.faults.between(name, former):
+            connection.close()
+        node.outgoing = {key: sent for key, sent in node.outgoing.items() if key[1].partition("/")[0] != former}
+        changed = e.HeadChanged(former, head, self.schedulers())
+        for role in node.roles.values():
+            if role is node.scheduler or type(role) is ChainClient:
+                node.arrive("host", role.address, changed)
+        world.faults.repair(name, head)
+
+    def is_found_by_all(self) -> bool:
+        """Whether the head is there, and all nodes know it."""
+        others = [name for name in self.world.nodes if name != self.name]
+        return self.is_alive and all(self.known.get(name, "n1") == self.name for name in others)
+
+    def all_have_met(self) -> bool:
+        """Whether all nodes know each other."""
+        nodes = self.world.nodes
+        return self.is_alive and all(
+            {*node.scheduler.members.peers, node.scheduler.address} >= {f"{name}/local" for name in nodes}
+            for node in nodes.values()
+        )
+
+    # --- shards of the head ---
+
+    def add_shards_to(self, node: Node, names: list[str]) -> ChainMaster:
+        """Roles of the head, on their logs."""
+        master = ChainMaster(self.role("chains"), replicas=1)
+        node.add_role(master)
+        for shard in names:
+            member = ChainMember(f"{node.name}/{shard}", shard, master.address, is_durable=True)
+            disk = self.disks.setdefault(shard, Disk())
+            member.recover(disk.snapshot, disk.records)
+            node.add_role(member)
+        return master
