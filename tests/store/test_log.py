@@ -91,6 +91,20 @@ def test_what_was_appended_is_there_at_the_next_start(tmp_path, kind):
     store.close()
 
 
+@pytest.mark.parametrize("is_lasting", [True, False])
+def test_only_what_is_to_outlive_the_machine_waits_for_the_disk(tmp_path, monkeypatch, is_lasting):
+    synced = []
+    monkeypatch.setattr(log_module, "_sync", synced.append)
+    log = Log(str(tmp_path / "store"), is_lasting=is_lasting)
+    log.append([b"record"])
+    log.save_snapshot([b"state"])
+    log.close()
+    assert bool(synced) is is_lasting
+    again = Log(str(tmp_path / "store"))
+    assert [entry.payload for entry in again.snapshot()] == [b"state"]
+    again.close()
+
+
 def test_cut_at_every_byte_it_starts_at_the_last_whole_record(written):
     folder, path, ends = written
     whole = content(path)

@@ -83,7 +83,13 @@ class Head:
         orders: list[dict[str, Any]] = []
         if self.has_processes:
             orders += [
-                {"kind": "replica", "shard": shard, "log": log, "name": f"{shard}-{os.path.basename(log)}"}
+                {
+                    "kind": "replica",
+                    "shard": shard,
+                    "log": log,
+                    "is_lasting": self.state.is_lasting,
+                    "name": f"{shard}-{os.path.basename(log)}",
+                }
                 for shard, logs in self.logs.items()
                 for log in logs
             ]
@@ -122,7 +128,7 @@ class Head:
         if self.member is not None:
             (log,) = self.logs[self.member.shard]
             try:
-                self.shard_log = ShardLog(log, self.member, loop.deliver_from_thread)
+                self.shard_log = ShardLog(log, self.member, loop.deliver_from_thread, is_lasting=self.state.is_lasting)
             except StoreError as error:
                 raise ZrayError(str(error)) from error
             self.member.start()

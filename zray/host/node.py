@@ -129,7 +129,7 @@ class Node:
             from .state import StateFolder
 
             folder = cluster["state_dir"] or os.path.join(self.session.folder, "state")
-            state = StateFolder(folder, cluster, self.log)
+            state = StateFolder(folder, cluster, self.log, is_lasting=bool(cluster["state_dir"]))
             found = found_cluster(self.session, self.host, state, cluster["port"], self.log)
             self.head = Head(self.session, found, state, self.log)
             return found

@@ -96,7 +96,12 @@ class ServiceHost:
         deadline = time.monotonic() + LOCK_SECONDS
         while self.shard_log is None:
             try:
-                self.shard_log = ShardLog(self.options["log"], member, self.reactor.deliver_from_thread)
+                self.shard_log = ShardLog(
+                    self.options["log"],
+                    member,
+                    self.reactor.deliver_from_thread,
+                    is_lasting=self.options["is_lasting"],
+                )
             except StoreLocked:
                 # By a process that is being killed.
                 if time.monotonic() > deadline:

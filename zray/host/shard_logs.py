@@ -31,14 +31,18 @@ class ShardLog:
         folder: str,
         member: ChainMember,
         deliver: Callable[[str, Any], None],
-        open_store: Callable[[str], Store] = Log,
+        open_store: Callable[..., Store] = Log,
+        *,
+        is_lasting: bool = True,
     ) -> None:
-        """Raises:
+        """is_lasting: as in Log.
+
+        Raises:
         StoreLocked, StoreDamaged: with the place; PermissionError.
         """
         self.member = member.address
         self._deliver = deliver
-        self._store = open_store(folder)
+        self._store = open_store(folder, is_lasting=is_lasting)
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._last_place = folder

@@ -50,14 +50,25 @@ class Plan(msgspec.Struct):
 
 
 class StateFolder:
-    """Of one head.  asked: fields of its Plan, as far as they were said."""
+    """Of one head.  asked: fields of its Plan, as far as they were said.
 
-    def __init__(self, path: str, asked: dict[str, Any], log: Callable[[str], None] = lambda line: None) -> None:
+    is_lasting: False where it goes with the session: then what the shards write need not outlive the machine.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        asked: dict[str, Any],
+        log: Callable[[str], None] = lambda line: None,
+        *,
+        is_lasting: bool = True,
+    ) -> None:
         """Raises:
         ZrayError: another head has it; it was made for another number of shards; something in it is damaged.
         PermissionError: others may enter it.
         """
         self.path = os.path.abspath(path)
+        self.is_lasting = is_lasting
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         check_private(self.path)
         self._lock = lock_patiently(self.path)

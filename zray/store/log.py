@@ -39,8 +39,11 @@ _sync = os.fdatasync
 class Log:
     """A `durable.Store`.  folder: made if it is not there, for this user only."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_lasting: bool = True) -> None:
         """Recover.
+
+        is_lasting: False for what nobody needs after the end of this machine: nothing waits for the disk then, and what
+        a process has written outlives it all the same.
 
         Raises:
             StoreLocked: another process has it.
@@ -48,6 +51,7 @@ class Log:
             PermissionError: others may enter the folder.
         """
         self.folder = folder
+        self.is_lasting = is_lasting
         self.last = 0
         self.cut_bytes = 0
         self.log_bytes = 0  # of all log files: what a start has to read
@@ -66,6 +70,10 @@ class Log:
         except BaseException:
             self.close()
             raise
+
+    def _sync(self, descriptor: int) -> None:
+        if self.is_lasting:
+            _sync(descriptor)
 
     def _path(self, kind: str, number: int) -> str:
         return os.path.join(self.folder, f"{kind}-{number:020}")
@@ -88,7 +96,7 @@ class Log:
             if scan.size > scan.end:
                 os.ftruncate(self._file, scan.end)
             os.lseek(self._file, scan.end, os.SEEK_SET)
-            _sync(self._file)  # also: whoever died before its fsync came back is told the truth from now on
+            self._sync(self._file)  # also: whoever died before its fsync came back is told the truth from now on
         self._remove_older()
 
     def _find(self) -> None:
@@ -167,7 +175,7 @@ class Log:
             self._take_back()
             raise StoreFull(f"{self._path('log', self._logs[-1])}: {error.strerror}") from error
         try:
-            _sync(self._file)
+            self._sync(self._file)
         except OSError as error:
             raise self._break("fsync", error) from error
         self._end += len(data)
@@ -233,7 +241,7 @@ class Log:
             raise StoreFull(f"{aside}: {error.strerror}") from error
         else:
             try:
-                _sync(descriptor)
+                self._sync(descriptor)
                 os.rename(aside, path)
                 _sync_folder(self.folder)
             except OSError as error:

@@ -16,15 +16,18 @@ _TABLES = (
 class SqliteStore:
     """path: of the file.  Locked for as long as it is open; used by one thread at a time."""
 
-    def __init__(self, path: str) -> None:
-        """Raises:
+    def __init__(self, path: str, *, is_lasting: bool = True) -> None:
+        """is_lasting: as in Log.
+
+        Raises:
         StoreLocked, StoreBroken
         """
         self.path = path
         self.cut_bytes = 0
         self._database = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
         try:
-            for words in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA synchronous = FULL", "BEGIN EXCLUSIVE", *_TABLES):
+            synchronous = f"PRAGMA synchronous = {'FULL' if is_lasting else 'OFF'}"
+            for words in ("PRAGMA locking_mode = EXCLUSIVE", synchronous, "BEGIN EXCLUSIVE", *_TABLES):
                 self._database.execute(words)
             self.last = 0
             for words in ("SELECT max(sequence) FROM records", "SELECT max(last) FROM snapshot"):
