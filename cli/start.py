@@ -51,6 +51,16 @@ def resource_map(context: click.Context, option: click.Parameter, text: str | No
     return value
 
 
+def label_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, str] | None:
+    """--labels as a dict."""
+    if text is None or text.lstrip().startswith("{"):
+        return resource_map(context, option, text)  # type: ignore[return-value]
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(separator for _, separator, _ in pairs):
+        raise click.BadParameter("labels are like disk=ssd,zone=a.")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def read_token(path: str | None, from_stdin: bool) -> str:
     """The join token: of a file, of standard input, or of the environment."""
     from zray.host.keys import read_secret
@@ -102,6 +112,9 @@ def note_others(new: str) -> None:
 @click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those of this machine.")
 @click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default 0.")
 @click.option("--resources", callback=resource_map, metavar="JSON", help='Further ones, like {"disk": 2}.')
+@click.option(
+    "--labels", callback=label_map, metavar="K=V,...", help='Labels of the node; or JSON, like {"disk": "ssd"}.'
+)
 @click.option("--object-store-memory", type=int, metavar="BYTES", help="Shared memory to use at most.")
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
@@ -154,7 +167,7 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
         raise click.UsageError("--head-wait is for nodes that join.")
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
     host = tokens.own_address(where["host"]) if where["host"] else ""
-    return nodes.start_head(total, store, host=host, port=where["port"], **plan)
+    return nodes.start_head(total, store, host=host, port=where["port"], labels=where["labels"], **plan)
 
 
 def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any]) -> Any:
@@ -169,7 +182,8 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
     token = read_token(where["token_file"], where["token_stdin"])
     host = tokens.own_address(where["host"]) if where["host"] else ""
     address = tokens.cluster_address(address)
-    return nodes.start_member(total, store, address, token, host=host, head_wait=where["head_wait"])
+    further = {"host": host, "head_wait": where["head_wait"], "labels": where["labels"]}
+    return nodes.start_member(total, store, address, token, **further)
 
 
 def say_how(session: Any, end: str) -> None:

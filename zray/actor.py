@@ -10,7 +10,7 @@ from . import api
 from .exceptions import ActorAlreadyExistsError
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
-from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units
+from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units, where_of
 from .remote_function import Code, put_into
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_from, signature_of
@@ -189,6 +189,7 @@ class ActorClass:
             handle=to_bytes(serialize((self._name, methods, retries))),
             class_name=self._name,
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
+            where=where_of(options),
         )
 
     def __reduce__(self) -> Any:

@@ -51,6 +51,7 @@ def init(
     num_cpus: int | float | None = None,
     num_gpus: int | float | None = None,
     resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
     object_store_memory: int | None = None,
     ignore_reinit_error: bool = False,
     namespace: str | None = None,
@@ -69,6 +70,7 @@ def init(
             `zray start --head` left on this machine; "HOST:PORT" joins a cluster: through its node on this machine
             if there is one, else with the token in the environment variable ZRAY_TOKEN, which is then removed.
         num_cpus, num_gpus, resources: what the node declares to have; CPUs default to those this process may use.
+        labels: of the node, for NodeLabelSchedulingStrategy and label_selector.
         object_store_memory: bytes of shared memory at most; default 30 % of what there is.
         ignore_reinit_error: a second call returns instead of raising.
         namespace: where this driver's named actors live; default one of its own.
@@ -100,6 +102,7 @@ def init(
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             resources=resources,
+            labels=labels,
             object_store_memory=object_store_memory,
             namespace=namespace,
             log_to_driver=log_to_driver,
@@ -358,6 +361,7 @@ def nodes() -> list[dict[str, Any]]:
             "Alive": True,
             "alive": True,
             "Resources": {name: amount / RESOURCE_UNIT for name, amount in node.total.items()},
+            "Labels": node.labels,
         }
         for node in _ask_for_nodes()
         if node.kind != "driver"

@@ -83,6 +83,7 @@ class Cluster:
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         resources: dict[str, float] | None = None,
+        labels: dict[str, str] | None = None,
         object_store_memory: int | None = None,
         head_wait: float | None = None,
         **head: Any,
@@ -95,13 +96,15 @@ class Cluster:
         """
         total = nodes.declared_resources(num_cpus, num_gpus, resources)
         if self.head_node is None:
-            session, pid = nodes.start_head(total, object_store_memory, **{"port": 0, **head})
+            session, pid = nodes.start_head(total, object_store_memory, labels=labels, **{"port": 0, **head})
             self.head_node = Node(session, pid)
             self.token = read_secret(session.token_path).decode()
             return self.head_node
         if head:
             raise TypeError(f"{', '.join(head)}: only for the head.")
-        joined = nodes.start_member(total, object_store_memory, self.address, self.token, head_wait=head_wait)
+        joined = nodes.start_member(
+            total, object_store_memory, self.address, self.token, head_wait=head_wait, labels=labels
+        )
         node = Node(*joined)
         self.worker_nodes.append(node)
         return node

@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from msgspec.structs import replace
+
 from .runtime_env import TASK_FIELDS, check_runtime_env
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
+from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 
 # Accepted here, but not built yet: asked for, they say so rather than being ignored.
 NOT_YET = (
     "memory",
     "max_calls",
-    "scheduling_strategy",
-    "label_selector",
     "fallback_strategy",
     "accelerator_type",
     "placement_group",
@@ -28,9 +29,20 @@ NOT_YET = (
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "resources")
-TASK_OPTIONS = (*RESOURCE_OPTIONS, "runtime_env", "num_returns", "max_retries", "retry_exceptions", "name", "writable")
+WHERE_OPTIONS = ("scheduling_strategy", "label_selector")
+TASK_OPTIONS = (
+    *RESOURCE_OPTIONS,
+    *WHERE_OPTIONS,
+    "runtime_env",
+    "num_returns",
+    "max_retries",
+    "retry_exceptions",
+    "name",
+    "writable",
+)
 ACTOR_OPTIONS = (
     *RESOURCE_OPTIONS,
+    *WHERE_OPTIONS,
     "runtime_env",
     "name",
     "namespace",
@@ -56,7 +68,7 @@ def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) ->
         if name in WITHOUT_EFFECT:
             continue
         if name in NOT_YET:
-            if value is None or value == {} or (name == "scheduling_strategy" and value == "DEFAULT"):
+            if value is None or value == {}:
                 continue
             raise NotImplementedError(f"The option {name!r} of {what} is not built yet.")
         if name not in valid:
@@ -145,8 +157,41 @@ def _runtime_env(name: str, value: Any) -> None:
     check_runtime_env(value, TASK_FIELDS, "a task or an actor")
 
 
+def _strategy(name: str, value: Any) -> None:
+    if value not in ("DEFAULT", "SPREAD") and not hasattr(value, "_where"):
+        raise ValueError(
+            f'{name} must be "DEFAULT", "SPREAD", or an object of zray.util.scheduling_strategies, not {value!r}.'
+        )
+
+
+def _label_selector(name: str, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(f"{name} must be a dict of labels to values, not {type(value).__name__}.")
+    if len(value) > LABELS_MAX:
+        raise ValueError(f"{name} has {len(value)} labels; at most {LABELS_MAX}.")
+    for key, text in value.items():
+        _text(f"A label of {name}", key)
+        _text(f"{name}[{key!r}]", text)
+        _label_rule(key, text)
+
+
+def _label_rule(key: str, text: str) -> LabelRule:
+    """Of "value", "!value", "in(a, b)" or "!in(a, b)"."""
+    is_negated = text.startswith("!")
+    said = text[is_negated:].strip()
+    if said.startswith("in(") and said.endswith(")"):
+        values = tuple(value.strip() for value in said[3:-1].split(","))
+    else:
+        values = (said,)
+    if not all(values):
+        raise ValueError(f'The value of label {key!r} must be like "a", "!a", "in(a, b)" or "!in(a, b)", not {text!r}.')
+    return LabelRule(key, values, is_negated)
+
+
 _CHECKS: dict[str, Any] = {
     "runtime_env": _runtime_env,
+    "scheduling_strategy": _strategy,
+    "label_selector": _label_selector,
     "num_cpus": _number,
     "num_gpus": _gpus,
     "resources": _resources,
@@ -162,6 +207,40 @@ _CHECKS: dict[str, Any] = {
     "max_task_retries": _integer(-1, 1 << 30),
     "max_concurrency": _integer(1, CONCURRENCY_MAX),
 }
+
+
+def where_of(options: dict[str, Any]) -> Where | None:
+    """Where checked options say that it may run; None: anywhere."""
+    strategy, selector = options.get("scheduling_strategy"), options.get("label_selector")
+    where: Where | None = None
+    if strategy == "SPREAD":
+        where = Where(is_spread=True)
+    elif strategy is not None and strategy != "DEFAULT":
+        where = strategy._where()
+    if selector:
+        rules = tuple(_label_rule(key, text) for key, text in selector.items())
+        where = replace(where, hard=(*where.hard, *rules)) if where is not None else Where(hard=rules)
+    return where
+
+
+def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:
+    """The labels of a node.
+
+    Raises:
+        TypeError, ValueError: none.
+    """
+    if labels is None:
+        return {}
+    if not isinstance(labels, dict):
+        raise TypeError(f"labels must be a dict of str to str, not {type(labels).__name__}.")
+    if len(labels) > LABELS_MAX:
+        raise ValueError(f"There are {len(labels)} labels; at most {LABELS_MAX}.")
+    for key, value in labels.items():
+        _text("A label", key)
+        _text(f"The label {key!r}", value)
+        if key == NODE_ID_LABEL:
+            raise ValueError(f"The label {key!r} is every node's id.")
+    return dict(labels)
 
 
 def resource_units(options: dict[str, Any], default_cpus: float) -> dict[str, int]:

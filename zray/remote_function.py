@@ -11,7 +11,7 @@ from . import api
 from .ids import function_id as id_of_code
 from .ids import return_id
 from .object_ref import ObjectRef
-from .options import TASK_OPTIONS, check_options, resource_units
+from .options import TASK_OPTIONS, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
 from .store.arguments import NO_ARGUMENTS, serialize_arguments
@@ -132,6 +132,7 @@ class RemoteFunction:
             name=options.get("name") or "",
             writable=bool(options.get("writable")),
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
+            where=where_of(options),
         )
 
     def __reduce__(self) -> Any:

@@ -22,6 +22,14 @@ class RuntimeContext:
         """The node."""
         return self._runtime.node_id.hex()
 
+    def get_node_labels(self) -> dict[str, str]:
+        """The node's labels."""
+        from .api import nodes
+
+        own = self.get_node_id()
+        found: dict[str, str] = next((node["Labels"] for node in nodes() if node["NodeID"] == own), {})
+        return found
+
     def get_worker_id(self) -> str:
         """The process: its number in the session."""
         return getattr(self._runtime, "worker_name", "driver")

@@ -41,7 +41,7 @@ def test_three_nodes_and_a_program(head, tmp_path):
     path = tmp_path / "token"
     path.write_text(token + "\n")
     path.chmod(0o600)
-    start("--address", address, "--num-cpus", "1", "--token-file", str(path))
+    start("--address", address, "--num-cpus", "1", "--labels", "disk=ssd,zone=a", "--token-file", str(path))
     (fact,) = (fact for fact in statuses().values() if fact["kind"] == "head")
     assert [node["resources"]["CPU"]["total"] for node in fact["nodes"]] == [1.0, 2.0, 1.0]
     table = zray("status").stdout
@@ -51,6 +51,8 @@ def test_three_nodes_and_a_program(head, tmp_path):
         zray.init(address="{address}")
         far = zray.remote(lambda: zray.get_runtime_context().get_node_id()).options(resources={{"disk": 1}})
         assert zray.get(far.remote(), timeout=20) == "{fact["nodes"][1]["node_id"]}"
+        fast = far.options(resources=None, label_selector={{"disk": "ssd"}})
+        assert zray.get(fast.remote(), timeout=20) == "{fact["nodes"][2]["node_id"]}"
         print(zray.cluster_resources())
         """
     done = run_script(tmp_path, code)
@@ -84,6 +86,10 @@ REFUSED = {
     "replicas of a node": (["--address", "127.0.0.1:1", "--gcs-replicas", "2"], "x", 2, "--gcs-replicas is the head's"),
     "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
+    "labels that are none": (["--head", "--labels", "disk"], "", 2, "labels are like disk=ssd,zone=a"),
+    "labels that are JSON": (["--head", "--labels", '{"disk": 1}'], "", 2, "must be a str"),
+    "a policy that is none": (["--head", "--policy", "chaos"], "", 2, "bottom_up, central"),
+    "a policy of a node": (["--address", "127.0.0.1:1", "--policy", "random"], "x", 2, "--policy is the head's"),
     "a token for a head": (["--head", "--token-stdin"], "", 2, "draws its own"),
     "a port that is none": (["--head", "--port", "70000"], "", 2, "70000"),
     "another's address": (["--head", "--host", "192.0.2.1"], "", 2, "no address of this machine"),

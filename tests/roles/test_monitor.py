@@ -9,6 +9,7 @@ from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
 from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+from zray.wire.where import NODE_ID_LABEL
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 
@@ -224,7 +225,8 @@ def test_a_newcomer_and_those_that_come_back_hear_of_each_other(follower):
 
 def test_a_node_registers_at_the_new_head_with_those_that_it_knows(desk):
     desk.tell("host", HeadChanged("n1", "n9", ["n9/global"]))
-    assert ("n9/monitor", RegisterNode("local", {"CPU": 10_000}, peers=[N2])) in desk.sent
+    again = RegisterNode("local", {"CPU": 10_000}, peers=[N2], labels={NODE_ID_LABEL: "local"})
+    assert ("n9/monitor", again) in desk.sent
     assert desk.scheduler.addresses.global_schedulers == ["n9/global"]
     assert "n1/local" in desk.scheduler.recovery.lost  # what the head's node was is gone with it
     desk.tell("timer", LoadTimeout())

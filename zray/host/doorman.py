@@ -81,7 +81,8 @@ class Doorman:
         local = self.node.local
         if self.node.membership is None:
             resources = local.resources
-            fact = NodeFact(local.address, "head", resources.total, resources.free, local.dispatch.ready_count)
+            ready = local.dispatch.ready_count
+            fact = NodeFact(local.address, "head", resources.total, resources.free, ready, local.labels)
             self._say(sender, NodesReply(message.request, [fact]))
             return []
         self.request += 1

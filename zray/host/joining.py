@@ -41,6 +41,7 @@ def start(
     num_cpus: float | None,
     num_gpus: float | None,
     resources: dict[str, float] | None,
+    labels: dict[str, str] | None,
     object_store_memory: int | None,
     namespace: str | None,
     log_to_driver: bool,
@@ -56,6 +57,7 @@ def start(
             num_cpus=num_cpus,
             num_gpus=num_gpus,
             resources=resources,
+            labels=labels,
             object_store_memory=object_store_memory,
             namespace=namespace,
             log_to_driver=log_to_driver,
@@ -77,6 +79,7 @@ def _start(
     num_cpus: float | None,
     num_gpus: float | None,
     resources: dict[str, float] | None,
+    labels: dict[str, str] | None,
     object_store_memory: int | None,
     namespace: str | None,
     log_to_driver: bool,
@@ -89,12 +92,17 @@ def _start(
         "num_cpus": num_cpus,
         "num_gpus": num_gpus,
         "resources": resources,
+        "labels": labels,
         "object_store_memory": object_store_memory,
     }
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources)
         session, node_pid = start_node(
-            total, object_store_memory, driver_pid=os.getpid(), meanwhile=lambda: import_module(".driver", __package__)
+            total,
+            object_store_memory,
+            driver_pid=os.getpid(),
+            labels=labels,
+            meanwhile=lambda: import_module(".driver", __package__),
         )
         is_owner = True
     elif address == "auto":

@@ -99,7 +99,7 @@ class Node:
         self.peers = Peers(self.context, session.address, self.log)
         self.doorman = Doorman(self, self.driver_pid)
         self.reactor = Reactor(
-            self._roles(options["total"], options["capacity"]),
+            self._roles(options["total"], options["capacity"], options["labels"]),
             self.peers,
             self._effects(),
             self.doorman.hello,
@@ -138,7 +138,7 @@ class Node:
         joined.head_wait = cluster.get("head_wait") or joined.head_wait
         return joined
 
-    def _roles(self, total: dict[str, int], capacity: int) -> list[Any]:
+    def _roles(self, total: dict[str, int], capacity: int, labels: dict[str, str]) -> list[Any]:
         member, host = self.membership, self.host
         own = Addresses(f"{host}/objects", [f"{host}/global"], [f"{host}/gcs-0"], f"{host}/monitor")
         self.local = LocalScheduler(
@@ -148,6 +148,7 @@ class Node:
             node_id=self.node_id,
             session=self.session.name,
             is_embedded=member is None,
+            labels=labels,
             policy=BOTTOM_UP if member is None else member.policy,
         )
         roles: list[Any] = [self.local]

@@ -48,6 +48,7 @@ def start_node(
     store: int | None,
     *,
     driver_pid: int,
+    labels: dict[str, str] | None = None,
     cluster: dict[str, Any] | None = None,
     token: str = "",
     meanwhile: Callable[[], object] | None = None,
@@ -64,6 +65,8 @@ def start_node(
         raise TypeError(f"object_store_memory must be an int (bytes), not {type(store).__name__}.")
     if store is not None and store < STORE_BYTES_MIN:
         raise ValueError(f"object_store_memory must be at least {STORE_BYTES_MIN} bytes, not {store}.")
+    from ..options import checked_labels
+
     session = Session.named_anew()
     options = {
         "session": session.name,
@@ -71,6 +74,7 @@ def start_node(
         "total": total,
         "capacity": (store if store is not None else store_bytes()) >> 12 << 12,
         "driver_pid": driver_pid,
+        "labels": checked_labels(labels),
         "cluster": cluster,
     }
     # Nameless: if we are killed now, nothing of it stays.  The node turns to its log once it has a folder.
@@ -117,6 +121,7 @@ def start_head(
     global_schedulers: int | None = None,
     policy: str | None = None,
     state_dir: str = "",
+    labels: dict[str, str] | None = None,
 ) -> tuple[Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
@@ -147,7 +152,7 @@ def start_head(
         "policy": policy,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
     }
-    return start_node(total, store, driver_pid=0, cluster=cluster)
+    return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels)
 
 
 def start_member(
@@ -158,6 +163,7 @@ def start_member(
     *,
     host: str = "",
     head_wait: float | None = None,
+    labels: dict[str, str] | None = None,
 ) -> tuple[Session, int]:
     """Start a node of the cluster whose head is at `address` (HOST:PORT).  head_wait: seconds that it waits for a head
     that has ended, or stands still, to come back.
@@ -167,7 +173,7 @@ def start_member(
     if head_wait is not None and not 0 < head_wait < float("inf"):
         raise ValueError(f"head_wait must be a number of seconds above 0, not {head_wait!r}.")
     cluster = {"kind": "node", "address": address, "listen_host": host, "head_wait": head_wait}
-    return start_node(total, store, driver_pid=0, cluster=cluster, token=token)
+    return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels)
 
 
 def find_node_of(cluster: str) -> tuple[Session, int] | None:

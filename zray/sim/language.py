@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..wire.where import Where
 from .values import Handle, Ref
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -39,6 +40,7 @@ class Submit(Struct):
     retry_exceptions: bool = False
     resources: dict[str, int] | None = None
     env: str = ""  # an environment variable of its worker
+    where: Where | None = None
 
 
 class Put(Struct):
@@ -75,6 +77,7 @@ class Create(Struct):
     args: tuple[Any, ...] = ()
     max_restarts: int = 0
     resources: dict[str, int] | None = None
+    where: Where | None = None
     name: str = ""
 
 
@@ -136,3 +139,9 @@ class Close(Struct):
 
 class ExitActor(Struct):
     """The actor leaves, after this call's end."""
+
+
+class IsHere(Struct):
+    """Answer: whether it runs on one of these nodes; none: anywhere."""
+
+    names: tuple[str, ...]

@@ -40,6 +40,7 @@ def _submit(process: Process, top: Activation, request: say.Submit) -> None:
         max_retries=request.max_retries,
         retry_exceptions=request.retry_exceptions,
         env_vars=(("ENV", request.env),) if request.env else (),
+        where=request.where,
         **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
     )
     spec = _spec(process, top, request.function, request.args, options)
@@ -166,6 +167,7 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
         max_restarts=request.max_restarts,
         name=request.name,
         class_name=request.cls.__name__,
+        where=request.where,
     )
     spec = _spec(process, top, request.cls, request.args, TaskOptions(max_retries=0))
     handle = Handle(spec.task_id)
@@ -242,6 +244,10 @@ def _exit_actor(process: Process, top: Activation, request: say.ExitActor) -> No
     process.leave_after(top)
 
 
+def _is_here(process: Process, top: Activation, request: say.IsHere) -> None:
+    top.answer = not request.names or process.node.name in request.names
+
+
 ANSWER: dict[type, Any] = {
     say.Submit: _submit,
     say.Put: _put,
@@ -260,6 +266,7 @@ ANSWER: dict[type, Any] = {
     say.Look: _look,
     say.Close: _close,
     say.ExitActor: _exit_actor,
+    say.IsHere: _is_here,
 }
 
 

@@ -99,6 +99,8 @@ class Sequential:
             return runs
         if kind is say.View:
             return request.ref
+        if kind is say.IsHere:
+            return True
         if kind is say.Look:
             return self._value(request.view)
         return None  # Sleep, Drop, Keep, Close, ExitActor: no answer

@@ -80,6 +80,7 @@ class Simulator:
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,
             policy=options.policy,
+            labels={"parity": "odd" if len(self.nodes) % 2 else "even"},
         )
         node.manager = ObjectManager(
             f"{name}/objects",

@@ -37,6 +37,7 @@ from .task_programs import (
     run_wait,
 )
 from .values import RemoteError
+from .where_programs import run_choosy, run_residents
 
 Script = Generator[Any, Any, Any]
 Draw = Callable[[Random], tuple[Any, ...]]
@@ -82,6 +83,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((10, 150, 2_000)),
         ),
     ),
+    "choosy": (run_choosy, lambda random: (random.randint(1, 6),)),
+    "residents": (run_residents, lambda random: (random.randint(1, 2),)),
     "crowd": (
         run_spread,
         lambda random: (random.randint(1, 2), random.randint(0, 3), random.choice((1, 5)), 10, "CPU"),
@@ -97,7 +100,9 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         lambda random: (random.randint(1, 12), random.randint(0, 5), random.choice((1, 2, 5, 20))),
     ),
 }
-PROGRAMS_WITH_ACTORS = frozenset({"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "crowd"})
+PROGRAMS_WITH_ACTORS = frozenset(
+    {"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "crowd", "residents"}
+)
 # Their actors take CPUs: one node alone has none left for the tasks that call them.
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 

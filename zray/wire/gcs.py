@@ -139,6 +139,7 @@ class RegisterNode(Message, tag=120):
     endpoint: str = ""
     public_key: bytes = b""
     peers: list[str] = []
+    labels: dict[str, str] = {}
 
 
 class Heartbeat(Message, tag=121):
@@ -163,6 +164,7 @@ class NodeJoined(Message, tag=122):
     endpoint: str = ""
     public_key: bytes = b""
     is_earlier: bool = False  # it was there before the receiver, which therefore connects to it
+    labels: dict[str, str] = {}
 
 
 class NodeLost(Message, tag=123):

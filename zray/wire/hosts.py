@@ -95,6 +95,7 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     total: dict[str, int]
     free: dict[str, int]
     queue_count: int
+    labels: dict[str, str] = {}
 
 
 class GetNodes(Message, tag=137):

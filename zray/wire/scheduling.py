@@ -71,10 +71,11 @@ class SpillTask(Message, tag=81):
 
 
 class SpillRefused(Message, tag=82):
-    """global scheduler -> local scheduler.  Definite as long as the nodes are what they are."""
+    """global scheduler -> local scheduler.  Definite as long as the nodes are what they are; is_final: for good."""
 
     task_id: TaskID
     reason: str
+    is_final: bool = False
 
 
 class PlaceTask(Message, tag=83):

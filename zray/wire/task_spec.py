@@ -10,6 +10,7 @@ from msgspec.msgpack import Decoder, Encoder
 from ..exceptions import ProtocolError
 from ..ids import FUNCTION_ID_BYTES, TASK_ID_BYTES, ObjectID, TaskID
 from .message import Natural
+from .where import Where
 
 # Resources are counted in ten-thousandths, so that 0.1 + 0.2 is 0.3 (FEATURES 1: fractions to 0.0001).
 RESOURCE_UNIT = 10_000
@@ -54,6 +55,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     method: str = ""
     writable: bool = False  # arrays among the arguments are the task's own copies
     env_vars: EnvVars = ()  # of its worker, beyond those of its job
+    where: Where | None = None  # None: anywhere
 
 
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -70,6 +72,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     handle: bytes = b""  # pickled description of the class's methods: what get_actor builds a handle from
     class_name: str = ""
     env_vars: EnvVars = ()
+    where: Where | None = None
 
 
 class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

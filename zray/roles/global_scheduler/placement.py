@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from ...wire.amounts import is_enough
 from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
+from ...wire.where import Where, host_of, matches
 
 # Of a task on a node that knows nothing of its tasks yet, while nobody else does.
 FIRST_GUESS_SECONDS = 0.001
@@ -33,6 +34,8 @@ class NodeLoad(Struct, gc=False):
     kind: str = "node"  # on a "driver" outside of the cluster nothing is placed
     held: dict[str, int] = {}  # what actors have, for as long as they live
     rank: int = 0  # among equals, the lower one
+    labels: dict[str, str] = {}
+    spread_at: int = 0  # when it got the last of those that are spread, in counts of them
     assigned_count: int = 0  # tasks, ever
     unreported: deque[Mapping[str, int]] = field(default_factory=deque)  # what the latest of them ask for
     waiting_count: int = 0  # those of them that find nothing free
@@ -112,6 +115,34 @@ def best_node(
     return best
 
 
+def eligible(loads: Iterable[NodeLoad], where: Where | None, request: Mapping[str, int]) -> list[NodeLoad]:
+    """Where the task or actor may run, as far as it says that; whether there is room does not matter."""
+    able = [load for load in loads if load.kind != "driver"]
+    if where is None:
+        return able
+    if where.node:
+        own = [load for load in able if host_of(load.node) == where.node]
+        able = own if not where.is_soft or any(is_enough(load.total, request) for load in own) else able
+    return [load for load in able if matches(load.labels, where.hard)]
+
+
+def preferred(loads: Iterable[NodeLoad], where: Where | None) -> list[NodeLoad]:
+    """Those of them that are as it would like best."""
+    return [load for load in loads if matches(load.labels, where.soft)] if where is not None and where.soft else []
+
+
+def next_in_turn(loads: Iterable[NodeLoad], request: Mapping[str, int], *, must_start: bool = False) -> NodeLoad | None:
+    """The one that had no such task or actor for the longest time; those first that can start it at once.
+
+    must_start: others do not do.
+    """
+    able = [load for load in loads if load.fits_beside_actors(request)]
+    free = [load for load in able if load.starts_at_once(request)]
+    if must_start:
+        free = able = [load for load in able if is_enough(load.free, request)]
+    return min(free or able, key=lambda load: (load.spread_at, load.rank, load.node), default=None)
+
+
 def random_node(loads: Iterable[NodeLoad], request: Mapping[str, int], seed: bytes) -> NodeLoad | None:
     """Any of those that could run it, whatever it has to do: what the others are compared with."""
     able = [load for load in loads if load.kind != "driver" and load.fits_beside_actors(request)]
@@ -120,16 +151,11 @@ def random_node(loads: Iterable[NodeLoad], request: Mapping[str, int], seed: byt
     return able[drawn % len(able)] if able else None
 
 
-def best_home(loads: Iterable[NodeLoad], request: Mapping[str, int], origin: str) -> NodeLoad | None:
-    """The node, other than the origin, that has room for an actor now; the one with the most free of CPUs.
-
-    None: nobody has room.  The origin has none, or it would not ask.
-    """
+def best_home(loads: Iterable[NodeLoad], request: Mapping[str, int]) -> NodeLoad | None:
+    """The node that has room for an actor now; the one with the most free of CPUs.  None: nobody has."""
     best: NodeLoad | None = None
     best_cost = (0, "")
     for load in loads:
-        if load.kind == "driver" or load.node == origin:
-            continue
         if any(load.free.get(name, 0) < amount for name, amount in request.items()):
             continue
         cost = (-load.free.get("CPU", 0), load.node)

@@ -36,8 +36,18 @@ from ...wire.scheduling import (
     TaskPlaced,
 )
 from ...wire.task_spec import parse_options
+from ...wire.where import Where, no_such_labels, no_such_node
 from ..role import Role
-from .placement import FIRST_GUESS_SECONDS, NodeLoad, best_home, best_node, random_node
+from .placement import (
+    FIRST_GUESS_SECONDS,
+    NodeLoad,
+    best_home,
+    best_node,
+    eligible,
+    next_in_turn,
+    preferred,
+    random_node,
+)
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 # How much one report counts for what a task takes, where a node does not know.
@@ -56,11 +66,13 @@ class GlobalScheduler(Role):
         self.loads: dict[str, NodeLoad] = {}
         self.lost: set[str] = set()  # nodes, for good: membership only
         self.request = 0
+        self.spread_count = 0  # tasks and actors that go to one node after the other
         # request -> the task, replies still missing, what is known of its arguments
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
 
     def on_node_joined(self, message: NodeJoined) -> None:
-        self._require(message.node, message.total).kind = message.kind
+        load = self._require(message.node, message.total)
+        load.kind, load.labels = message.kind, message.labels
 
     def _require(self, node: str, total: dict[str, int]) -> NodeLoad:
         load = self.loads.get(node)
@@ -116,17 +128,15 @@ class GlobalScheduler(Role):
         if spill.origin in self.lost:
             self.reject("a task of a lost node")
             return
-        request = parse_options(spill.spec.options).resources
-        task_id, loads = spill.spec.task_id, self.loads.values()
-        if self.policy == RANDOM:
-            load = random_node(loads, request, task_id + spill.trip.to_bytes(8, "big"))
-        else:
-            load = best_node(loads, request, objects, self.task_s_mean, self.equals)
+        options = parse_options(spill.spec.options)
+        request, where, task_id = options.resources, options.where, spill.spec.task_id
+        able = eligible(self.loads.values(), where, request)
+        load = self._choose(spill, able, objects)
         if load is None:
-            if self._could_ever_fit(request):
+            if any(is_enough(load.total, request) for load in able):
                 self.send(spill.origin, TaskDeferred(task_id, spill.trip))
             else:
-                self.send(spill.origin, SpillRefused(task_id, self._why_nowhere(request)))
+                self._refuse(spill.origin, task_id, request, where, able)
             return
         load.assign(request)
         self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job, spill.trip, spill.attempts))
@@ -134,29 +144,75 @@ class GlobalScheduler(Role):
             # If that node is lost before it has done it, whoever spilled it passes it up again.
             self.send(spill.origin, TaskPlaced(task_id, load.node, spill.trip))
 
-    def _could_ever_fit(self, request: dict[str, int]) -> bool:
-        return any(load.kind != "driver" and is_enough(load.total, request) for load in self.loads.values())
+    def _choose(
+        self, spill: SpillTask, able: list[NodeLoad], objects: list[tuple[bytes, int, list[str]]]
+    ) -> NodeLoad | None:
+        options = parse_options(spill.spec.options)
+        request, where = options.resources, options.where
+        if where is not None and where.is_spread:
+            return self._next_in_turn(preferred(able, where), request) or self._next_in_turn(able, request)
+        if self.policy == RANDOM:
+            return random_node(able, request, spill.spec.task_id + spill.trip.to_bytes(8, "big"))
+        for loads in (preferred(able, where), able):
+            load = best_node(loads, request, objects, self.task_s_mean, self.equals)
+            if load is not None:
+                return load
+        return None
 
-    def _why_nowhere(self, request: dict[str, int]) -> str:
-        return why_nowhere(request, {node: load.total for node, load in self.loads.items() if load.kind != "driver"})
+    def _next_in_turn(
+        self, loads: list[NodeLoad], request: dict[str, int], *, must_start: bool = False
+    ) -> NodeLoad | None:
+        load = next_in_turn(loads, request, must_start=must_start)
+        if load is not None:
+            self.spread_count += 1
+            load.spread_at = self.spread_count
+        return load
+
+    def _refuse(
+        self, origin: str, task_id: bytes, request: dict[str, int], where: Where | None, able: list[NodeLoad]
+    ) -> None:
+        """No node could ever have it."""
+        is_final = where is not None and bool(where.node)
+        if able or where is None:
+            reason = why_nowhere(request, {load.node: load.total for load in able})
+        elif where.node:
+            reason = no_such_node(where.node)
+        else:
+            reason = no_such_labels(where.hard)
+        self.send(origin, SpillRefused(task_id, reason, is_final))
 
     def on_spill_actor(self, message: SpillActor) -> None:
-        request, actor_id = message.options.resources, message.spec.task_id
-        load = best_home(self.loads.values(), request, message.origin)
+        request, where, actor_id = message.options.resources, message.options.where, message.spec.task_id
+        able = eligible(self.loads.values(), where, request)
+        load = self._home(able, message)
         if load is not None:
             for name, amount in request.items():
                 load.free[name] -= amount  # until its next report
                 load.held[name] = load.held.get(name, 0) + amount
             place = PlaceActor(message.spec, message.options, message.origin, message.job_id, message.job)
             self.send(load.node, place)
-        elif self._could_ever_fit(request):
+        elif any(is_enough(load.total, request) for load in able):
             self.send(message.origin, ActorDeferred(actor_id))
         else:
-            self.send(message.origin, SpillRefused(actor_id, self._why_nowhere(request)))
+            self._refuse(message.origin, actor_id, request, where, able)
+
+    def _home(self, able: list[NodeLoad], message: SpillActor) -> NodeLoad | None:
+        """None: nobody has room, or its origin is to have it."""
+        request, where = message.options.resources, message.options.where
+        # It has no room, or would not ask; what is spread is its in its turn.
+        if where is not None and where.is_spread:
+            for loads in (preferred(able, where), able):
+                load = self._next_in_turn(loads, request, must_start=True)
+                if load is not None:
+                    return load if load.node != message.origin else None
+            return None
+        others = [load for load in able if load.node != message.origin]
+        return best_home(preferred(others, where), request) or best_home(others, request)
 
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [
-            NodeFact(load.node, load.kind, load.total, load.free, load.queue_count) for load in self.loads.values()
+            NodeFact(load.node, load.kind, load.total, load.free, load.queue_count, load.labels)
+            for load in self.loads.values()
         ]
         self.send(self.sender, NodesReply(message.request, facts))
 

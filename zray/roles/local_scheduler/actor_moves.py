@@ -193,6 +193,8 @@ class ActorMoves:
             return True
         if not ask.is_deferred or not self.node.calls.has_room_for(actor.options, may_borrow=True):
             return False
+        if not self.node.strategies.may_run_here(actor.options.where):
+            return False
         del self.asks[actor.actor_id]
         self.settled_here(actor)
         self.node.calls.promise(actor.options)
@@ -211,7 +213,7 @@ class ActorMoves:
         ask = self.asks.get(message.task_id)
         if ask is None:
             self.node.remote.on_spill_refused(message)
-        elif self.node.infeasible.is_patient(ask.actor.job):
+        elif not message.is_final and self.node.infeasible.is_patient(ask.actor.job):
             self.node.infeasible.note_actor(ask.actor)
             self._ask_again_later(ask)
         else:

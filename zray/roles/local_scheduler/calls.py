@@ -117,11 +117,19 @@ class Calls:
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
         if state == ActorState.PENDING and may_leave:
-            if self.node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options):
+            if self._leaves(actor):
                 self.node.moves.ask(actor)
                 return
             self.node.moves.settled_here(actor)
         self.promise(actor.options)
+
+    def _leaves(self, actor: Actor) -> bool:
+        """Whether another node is to have it, if one can."""
+        node, where = self.node, actor.options.where
+        if node.strategies.is_bound(where):
+            return False
+        no_room = node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options)
+        return no_room or node.strategies.would_go(where)
 
     def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False) -> bool:
         """Whether it could start here now, those that are to start here aside.

@@ -60,9 +60,15 @@ class Dispatch:
         """It has all it needs."""
         task.state = TaskState.READY
         queue = self._queue_of(task)
-        if queue.is_infeasible:
-            self.node.infeasible.cannot_run_here(task)
+        if queue.is_choosy:
+            self.node.strategies.enqueue(task, queue)
             return
+        queue.tasks.append(task)
+        self.ready_count += 1
+        self.is_dirty = True
+
+    def append(self, task: Task, queue: ReadyQueue) -> None:
+        """It may run here."""
         queue.tasks.append(task)
         self.ready_count += 1
         self.is_dirty = True
@@ -87,6 +93,7 @@ class Dispatch:
         if queue is None:
             queue = queues[key] = ReadyQueue(task.job, task.depth, task.spec.options, task.options)
             queue.is_infeasible = not self.node.resources.could_ever_fit(queue.resources)
+            queue.is_choosy = queue.is_infeasible or queue.options.where is not None
         if not queue.tasks and queue not in self.queues:
             self.queues.append(queue)
         return queue  # type: ignore[no-any-return]

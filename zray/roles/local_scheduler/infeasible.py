@@ -49,6 +49,7 @@ class Suspect(Struct, gc=False, eq=False):
     request: dict[str, int]
     is_actor: bool
     since: float
+    reason: str  # "": by what nodes have
 
 
 class Infeasible:
@@ -116,7 +117,7 @@ class Infeasible:
             return
         self.parked[task.spec.task_id] = task
         name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
-        self._note(task.job, f"task {name}", request, is_actor=False)
+        self._note(task.job, f"task {name}", request, is_actor=False, reason=reason if task.options.where else "")
 
     def node_joined(self, total: Mapping[str, int]) -> None:
         """What it could run goes up."""
@@ -139,6 +140,8 @@ class Infeasible:
     def why_not_ever(self, actor: Actor) -> str:
         """For the user: why a new actor can never start; "" if it can, or is to wait."""
         request = actor.options.resources
+        if reason := self.node.strategies.why_no_actor(actor.options.where):
+            return f"No node can ever hold this actor: {reason}."
         if self.node.resources.could_ever_fit(request) or self._is_met_elsewhere(request):
             return ""
         if self.is_patient(actor.job):
@@ -159,14 +162,14 @@ class Infeasible:
 
     # --- telling the user ---
 
-    def _note(self, job: Job, what: str, request: dict[str, int], *, is_actor: bool) -> None:
-        key = (job.job_id, is_actor, tuple(sorted(request.items())))
+    def _note(self, job: Job, what: str, request: dict[str, int], *, is_actor: bool, reason: str = "") -> None:
+        key = (job.job_id, is_actor, tuple(sorted(request.items())), reason)
         if key in self.suspects or key in job.noticed or len(job.noticed) >= NOTICES_MAX:
             return
         job.noticed[key] = None
         if not self.suspects:
             self.node.set_timer(WARN_SECONDS, WarnTimeout())
-        self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now)
+        self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason)
 
     def on_warn_timeout(self) -> None:
         """WarnTimeout: who has waited for so long is told of."""
@@ -196,7 +199,7 @@ class Infeasible:
         )
 
     def _warn(self, suspect: Suspect) -> None:
-        reason = why_nowhere(suspect.request, self.totals())
+        reason = suspect.reason or why_nowhere(suspect.request, self.totals())
         how = "it waits for a node that has it" if not self.node.is_embedded else "it will wait for ever"
         text = (
             f"{suspect.what} has waited for {WARN_SECONDS:g} s: {reason}; {how} "

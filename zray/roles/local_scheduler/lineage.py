@@ -47,10 +47,11 @@ class Lineage:
 
     def flush(self) -> None:
         """Record what lives, with its ancestors; let go of what died."""
-        fresh = self.fresh
-        if fresh:
+        if self.fresh:
             fresh_by_id: dict[bytes, Task] | None = None
-            self.fresh = []
+            # The list itself stays: whoever fills it may be the one who has us flush.
+            fresh = self.fresh.copy()
+            self.fresh.clear()
             alive = [task for task in fresh if self._is_referred_to(task)]
             chosen = alive
             if len(alive) != len(fresh) and any(task.spec.deps or task.spec.holds for task in alive):

@@ -28,6 +28,7 @@ class Members:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
+        self.labels: dict[str, dict[str, str]] = {}  # of the peers
         self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
         self.lease = Lease()
         self.facts = ("node", "", b"")  # as registered
@@ -44,7 +45,7 @@ class Members:
 
     def _register(self) -> None:
         node = self.node
-        register = RegisterNode(node.address, node.resources.total, *self.facts, list(self.peers))
+        register = RegisterNode(node.address, node.resources.total, *self.facts, list(self.peers), node.labels)
         node.send(node.addresses.monitor, register)
 
     def on_load_timeout(self) -> None:
@@ -72,6 +73,7 @@ class Members:
                 MeetHost(message.node, message.kind, message.endpoint, message.public_key, message.is_earlier)
             )
             self.peers[message.node] = message.total
+            self.labels[message.node] = message.labels
             if message.kind == "driver":
                 self.outside.add(message.node)
             else:
@@ -113,6 +115,7 @@ class Members:
 
     def _forget_node(self, message: NodeLost) -> None:
         self.peers.pop(message.node, None)
+        self.labels.pop(message.node, None)
         self.outside.discard(message.node)
         self.node.recovery.node_lost(message)
         error = gone_error(f"The actor died: its node {message.node} is lost ({message.reason}).")

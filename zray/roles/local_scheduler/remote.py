@@ -54,9 +54,11 @@ class Remote:
         """Its missing arguments lie on other nodes: bring them here, or, when there is no room here now, have the
         global scheduler weigh where to run it (Ray paper, figure 7).
         """
+        node, where = self.node, task.options.where
         waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
-        if waits_for_all and self.node.members.peers and not task.origin:
-            if not self.node.resources.fits(task.options.resources) or self.node.trips.is_long_way(elsewhere):
+        if waits_for_all and node.members.peers and not task.origin and not node.strategies.is_bound(where):
+            has_room = node.resources.fits(task.options.resources)
+            if not has_room or node.trips.is_long_way(elsewhere) or node.strategies.would_go(where):
                 self.spill(task)
                 return
         for entry in elsewhere:
@@ -170,7 +172,7 @@ class Remote:
         if task is not None and task.state == TaskState.SPILLED:
             self.node.recovery.placed.pop(message.task_id, None)
             self.node.flights.landed(message.task_id)
-            self.node.infeasible.refuse_or_park(task, message.reason)
+            self.node.strategies.refuse(task, message)
 
     # --- tasks that come down ---
 

@@ -64,6 +64,7 @@ from ...wire.tasks import (
     TasksReturned,
     WaitObjects,
 )
+from ...wire.where import NODE_ID_LABEL, host_of
 from ..effects import (
     ForgetProcess,
     ProcessJoined,
@@ -92,6 +93,7 @@ from .remote import Remote
 from .remote_calls import RemoteCalls
 from .resources import Resources
 from .routes import Routes
+from .strategies import Strategies
 from .tables import Job, ObjectEntry, Process, Task
 from .trips import Trips
 from .waits import Waits
@@ -133,12 +135,14 @@ class LocalScheduler(Role):
         worker_prefix: str = "worker-",
         inline_bytes_max: int = INLINE_BYTES_MAX,
         policy: str = BOTTOM_UP,
+        labels: dict[str, str] | None = None,
     ) -> None:
         super().__init__(address)
         self.addresses = addresses
         self.node_id = node_id
         self.session = session
         self.is_embedded = is_embedded  # no other node can ever join
+        self.labels = {**(labels or {}), NODE_ID_LABEL: host_of(address)}
         self.policy = policy  # as in wire/scheduling.POLICIES
         self.inline_bytes_max = inline_bytes_max  # of results: small ones come from other nodes unasked
         self.resources = Resources(total)
@@ -157,6 +161,7 @@ class LocalScheduler(Role):
         self.lineage = Lineage(self)
         self.remote = Remote(self)
         self.trips = Trips(self)
+        self.strategies = Strategies(self)
         self.load = Load(self)
         self.names = ActorNames(self)
         self.moves = ActorMoves(self)

@@ -66,7 +66,7 @@ class Job:
 class ReadyQueue:
     """Ready tasks of one job with the same depth and options, in order."""
 
-    __slots__ = ("blob", "depth", "is_infeasible", "job", "options", "resources", "tasks")
+    __slots__ = ("blob", "depth", "is_choosy", "is_infeasible", "job", "options", "resources", "tasks")
 
     def __init__(self, job: Job, depth: int, blob: bytes, options: TaskOptions) -> None:
         self.job = job
@@ -75,6 +75,7 @@ class ReadyQueue:
         self.options = options
         self.resources = options.resources
         self.is_infeasible = False  # the empty node would not do
+        self.is_choosy = False  # that, or it may not run anywhere (strategies)
         self.tasks: deque[Task] = deque()
 
 

@@ -62,6 +62,8 @@ class Trips:
         held = node.resources.held
         slots = (node.resources.total.get(CPU, 0) - held.get(CPU, 0)) // RESOURCE_UNIT
         for queue in list(node.dispatch.queues):
+            if queue.options.where is not None and node.strategies.is_bound(queue.options.where):
+                continue
             if held and queue.tasks and not node.resources.fits_beside_actors(queue.resources):
                 self._all_leave(queue)
                 continue
@@ -118,6 +120,8 @@ class Trips:
 
     def _only_lacks_what_is_elsewhere(self, task: Task) -> bool:
         if task.state != TaskState.WAITING or task.origin or task.attempts:
+            return False
+        if self.node.strategies.is_bound(task.options.where):
             return False
         entries = self.node.objects.entries
         missing = [entry for object_id in task.spec.deps if (entry := entries[object_id]).value is None]

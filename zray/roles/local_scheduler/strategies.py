@@ -1,0 +1,90 @@
+"""Tasks and actors that may not run just anywhere: which of them stay here, which go up, which are refused.
+
+Only these come here: what says nothing of where it runs has no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ...wire.scheduling import SpillRefused
+from ...wire.where import Where, host_of, matches, no_such_labels, no_such_node
+from .tables import ReadyQueue, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Strategies:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.host = host_of(node.address)
+
+    def may_run_here(self, where: Where | None) -> bool:
+        """Whether it must not be refused a place here."""
+        if where is None:
+            return True
+        if where.node and where.node != self.host and not (where.is_soft and not self._is_there(where.node)):
+            return False
+        return matches(self.node.labels, where.hard)
+
+    def would_go(self, where: Where | None) -> bool:
+        """Whether a global scheduler is to choose its place, though there may be room here."""
+        if where is None or where.node == self.host:
+            return False
+        if not self.may_run_here(where) or (where.is_spread and self._peers()):
+            return True
+        return bool(where.soft and not matches(self.node.labels, where.soft) and self._match(where))
+
+    def is_bound(self, where: Where | None) -> bool:
+        """Whether this is its node, whatever there is to do."""
+        return where is not None and where.node == self.host
+
+    def _peers(self) -> Iterable[str]:
+        members = self.node.members
+        return [peer for peer in members.peers if peer not in members.outside]
+
+    def _is_there(self, host: str) -> bool:
+        return any(host_of(peer) == host for peer in self._peers())
+
+    def _match(self, where: Where) -> bool:
+        labels = self.node.members.labels
+        return any(matches(labels[peer], (*where.hard, *where.soft)) for peer in self._peers())
+
+    def enqueue(self, task: Task, queue: ReadyQueue) -> None:
+        """A ready task that may not run anywhere, or that no empty node of this kind could run."""
+        node, where = self.node, task.options.where
+        is_placed = bool(task.origin)
+        if where is not None and not is_placed and self.would_go(where):
+            if self._peers():
+                node.remote.spill(task)
+            else:
+                task.state = TaskState.SPILLED
+                self.refuse(task, SpillRefused(task.spec.task_id, self._why_nowhere(where), bool(where.node)))
+        elif queue.is_infeasible:
+            node.infeasible.cannot_run_here(task)
+        else:
+            node.dispatch.append(task, queue)
+
+    def refuse(self, task: Task, refusal: SpillRefused) -> None:
+        """No node may run it."""
+        if refusal.is_final:
+            text = f"No node can ever run this task: {refusal.reason}."
+            self.node.lifecycle.fail(task, "TaskUnschedulableError", text)
+        else:
+            self.node.infeasible.refuse_or_park(task, refusal.reason)
+
+    def _why_nowhere(self, where: Where) -> str:
+        """For the user: there is no other node."""
+        if where.node and where.node != self.host:
+            return no_such_node(where.node)
+        return no_such_labels(where.hard)
+
+    def why_no_actor(self, where: Where | None) -> str:
+        """For the user: why an actor can never start, in a session that no node can join; "" if it may."""
+        if where is None or not self.node.is_embedded or self.may_run_here(where):
+            return ""
+        return self._why_nowhere(where)

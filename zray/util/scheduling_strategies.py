@@ -1,0 +1,121 @@
+"""Ray's scheduling strategies: `.options(scheduling_strategy=...)` takes one of these, or "DEFAULT", or "SPREAD".
+
+NodeAffinitySchedulingStrategy(zray.get_runtime_context().get_node_id(), soft=False)
+NodeLabelSchedulingStrategy(hard={"disk": In("ssd", "nvme")}, soft={"zone": In("a")})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..wire.where import LABELS_MAX, LabelRule, Where
+
+__all__ = [
+    "DoesNotExist",
+    "Exists",
+    "In",
+    "NodeAffinitySchedulingStrategy",
+    "NodeLabelSchedulingStrategy",
+    "NotIn",
+]
+
+
+class NodeAffinitySchedulingStrategy:
+    """On that node.  soft: on another one where that node is not there, or could never run it.
+
+    Raises:
+        TypeError, ValueError: node_id is no id of a node.
+    """
+
+    def __init__(self, node_id: str, soft: bool = False) -> None:
+        if not isinstance(node_id, str):
+            raise TypeError(f"node_id must be a str (in hexadecimal, as nodes() has it), not {type(node_id).__name__}.")
+        if not node_id:
+            raise ValueError("node_id must not be empty.")
+        self.node_id = node_id
+        self.soft = bool(soft)
+
+    def _where(self) -> Where:
+        return Where(node=self.node_id, is_soft=self.soft)
+
+    def __repr__(self) -> str:
+        return f"NodeAffinitySchedulingStrategy({self.node_id!r}, soft={self.soft})"
+
+
+class _Operator:
+    """What a label must be."""
+
+    is_negated = False
+
+    def __init__(self, *values: str) -> None:
+        for value in values:
+            if not isinstance(value, str):
+                raise TypeError(f"The values of a label are str, not {type(value).__name__}.")
+        self.values = values
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.values))})"
+
+
+class In(_Operator):
+    """One of these."""
+
+    def __init__(self, *values: str) -> None:
+        if not values:
+            raise ValueError("In() needs a value.")
+        super().__init__(*values)
+
+
+class NotIn(In):
+    """None of these, or not there at all."""
+
+    is_negated = True
+
+
+class Exists(_Operator):
+    """There at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class DoesNotExist(Exists):
+    """Not there."""
+
+    is_negated = True
+
+
+class NodeLabelSchedulingStrategy:
+    """On a node whose labels (`zray start --labels`) meet all rules of `hard`; preferably one that meets `soft` too.
+
+    Raises:
+        TypeError, ValueError: no rules.
+    """
+
+    def __init__(self, hard: Mapping[str, Any] | None = None, soft: Mapping[str, Any] | None = None) -> None:
+        if not hard and not soft:
+            raise ValueError("NodeLabelSchedulingStrategy needs rules: hard, soft, or both.")
+        self.hard = _rules("hard", hard or {})
+        self.soft = _rules("soft", soft or {})
+
+    def _where(self) -> Where:
+        return Where(hard=self.hard, soft=self.soft)
+
+    def __repr__(self) -> str:
+        return f"NodeLabelSchedulingStrategy(hard={self.hard!r}, soft={self.soft!r})"
+
+
+def _rules(what: str, given: Mapping[str, Any]) -> tuple[LabelRule, ...]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} must be a dict of labels to In, NotIn, Exists or DoesNotExist, not {given!r}.")
+    if len(given) > LABELS_MAX:
+        raise ValueError(f"{what} has {len(given)} rules; at most {LABELS_MAX}.")
+    rules = []
+    for key, operator in given.items():
+        if not isinstance(key, str) or not isinstance(operator, _Operator):
+            raise TypeError(
+                f"{what} must map labels to In, NotIn, Exists or DoesNotExist, not {key!r} to {operator!r}."
+            )
+        rules.append(LabelRule(key, operator.values, operator.is_negated))
+    return tuple(rules)

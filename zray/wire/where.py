@@ -1,0 +1,76 @@
+"""Where a task or an actor may run, as `.options(scheduling_strategy=...)` and `label_selector` say it.
+
+Source: FEATURES 4; names and meanings are Ray's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+# Every node has it; the value is its id.
+NODE_ID_LABEL = "ray.io/node-id"
+LABEL_CHARACTERS_MAX = 1_000
+LABELS_MAX = 100
+
+Text = Annotated[str, Meta(max_length=LABEL_CHARACTERS_MAX)]
+
+
+class LabelRule(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
+    """The label is one of the values; without values: it is there at all.  is_negated: the opposite."""
+
+    key: Text
+    values: tuple[Text, ...] = ()
+    is_negated: bool = False
+
+
+class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
+    """All of it must hold.
+
+    node: the id of the only one, or, if is_soft, of the one to be preferred while it is there.  is_spread: one node
+    after the other.  hard, soft: rules for labels that must, or should, hold.
+    """
+
+    node: Text = ""
+    is_soft: bool = False
+    is_spread: bool = False
+    hard: tuple[LabelRule, ...] = ()
+    soft: tuple[LabelRule, ...] = ()
+
+
+def host_of(address: str) -> str:
+    """The node's id, of its local scheduler's address."""
+    return address.partition("/")[0]
+
+
+def matches(labels: Mapping[str, str], rules: Iterable[LabelRule]) -> bool:
+    """Whether a node with these labels meets all the rules."""
+    for rule in rules:
+        value = labels.get(rule.key)
+        meets = value in rule.values if rule.values else value is not None
+        if meets is rule.is_negated:
+            return False
+    return True
+
+
+def no_such_node(node: str) -> str:
+    """For the user."""
+    return f"it may only run on node {node}, which is not there"
+
+
+def no_such_labels(rules: Iterable[LabelRule]) -> str:
+    """For the user."""
+    return f"it asks for a node with {rules_in_words(rules)}, and there is none"
+
+
+def rules_in_words(rules: Iterable[LabelRule]) -> str:
+    """ "disk in (ssd, nvme), no gpu"."""
+    said = []
+    for rule in rules:
+        if rule.values:
+            said.append(f"{rule.key} {'not in' if rule.is_negated else 'in'} ({', '.join(rule.values)})")
+        else:
+            said.append(f"{'no ' if rule.is_negated else ''}{rule.key}")
+    return ", ".join(said)
