@@ -10,7 +10,8 @@ import xml.etree.ElementTree
 
 import pytest
 
-from benchmarks.figures import reproduce, svg
+from benchmarks.figures import e1, reproduce, svg
+from benchmarks.figures.model import Model
 from benchmarks.figures.report import as_html, write_report
 from benchmarks.figures.results import (
     ABSENT,
@@ -200,3 +201,43 @@ def test_a_figure_is_measured_and_reported(tmp_path, nothing_left):
     page = (tmp_path / "report.html").read_text()
     assert str(ROOT) not in page and "get of 100 MB, in place" in page
     assert json.dumps(str(tmp_path)) not in page
+
+
+class Foretold:
+    """A model of the simulator, with what it says fixed."""
+
+    measured = 100_000.0
+
+    def __init__(self, predicted):
+        self.predicted = predicted
+        self.error = Model.error.fget(self)
+        self.passes = Model.passes.fget(self)
+
+    def rate(self, nodes, waves, policy="bottom_up", wave=1):
+        return min(nodes, 8.0 if policy == "central" else nodes) * self.predicted
+
+
+@pytest.mark.parametrize(("predicted", "passes"), [(80_000, True), (120_000, True), (79_000, False), (121_000, False)])
+def test_no_simulated_point_is_shown_before_the_gate_is_passed(monkeypatch, predicted, passes):
+    monkeypatch.setattr(e1, "calibrated", lambda effort: Foretold(predicted))
+    figure = Figure("E1", "a title")
+    e1.many_nodes(figure, QUICK)
+    gate, *others = figure.rows
+    assert gate.verdict == (REACHED if passes else MISSED)
+    if passes:
+        assert [row.kind for row in others] == [SIMULATED] * len(others)
+        assert {series.kind for plot in figure.plots for series in plot.series} == {SIMULATED}
+    else:
+        assert not figure.plots
+        assert others and all(row.verdict == ABSENT and row.value is None for row in others)
+        assert "no simulated point is shown" in as_html([figure], {})
+
+
+def test_saturation_is_what_a_doubling_brings(monkeypatch):
+    """8 nodes' worth is all that the central scheduler of this model has."""
+    figure = Figure("E1", "a title")
+    e1.draw_simulated(figure, Foretold(100_000), 1)
+    rows = {row.label: row for row in figure.rows}
+    assert rows["simulated to 100 nodes of 2 cores: R2 of a line"].value == pytest.approx(1)
+    assert rows["simulated tasks/s of 20 nodes of 2 cores"].verdict == REACHED
+    assert rows["all through one central scheduler, simulated: it saturates"].verdict == REACHED

@@ -40,15 +40,15 @@ def has_policies() -> bool:
     return "policy" in inspect.signature(nodes.start_head).parameters
 
 
-def cpu_seconds(roots: Iterable[int]) -> float:
-    """User and system time of these processes and all below them, and of those of them that have ended."""
-    ticks, children = 0, children_by_parent()
+def cpu_seconds(roots: Iterable[int], *, with_children: bool = True) -> float:
+    """User and system time of these processes; and of all below them, those that have ended among them."""
+    ticks, children = 0, children_by_parent() if with_children else {}
     found = list(dict.fromkeys(roots))
     for process in found:
         found += [child for child in children.get(process, ()) if child not in found]
     for process in found:
         with contextlib.suppress(OSError):
-            ticks += sum(map(int, fields_of(process)[11:15]))
+            ticks += sum(map(int, fields_of(process)[11 : 15 if with_children else 13]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

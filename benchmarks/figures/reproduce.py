@@ -29,7 +29,7 @@ TITLES = {
     "E9": "placement that knows where arguments lie",
 }
 FIGURE_SECONDS = 900.0  # after so long a figure is taken to hang
-QUICK_FIGURE_SECONDS = 90.0
+QUICK_FIGURE_SECONDS = 180.0
 DEFAULT_FOLDER = "zray-report"
 
 

@@ -70,6 +70,12 @@ class Sleep(Struct):
     seconds: float
 
 
+class Compute(Struct):
+    """Work that takes one of the node's cores for so many seconds."""
+
+    seconds: float
+
+
 class Create(Struct):
     """Answer: a Handle.  resources: none unless given."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..wire.link import Link
 from ..wire.message import Message
 from ..wire.session import Ack
+from .costs import PACK, UNPACK, things_in
 
 if TYPE_CHECKING:
     from .simulator import Simulator
@@ -48,7 +49,11 @@ class Connection:
         if not self.is_open:
             return
         end = self.ends[source]
+        stopwatch = self.world.stopwatch
+        begun = stopwatch.clock() if stopwatch is not None else 0.0
         frame = end.link.pack(messages)
+        if stopwatch is not None:
+            stopwatch.note(PACK, sum(map(things_in, messages)), begun)
         if self.is_up:
             self._carry(end, frame)
 
@@ -65,7 +70,11 @@ class Connection:
             return
         target = self._other[source.name]
         self.world.trace.frame(self.world.now, source.name, target.name, frame)
+        stopwatch = self.world.stopwatch
+        begun = stopwatch.clock() if stopwatch is not None else 0.0
         messages = [message for message in target.link.unpack(frame) if type(message) is not Ack]
+        if stopwatch is not None:
+            stopwatch.note(UNPACK, sum(map(things_in, messages)), begun)
         if target.link.owes_acknowledgement:
             self.send(target.name, [Ack()])
         if messages:

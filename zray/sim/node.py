@@ -24,6 +24,7 @@ from ..roles.role import Role
 from ..wire.message import Bulk
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Goodbye
+from .costs import END_OF_TURN, PACK, UNPACK, Cores, Costs, kind_of, things_done, things_in
 from .network import Connection, End
 
 if TYPE_CHECKING:
@@ -91,6 +92,10 @@ class Node:
         self.turns = 0
         self.is_alive = True
         self.is_frozen = False
+        # Where time costs something (costs.py):
+        self.cores = Cores(world.costs.cores) if world.costs else None
+        self.spent = 0.0  # in this turn
+        self.free_at = 0.0  # the turn before is over
 
     def add_role(self, role: Role) -> None:
         """Before the first turn."""
@@ -107,7 +112,7 @@ class Node:
         self.inbox.append((sender, target, message))
         if not self.turn_is_due:
             self.turn_is_due = True
-            self.world.call_later(self.world.draw_turn_delay(), self.turn)
+            self.world.call_at(max(self.world.now + self.world.draw_turn_delay(), self.free_at), self.turn)
 
     def from_process(self, address: str, messages: Any) -> None:
         """A process's frame: what is for the object manager is told by its type."""
@@ -132,7 +137,7 @@ class Node:
         for _ in range(PASSES_MAX):
             is_quiet = True
             for role in self.roles.values():
-                self._perform_all(role, role.end_turn(self.world.now))
+                self._perform_all(role, self._end_turn(role))
                 if self.local:
                     is_quiet = False
                     self._drain()
@@ -141,9 +146,16 @@ class Node:
         else:
             raise AssertionError("a turn that does not end: roles of one node send each other in circles")
         outgoing, self.outgoing = self.outgoing, {}
+        if self.world.costs is None:
+            self._let_out(outgoing)
+        else:
+            self.free_at = self.occupy(self._take_spent(self.world.costs, outgoing))
+            self.world.call_at(self.free_at, self._let_out, outgoing)
+        self.check()
+
+    def _let_out(self, outgoing: dict[tuple[str, str], list[Any]]) -> None:
         for (source, target), messages in outgoing.items():
             self.world.connection(self, source, target).send(source, messages)
-        self.check()
 
     def check(self) -> None:
         """After each turn."""
@@ -158,7 +170,44 @@ class Node:
                 message.unclaimed = self.windows.get(message.worker, 0)
             self.world.trace.message(self.world.now, sender, target, message)
             role = self.roles[target]
-            self._perform_all(role, role.handle(sender, message, self.world.now))
+            self._perform_all(role, self._handle(role, sender, message))
+
+    def _handle(self, role: Role, sender: str, message: Any) -> list[Any]:
+        world = self.world
+        if world.stopwatch is None and world.costs is None:
+            return role.handle(sender, message, world.now)
+        begun = world.stopwatch.clock() if world.stopwatch is not None else 0.0
+        effects = role.handle(sender, message, world.now)
+        self._account(kind_of(role, message), things_done(message, effects), begun)
+        if world.costs is not None and sender not in self.roles and sender not in ("host", "timer"):
+            self.spent += world.costs.of(UNPACK, things_in(message)) + world.costs.frame
+        return effects
+
+    def _end_turn(self, role: Role) -> list[Any]:
+        world = self.world
+        if world.stopwatch is None and world.costs is None:
+            return role.end_turn(world.now)
+        begun = world.stopwatch.clock() if world.stopwatch is not None else 0.0
+        effects = role.end_turn(world.now)
+        self._account(f"{END_OF_TURN}: {type(role).__name__}", things_done(None, effects), begun)
+        return effects
+
+    def _account(self, kind: str, things: int, begun: float) -> None:
+        if self.world.stopwatch is not None:
+            self.world.stopwatch.note(kind, things, begun)
+        if self.world.costs is not None:
+            self.spent += self.world.costs.of(kind, things)
+
+    def _take_spent(self, costs: Costs, outgoing: dict[tuple[str, str], list[Any]]) -> float:
+        """What this turn has cost, with what it is about to say."""
+        spent, self.spent = self.spent, 0.0
+        for messages in outgoing.values():
+            spent += costs.frame + sum(costs.of(PACK, things_in(message)) for message in messages)
+        return spent
+
+    def occupy(self, seconds: float) -> float:
+        """When so much work of one of this machine's processes is done, that begins now."""
+        return self.world.now + seconds if self.cores is None else self.cores.occupy(self.world.now, seconds)
 
     def _perform_all(self, role: Role, effects: list[Any]) -> None:
         for effect in effects:

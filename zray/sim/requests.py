@@ -161,6 +161,13 @@ def _sleep(process: Process, top: Activation, request: say.Sleep) -> None:
     process.busy(request.seconds)
 
 
+def _compute(process: Process, top: Activation, request: say.Compute) -> None:
+    seconds = process.node.occupy(request.seconds) - process.world.now
+    # A kernel seldom takes the core away within a task: what it waits for one is no part of how long it takes.
+    top.begun_at += seconds - request.seconds
+    process.busy(seconds)
+
+
 def _create(process: Process, top: Activation, request: say.Create) -> None:
     options = ActorOptions(
         resources=request.resources or {},
@@ -255,6 +262,7 @@ ANSWER: dict[type, Any] = {
     say.Get: _get,
     say.Wait: _wait,
     say.Sleep: _sleep,
+    say.Compute: _compute,
     say.Create: _create,
     say.Call: _call,
     say.Find: _find,

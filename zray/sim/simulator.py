@@ -19,6 +19,7 @@ from ..wire.scheduling import JobFacts
 from ..wire.session import Goodbye
 from ..wire.task_spec import RESOURCE_UNIT
 from .checkers import Checkers
+from .costs import Costs, Stopwatch
 from .faults import Faults
 from .heads import Heads
 from .network import Connection, End
@@ -37,8 +38,10 @@ EXIT_SECONDS = (10e-6, 3e-3)
 class Simulator:
     """One world."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, costs: Costs | None = None, stopwatch: Stopwatch | None = None) -> None:
         self.options = options
+        self.costs = costs
+        self.stopwatch = stopwatch
         self.random = Random(f"zray {options.seed}")
         self.now = 0.0
         self.trace = Trace()

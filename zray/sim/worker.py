@@ -121,7 +121,11 @@ class Worker(Process):
             self.client.place_unused(object_id)
 
     def _run_task(self, top: Activation, spec: TaskSpec) -> Generator[Any, Any, Any]:
-        yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
+        costs = self.world.costs
+        if costs is None:
+            yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
+        else:
+            yield say.Compute(costs.worker_task)
         options = parse_options(spec.options)
         if options.actor_id:
             code = getattr(self.actor, options.method)
