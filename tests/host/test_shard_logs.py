@@ -22,10 +22,12 @@ CLIENT = "n1/shard-0"
 class Host:
     """One process with one replica; the test is its reactor."""
 
-    def __init__(self, folder, open_store=Log):
+    def __init__(self, folder, open_store=Log, *, is_lasting=True):
         self.inbox = queue.SimpleQueue()
         self.member = ChainMember("s1/gcs-0", "gcs-0", "chains", is_durable=True)
-        self.log = ShardLog(folder, self.member, lambda role, message: self.inbox.put(message), open_store)
+        self.log = ShardLog(
+            folder, self.member, lambda role, message: self.inbox.put(message), open_store, is_lasting=is_lasting
+        )
         self.sent = []
         self.timers = []
         self.ended = ""
@@ -75,11 +77,12 @@ def folder(tmp_path):
     return str(tmp_path / "gcs-0")
 
 
+@pytest.mark.parametrize("is_lasting", [True, False])
 @pytest.mark.parametrize("open_store", [Log, SqliteStore])
 @pytest.mark.parametrize("snapshot_bytes", [1 << 40, 1_000])
-def test_what_was_acknowledged_is_there_at_the_next_start(folder, monkeypatch, open_store, snapshot_bytes):
+def test_what_was_acknowledged_is_there_at_the_next_start(folder, monkeypatch, open_store, snapshot_bytes, is_lasting):
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES", snapshot_bytes)
-    host = Host(folder, open_store)
+    host = Host(folder, open_store, is_lasting=is_lasting)
     host.begin()
     for number in range(1, 101):
         host.record(number)
