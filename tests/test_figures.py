@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from benchmarks.figures import e1, reproduce, svg
+from benchmarks.figures import e1, reproduce, results, svg
 from benchmarks.figures.model import Model
 from benchmarks.figures.report import as_html, write_report
 from benchmarks.figures.results import (
@@ -183,6 +183,11 @@ def test_ticks_are_few_and_hold_all_values(low, high):
     ticks = svg.nice_ticks(low, high)
     assert ticks[0] <= low + 1e-12 and ticks[-1] >= high - 1e-12
     assert 2 <= len(ticks) <= 9
+
+
+def test_a_number_keeps_the_digits_that_count():
+    shown = [results.shown(value) for value in (1, 0.99961, 0.123456, 12.3456, 1234567.8, 0, -3.14159)]
+    assert shown == ["1", "0.9996", "0.123", "12.3", "1,234,568", "0", "-3.14"]
 
 
 def test_a_line_through_points():

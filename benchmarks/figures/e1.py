@@ -66,6 +66,9 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
     values = ", ".join(f"{count:g}: {cost:.1f}" for count, cost in costs)
     figure.notes.append(f"CPU time per task in us, of all processes, by number of emulated nodes: {values}.")
     line = [Series("zray", EMULATED, costs)]
+    figure.notes.append(
+        f"Each node's submitter has {IN_FLIGHT} tasks in flight; all nodes share the cores of this machine."
+    )
     figure.plots.append(Plot("CPU time per no-op task", "emulated nodes", "us of CPU", line))
     line = [Series("zray", EMULATED, rates)]
     figure.plots.append(Plot("No-op tasks per second on these cores", "emulated nodes", "tasks/s", line))

@@ -116,7 +116,7 @@ def shown(value: float) -> str:
     """Three digits that count, thousands apart."""
     if value == round(value) or abs(value) >= 100:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.4g}" if 0.9 < value < 1 else f"{value:.3g}"  # 0.9996 is not 1
 
 
 def linear_fit(points: list[tuple[float, float]]) -> tuple[float, float, float]:
