@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "keys": "Show who is let into a cluster, and let some in no more.",
     "microbenchmark": "Measure zray beside the floors of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "start": "Start a cluster on this machine, or join one.",

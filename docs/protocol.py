@@ -22,6 +22,7 @@ from zray.wire import (
     link,
     message,
     objects,
+    orders,
     reasons,
     scheduling,
     session,
@@ -30,7 +31,7 @@ from zray.wire import (
 )
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
-DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts)
+DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts, orders)
 
 HEAD = """\
 # The protocol

@@ -193,19 +193,6 @@ def test_an_unknown_key_never_gets_past_the_gate(pair):
     assert not head.links.dropped_frames and head.links.gate.refusals == 1
 
 
-def test_a_forgotten_host_is_refused_on_its_old_connection_and_on_new_ones(pair):
-    """B08: revoked."""
-    head, node = pair
-    head.links.forget(node.name)
-    node.say("local", head.role("monitor"), beat(1))
-    pump(pair, lambda: head.links.dropped_frames)
-    assert not head.heard
-    with Stranger(head, node.keys) as stranger:
-        stranger.socket.send(unnumbered(HostHello(PROTOCOL_VERSION, "", node.name)))
-        pump(pair, lambda: head.has_logged("revoked key of node"))
-        assert not stranger.socket.poll(50)
-
-
 def test_without_the_gate_everybody_is_refused():
     """B09."""
     with Host("head") as head, Host() as node:

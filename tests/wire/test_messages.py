@@ -130,6 +130,7 @@ TAGS = {
     139: "HostGoodbye",
     140: "HostAdded",
     141: "HostRemoved",
+    142: "HostExpelled",
     150: "ChainOffer",
     151: "ChainFollow",
     152: "ChainChanged",
@@ -156,6 +157,12 @@ TAGS = {
     180: "CallsAccepted",
     181: "CallsFinished",
     182: "ResultsHeld",
+    190: "GetKeys",
+    191: "KeysReply",
+    192: "RevokeKey",
+    193: "DrawToken",
+    194: "TokenReply",
+    195: "OrderReply",
 }
 
 ROLES = (
@@ -208,12 +215,15 @@ def test_a_message_is_an_array_with_its_tag_in_front():
 # Said to a process as such, not to a role in it: the reactor, the worker's loop and the driver handle them.
 HOST_MESSAGES = {
     "Ack",
+    "DrawToken",
+    "GetKeys",
     "GetStatus",
     "Goodbye",
     "GoodbyeReply",
     "Hello",
     "HelloRefused",
     "HostAdded",
+    "HostExpelled",
     "HostGoodbye",
     "HostHello",
     "HostRefused",
@@ -223,12 +233,16 @@ HOST_MESSAGES = {
     "JoinCluster",
     "JoinClusterReply",
     "JoinRefused",
+    "KeysReply",
     "MessageRefused",
+    "OrderReply",
     "ProcessDropped",
+    "RevokeKey",
     "StartActor",
     "StartTasks",
     "StopSession",
     "StopWorker",
+    "TokenReply",
     "Welcome",
 }
 

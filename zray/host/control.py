@@ -6,11 +6,13 @@ import os
 import select
 import signal
 import time
+from typing import Any
 
 from .. import __version__
-from ..exceptions import ClusterLostError
+from ..exceptions import ClusterLostError, ZrayError
 from ..wire.hosts import GetNodes, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION, Message
+from ..wire.orders import OrderReply
 from ..wire.session import GetStatus, Hello, StatusReply, StopSession
 from .connection import Connection
 from .nodes import end_node
@@ -22,6 +24,23 @@ ANSWER_SECONDS = 5.0
 def sessions() -> list[tuple[Session, SessionInfo]]:
     """All that are alive, the newest first: lasting ones, and those that belong to a running program."""
     return [(session, info) for session in reversed(live_sessions()) if (info := session.read_info()) is not None]
+
+
+def find_head(name: str | None) -> Control:
+    """The head of a cluster on this machine; the one of that session, where there are several.
+
+    Raises:
+        ZrayError: there is none; or several, and no name.
+    """
+    heads = {session.name: (session, info) for session, info in sessions() if info.kind == "head"}
+    if name is not None and name not in heads:
+        raise ZrayError(f"No head of a cluster on this machine has the session {name!r}; there are: {list(heads)}.")
+    if not heads:
+        raise ZrayError("The head of no cluster runs on this machine: say this where `zray start --head` was said.")
+    if name is None and len(heads) > 1:
+        raise ZrayError(f"Several heads run on this machine; say which one by --session: {', '.join(heads)}.")
+    session, info = heads[name or next(iter(heads))]
+    return Control(session, info.node_pid)
 
 
 class Control:
@@ -56,25 +75,36 @@ class Control:
         with self.connection.lock:
             self.connection.send([message])
 
-    def status(self) -> StatusReply:
-        """What the node counts now."""
-        self.send(GetStatus(1))
+    def ask(self, question: Message, *answers: type, whom: str = "node") -> Any:
+        """Say it, and wait for a message of one of these types."""
+        self.send(question)
         deadline = time.monotonic() + ANSWER_SECONDS
         while (messages := self.connection.receive(deadline)) is not None:
             for message in messages:
-                if type(message) is StatusReply:
+                if type(message) in answers:
                     return message
-        raise ClusterLostError(f"The node did not answer within {ANSWER_SECONDS:g} s.")
+        raise ClusterLostError(f"The {whom} did not answer within {ANSWER_SECONDS:g} s.")
+
+    def order(self, order: Message, *answers: type) -> Any:
+        """Of a head: have it done.
+
+        Raises:
+            ZrayError: it is not; says why.
+        """
+        answer = self.ask(order, OrderReply, *answers)
+        if type(answer) is OrderReply and answer.refusal:
+            raise ZrayError(f"Not done: {answer.refusal}.")
+        return answer
+
+    def status(self) -> StatusReply:
+        """What the node counts now."""
+        found: StatusReply = self.ask(GetStatus(1), StatusReply)
+        return found
 
     def nodes(self) -> list[NodeFact]:
         """The nodes of the cluster that it is part of; without one, itself."""
-        self.send(GetNodes(2))
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while (messages := self.connection.receive(deadline)) is not None:
-            for message in messages:
-                if type(message) is NodesReply:
-                    return message.nodes
-        raise ClusterLostError(f"The cluster did not answer within {ANSWER_SECONDS:g} s.")
+        found: list[NodeFact] = self.ask(GetNodes(2), NodesReply, whom="cluster").nodes
+        return found
 
     def wait_for_end(self, seconds: float) -> bool:
         """Whether the node ended in that time."""

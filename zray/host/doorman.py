@@ -20,6 +20,7 @@ from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
 from ..wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION
+from ..wire.orders import ORDERS
 from ..wire.session import (
     GetStatus,
     Goodbye,
@@ -32,6 +33,7 @@ from ..wire.session import (
     Welcome,
 )
 from .offences import Offences
+from .orders import Orders
 from .peers import Peer
 from .versions import protocol_of_hello, why_not
 
@@ -46,6 +48,7 @@ class Doorman:
         self.node = node
         self.address = f"{node.host}/host"
         self.offences = Offences()
+        self.orders = Orders(node)
         self.asked: dict[int, tuple[str, int]] = {}  # GetNodes passed on: (who asked, its request)
         self.request = 0
         self.roles_of_kind: dict[str, dict[type, Any]] = {}
@@ -68,6 +71,8 @@ class Doorman:
         elif type(message) is NodesReply and message.request in self.asked:
             process, request = self.asked.pop(message.request)
             self._say(process, NodesReply(request, message.nodes))
+        elif type(message) in ORDERS:
+            self._say(sender, self.orders.obey(message))
         elif type(message) is HeadChanged:
             return self._ask_again()
         elif type(message) is HostAdded and self.node.membership is not None:

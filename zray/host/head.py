@@ -37,6 +37,7 @@ class Head:
     def __init__(self, session: Session, member: Membership, state: StateFolder, log: Callable[[str], None]) -> None:
         self.session = session
         self.links = member.neighbours
+        self.endpoint = member.endpoint
         host = member.host
         plan, self.state = state.plan, state
         names = shard_names(plan.shards)

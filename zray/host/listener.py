@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,17 +15,58 @@ from .keys import Key, KeyPair, KeyRing
 from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, receive_bulk, send, send_mail
 
 
+class Wire:
+    """The TCP connection that a frame came on.  A ROUTER cannot be told to close one of its connections."""
+
+    __slots__ = ("descriptor", "name")
+
+    def __init__(self, frame: zmq.Frame) -> None:
+        self.descriptor = int(frame.get(zmq.SRCFD))
+        copy = self._open()
+        self.name = _other_end(copy)  # None: it has ended already
+        copy.close()
+
+    def _open(self) -> socket.socket:
+        """Another descriptor of it."""
+        try:
+            descriptor = os.dup(self.descriptor)
+        except OSError:
+            return socket.socket()
+        try:
+            return socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            return socket.socket()
+
+    def cut(self) -> None:
+        """End it under libzmq's hands, which takes that for the other side's doing."""
+        copy = self._open()
+        # The number may be another connection's by now.
+        if self.name is not None and _other_end(copy) == self.name:
+            copy.shutdown(socket.SHUT_RDWR)
+        copy.close()
+
+
+def _other_end(connection: socket.socket) -> Any:
+    """Its address; None: there is none (any more)."""
+    try:
+        return connection.getpeername()
+    except OSError:
+        return None
+
+
 class Arrival:
     """A frame, and where it comes from."""
 
-    __slots__ = ("bulk", "data", "identity", "key", "peer_address")
+    __slots__ = ("bulk", "data", "frame", "identity", "key", "peer_address")
 
     def __init__(
-        self, identity: bytes, key: Key | None, data: Any, bulk: list[memoryview] | None, peer_address: str
+        self, identity: bytes, key: Key | None, frame: zmq.Frame, bulk: list[memoryview] | None, peer_address: str
     ) -> None:
         self.identity = identity
+        self.frame = frame
         self.key = key  # None: one that was let in once, and is no more
-        self.data = data  # a view of the frame
+        self.data: Any = frame.buffer
         self.bulk = bulk  # what came behind it; None: so much that it is no mail
         self.peer_address = peer_address
 
@@ -57,13 +100,13 @@ class Listener:
 
     def hear(self) -> Iterator[Arrival]:
         """What has arrived."""
-        socket = self.socket
-        while has_arrived(socket):
-            identity = receive(socket, NOBLOCK)
-            frame = socket.recv(zmq.NOBLOCK, copy=False)
+        router = self.socket
+        while has_arrived(router):
+            identity = receive(router, NOBLOCK)
+            frame = router.recv(zmq.NOBLOCK, copy=False)
             key, address = self._key_of(frame), str(frame.get("Peer-Address"))
-            bulk = receive_bulk(socket) if frame.more else []
-            yield Arrival(identity, key, frame.buffer, bulk, address)
+            bulk = receive_bulk(router) if frame.more else []
+            yield Arrival(identity, key, frame, bulk, address)
 
     def _key_of(self, frame: zmq.Frame) -> Key | None:
         try:

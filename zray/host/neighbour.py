@@ -11,6 +11,20 @@ from ..wire.link import MailLink
 from ..wire.message import Local
 from .dealing import Dealer
 from .keys import Key
+from .listener import Wire
+
+
+class Retry(Local):
+    """Try to reach a host again, or give up an attempt that leads nowhere."""
+
+    host: str
+    attempt: int
+
+
+class Cut(Local):
+    """The last word on a connection has left by now."""
+
+    wire: Wire
 
 
 class Loop(Protocol):
@@ -40,6 +54,7 @@ class Neighbour:
         "key",
         "link",
         "seen_at",
+        "wire",
     )
 
     def __init__(self, host: str, key: Key, endpoint: str, now: float) -> None:
@@ -49,7 +64,8 @@ class Neighbour:
         self.link = MailLink()
         self.backlog: list[Letter] = []  # what the link is too full for, or not up for
         self.identity = b""  # of its connection to us
-        self.seen_at = ""  # the address that this connection came from
+        self.wire: Wire | None = None  # that connection
+        self.seen_at = ""  # the address that it came from
         self.dealer: Dealer | None = None  # ours to it
         self.is_up = False
         self.down_since = now

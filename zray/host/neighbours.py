@@ -18,15 +18,24 @@ import zmq
 from .. import __version__
 from ..exceptions import ProtocolError
 from ..wire.codec import Letter, Mail, decode_mail
-from ..wire.hosts import HostGoodbye, HostHello, HostRefused, HostWelcome, JoinCluster, JoinRefused, MessageRefused
+from ..wire.hosts import (
+    HostExpelled,
+    HostGoodbye,
+    HostHello,
+    HostRefused,
+    HostWelcome,
+    JoinCluster,
+    JoinRefused,
+    MessageRefused,
+)
 from ..wire.link import MailFrame, open_unnumbered, unnumbered
-from ..wire.message import PROTOCOL_VERSION, Local, Message
+from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import Ack
 from .dealing import DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
-from .listener import Listener
-from .neighbour import Loop, Neighbour, Unmet
+from .listener import Arrival, Listener, Wire
+from .neighbour import Cut, Loop, Neighbour, Retry, Unmet
 from .offences import Offences
 from .versions import protocol_of_join, why_not
 
@@ -37,13 +46,7 @@ ATTEMPT_SECONDS = 10.0
 LOGGED_MAX = 1_000
 # How long a farewell may take to leave.
 LAST_WORDS_MS = 200
-
-
-class Retry(Local):
-    """Try to reach a host again, or give up an attempt that leads nowhere."""
-
-    host: str
-    attempt: int
+CUT_SECONDS = 0.2
 
 
 class Neighbours:
@@ -66,6 +69,7 @@ class Neighbours:
         self.on_link: Callable[[str, bool], None] = _nobody  # the link to a host is up, or no longer
         self.has_said_goodbye = False
         self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
+        self.on_expelled: Callable[[str, str], None] = lambda host, reason: None  # a host lets us in no more
         self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
         self.welcome = lambda: HostWelcome(self.host)  # what a host that greets us is told
         self.by_host: dict[str, Neighbour] = {}
@@ -115,14 +119,21 @@ class Neighbours:
         if endpoint:
             self._connect(neighbour)
 
-    def forget(self, host: str) -> None:
-        """It is gone for good: its key is refused from now on, its mail dropped."""
+    def forget(self, host: str, reason: str = "") -> None:
+        """It is gone for good: its key is refused from now on, its mail dropped, and its connection cut.
+
+        reason: it is told, should it be there.
+        """
         self.gone.add(host)
         self.unmet.take(host)
         self.ring.forget(host)
         neighbour = self.by_host.pop(host, None)
         if neighbour is not None:
-            self._hang_up(neighbour)
+            if reason and neighbour.is_up:
+                self._put(neighbour, unnumbered(HostExpelled(reason)))
+            if neighbour.wire is not None:
+                self.loop.set_timer(CUT_SECONDS, self.address, Cut(neighbour.wire))
+            self._hang_up(neighbour, LAST_WORDS_MS if reason else 0)
 
     def _succeed(self, head: Neighbour, host: str) -> None:
         """It was started again: the same key, another host.  What is under way to the former one goes with that."""
@@ -136,6 +147,9 @@ class Neighbours:
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timers."""
+        if type(message) is Cut:
+            message.wire.cut()
+            return []
         neighbour = self.by_host.get(message.host)
         if neighbour is not None and neighbour.attempt == message.attempt and not neighbour.is_up:
             self._hang_up(neighbour)
@@ -297,6 +311,8 @@ class Neighbours:
                 self.on_new_head(former, message)
         elif type(message) is HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
+        elif type(message) is HostExpelled:
+            self.on_expelled(neighbour.host, message.reason)
         elif type(message) is HostRefused:
             self.log(f"host {neighbour.host} refuses us: {message.reason}")
         elif type(message) is MessageRefused:
@@ -317,7 +333,7 @@ class Neighbours:
                 if neighbour is not None and key is neighbour.key and mail.sequence:
                     yield from self._open(neighbour, mail, arrival.size)
                 elif key is not None:
-                    self._greet(identity, key, open_unnumbered(mail), arrival.peer_address)
+                    self._greet(arrival, key, open_unnumbered(mail))
                 else:
                     self.dropped_frames += 1  # of a key that was let in once, and is no more
             except ProtocolError as error:
@@ -345,8 +361,9 @@ class Neighbours:
         name = f"{key.kind} {key.name}" if key is not None else "a key that is not let in"
         self.log(f"bad frame from {name}: {reason}")
 
-    def _greet(self, identity: bytes, key: Key, message: Message | None, peer_address: str) -> None:
+    def _greet(self, arrival: Arrival, key: Key, message: Message | None) -> None:
         """The first frame of a connection."""
+        identity, peer_address = arrival.identity, arrival.peer_address
         if key.kind == "joiner":
             if type(message) is JoinCluster and self.on_join is not None:
                 self._answer(identity, unnumbered(self.on_join(message, key, peer_address)))
@@ -365,7 +382,7 @@ class Neighbours:
             self._refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
         else:
             self._hang_up(neighbour)
-            neighbour.identity, neighbour.seen_at = identity, peer_address
+            neighbour.identity, neighbour.seen_at, neighbour.wire = identity, peer_address, Wire(arrival.frame)
             self.by_identity[identity] = neighbour
             self._answer(identity, unnumbered(self.welcome()))
             self._is_up(neighbour)

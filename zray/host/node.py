@@ -56,6 +56,7 @@ from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name
+from ..wire.gcs import NodeLost
 from ..wire.hosts import HostWelcome
 from ..wire.message import Bulk
 from ..wire.scheduling import BOTTOM_UP
@@ -173,6 +174,7 @@ class Node:
         links.attach(self.reactor, self.reactor.role_by_address)
         member.probes.attach(self.reactor)
         links.on_goodbye, links.on_link, links.on_new_head = self._host_left, self._link_changed, self._new_head
+        links.on_expelled = self._expelled
         member.on_scheduler_gone = lambda role: self.tell_local(SchedulerGone(role))
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
@@ -200,6 +202,12 @@ class Node:
         changed = self.membership.follow(welcome)
         for role in (self.local, *self.chain_clients, self.doorman):
             self.reactor.deliver(role.address, changed)
+
+    def _expelled(self, host: str, reason: str) -> None:
+        """By the head: the verdict; by others: they have heard of it before us."""
+        assert self.membership is not None
+        if host == self.membership.head:
+            self.tell_local(NodeLost(self.local.address, reason))
 
     def _lost_head(self, reason: str) -> None:
         self.doorman.farewell(reason)
@@ -266,7 +274,7 @@ class Node:
 
     def _forget_host(self, role: str, effect: ForgetHost) -> None:
         if self.membership is not None:
-            self.membership.neighbours.forget(effect.node.partition("/")[0])
+            self.membership.neighbours.forget(effect.node.partition("/")[0], effect.reason)
 
     def _probe_host(self, role: str, effect: ProbeHost) -> None:
         assert self.membership is not None

@@ -114,9 +114,10 @@ class MeetHost(Struct, gc=False):
 
 
 class ForgetHost(Struct, gc=False):
-    """The host of that node is gone for good: its key is refused, its mail dropped."""
+    """The host of that node is gone for good: its key is refused, its mail dropped; should it be there, it is told."""
 
     node: str
+    reason: str
 
 
 class NoteMember(Struct, gc=False):

@@ -86,6 +86,7 @@ from .objects import (
     ReleaseObjects,
     UnpinObjects,
 )
+from .orders import ORDERS
 from .reasons import Explain, ExplainReply
 from .scheduling import (
     FindTasks,
@@ -134,7 +135,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
     ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
     ("worker", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),
-    ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession}),
+    ("command", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes, StopSession, *ORDERS}),
     # Between hosts.
     ("local", "local"): frozenset(
         {

@@ -3,6 +3,7 @@
 newcomer (token)  JoinCluster -> JoinClusterReply / JoinRefused    all that a token buys: a key of one's own
 host              HostHello -> HostWelcome / HostRefused     whose connection this is; then numbered mail
 host              HostGoodbye       an orderly end
+host              HostExpelled      the receiver's key is let in no more
 host              MessageRefused    not yours to say: counted, and in the end not listened to
 host              GetNodes -> NodesReply    at a global scheduler: who is there, and how loaded
 head              HostAdded, HostRemoved    to hosts: a process that hosts roles and is no node
@@ -44,6 +45,12 @@ class HostRefused(Message, tag=132):
 
 class HostGoodbye(Message, tag=139):
     """host -> host.  It ends; the reason is for logs and users."""
+
+    reason: str
+
+
+class HostExpelled(Message, tag=142):
+    """host -> host.  You are let in no more, and this is why: for logs and users."""
 
     reason: str
 

@@ -94,7 +94,7 @@ class Members:
             self.fence(f"this node was declared lost: {message.reason}")
             return
         self._forget_node(message)
-        self.node.perform(ForgetHost(message.node))
+        self.node.perform(ForgetHost(message.node, message.reason))
 
     def on_head_changed(self, message: HeadChanged) -> None:
         """HeadChanged: what its node was is lost, and what was under way to its roles.  We are a member as before.

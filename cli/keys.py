@@ -1,0 +1,83 @@
+"""`zray keys`: who is let into a cluster, and who no more.  On the head's machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+def in_words(seconds: float | None) -> str:
+    """How long a key is good for."""
+    if seconds is None:
+        return "its life"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+SESSION = click.option("--session", metavar="NAME", help="Of that head, where several run on this machine.")
+
+
+@click.group()
+def keys() -> None:
+    """Who is let into a cluster, and who no more."""
+
+
+@keys.command("list")
+@SESSION
+def list_keys(session: str | None) -> None:
+    """Show all keys: of nodes and drivers, and of the tokens that let others join."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from zray.host import control
+    from zray.wire.orders import GetKeys, KeysReply
+
+    with control.find_head(session) as head:
+        found: list[Any] = head.order(GetKeys(1), KeysReply).keys
+    table = Table(title="keys", title_justify="left")
+    table.add_column("name", no_wrap=True, min_width=16)
+    for name in ("kind", "state", "good for", "joins left", "from"):
+        table.add_column(name)
+    for key in found:
+        state = key.refusal.partition(" ")[0] or ("connected" if key.is_up else "let in")
+        uses = "" if key.uses_left < 0 else f"{key.uses_left:,}"
+        kind = "token" if key.kind == "joiner" else key.kind
+        table.add_row(key.name, kind, state, in_words(key.seconds_left), uses, Text(key.seen_at))
+    Console().print(table)
+
+
+@keys.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@SESSION
+def revoke(names: tuple[str, ...], session: str | None) -> None:
+    """Let these in no more: ids of nodes and drivers, names of tokens, or how they begin.
+
+    A node is lost with its key, and ends; what it ran is run elsewhere.
+    """
+    from zray.host import control
+    from zray.wire.orders import RevokeKey
+
+    with control.find_head(session) as head:
+        for number, name in enumerate(names, start=1):
+            for done in head.order(RevokeKey(number, name)).done:
+                click.echo(f"Revoked: {done}.")
+
+
+@keys.command()
+@click.option("--hours", type=float, default=24.0, metavar="H", help="How long it is good for. [24]")
+@click.option("--uses", type=int, default=1_000, metavar="N", help="How many may join with it. [1000]")
+@SESSION
+def token(hours: float, uses: int, session: str | None) -> None:
+    """Draw a new token that lets others join, and print it."""
+    from zray.host import control
+    from zray.wire.orders import DrawToken, TokenReply
+
+    if not 0 < hours < float("inf") or uses < 1:
+        raise click.UsageError("--hours and --uses must be above 0.")
+    with control.find_head(session) as head:
+        drawn = head.order(DrawToken(1, hours * 3600.0, uses), TokenReply)
+    click.echo(f"ZRAY_TOKEN={drawn.token} zray start --address {drawn.cluster}")

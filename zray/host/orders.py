@@ -1,0 +1,97 @@
+"""What the command line asks and orders of a head: keys (wire/orders.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..roles.effects import HostLeft
+from ..store.durable import StoreError
+from ..wire.message import Message
+from ..wire.orders import DrawToken, GetKeys, KeyFact, KeysReply, OrderReply, RevokeKey, TokenReply
+from .keys import Key, Token
+
+if TYPE_CHECKING:
+    from .head import Head
+    from .node import Node
+
+# A year: longer ones are forgotten about.
+TOKEN_SECONDS_MAX = 366 * 24 * 3600.0
+TOKEN_USES_MAX = 1_000_000
+
+
+class Orders:
+    """Of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def obey(self, message: Any) -> Message:
+        """What it is answered."""
+        head = self.node.head
+        if head is None:
+            return OrderReply(message.request, [], self._whose())
+        if type(message) is GetKeys:
+            return KeysReply(message.request, self._keys(head))
+        if type(message) is RevokeKey:
+            return self._revoke(head, message)
+        return self._draw_token(head, message)
+
+    def _whose(self) -> str:
+        """Why we do not do it."""
+        member = self.node.membership
+        if member is None:
+            return "this session is no cluster's"
+        return f"that is for the head of the cluster: say it on the machine of {member.cluster}"
+
+    # --- keys ---
+
+    def _keys(self, head: Head) -> list[KeyFact]:
+        ring, links = head.links.ring, head.links
+        found = []
+        for key in ring.keys.values():
+            seconds = None if key.expires_at == float("inf") else max(0.0, key.expires_at - ring.clock())
+            neighbour = links.by_host.get(key.name)
+            is_up = neighbour is not None and neighbour.is_up
+            seen_at = neighbour.seen_at if neighbour is not None else ""
+            refusal = ring.why_not(key.public)
+            found.append(KeyFact(key.name, key.kind, key.public, seconds, key.uses_left, refusal, seen_at, is_up))
+        return found
+
+    def _revoke(self, head: Head, message: RevokeKey) -> OrderReply:
+        keys = [key for key in head.links.ring.keys.values() if not key.is_revoked]
+        found = [key for key in keys if key.name == message.name]
+        found = found or [key for key in keys if message.name and key.name.startswith(message.name)]
+        if len({key.name for key in found}) != 1:
+            what = "several keys begin so" if found else "no key that is let in is called so"
+            return OrderReply(message.request, [], f"{message.name[:80]!r}: {what}; `zray keys list` shows them")
+        if found[0].kind in ("replica", "scheduler", "head"):
+            text = f"{found[0].name} is the head's own {found[0].kind}: its key ends with its process"
+            return OrderReply(message.request, [], text)
+        for key in found:
+            self._let_in_no_more(head, key)
+        return OrderReply(message.request, [f"{key.kind} {key.name}" for key in found])
+
+    def _let_in_no_more(self, head: Head, key: Key) -> None:
+        """At once: all hosts hear of it, and cut their links to it."""
+        reason = "its key was revoked"
+        head.state.roster.revoke(key)
+        head.links.log(f"{key.kind} {key.name}: {reason}")
+        if f"{key.name}/local" in head.monitor.nodes:
+            self.node.reactor.deliver(head.monitor.address, HostLeft(f"{key.name}/local", reason))
+        elif key.kind != "joiner":
+            head.links.forget(key.name, reason)
+
+    # --- tokens ---
+
+    def _draw_token(self, head: Head, message: DrawToken) -> Message:
+        if not 0 < message.seconds <= TOKEN_SECONDS_MAX or not 0 < message.uses <= TOKEN_USES_MAX:
+            days = TOKEN_SECONDS_MAX / 86_400
+            text = f"a token is good for at most {days:g} days, and from 1 to {TOKEN_USES_MAX:,} joins"
+            return OrderReply(message.request, [], text)
+        token = Token.draw(head.links.keys.public)
+        key = token.key(head.links.ring.clock(), message.seconds, message.uses)
+        try:
+            head.state.roster.enter(key)
+        except StoreError as error:
+            return OrderReply(message.request, [], f"it cannot be written down: {error}")
+        return TokenReply(message.request, token.encode(), head.endpoint)
