@@ -45,6 +45,7 @@ class Reactor:
     ) -> None:
         self.roles = list(roles)
         self.role_by_address = {role.address: role for role in roles}
+        self.places = {role.address: place for place, role in enumerate(roles)}  # in which their turns end
         self.peers = peers
         self.neighbours = neighbours  # the other hosts; None where there is no cluster
         self.letters: dict[tuple[str, str], list[Message]] = {}  # for them: by (our role, theirs)
@@ -202,7 +203,8 @@ class Reactor:
                 effects = role.handle(sender, message, now)
                 if effects:
                     self._perform(address, effects)
-            for role in self.roles:
+            is_over = True
+            for place, role in enumerate(self.roles):
                 effects = role.end_turn(now)
                 if effects:
                     self._perform(role.address, effects)
@@ -210,7 +212,9 @@ class Reactor:
                     while local and local[0][0] != role.address:
                         address, sender, message = local.popleft()
                         self._perform(address, self.role_by_address[address].handle(sender, message, now))
-            if not local:
+                        if self.places[address] < place:
+                            is_over = False  # its turn had ended, and has to once more
+            if is_over and not local:
                 return
         raise RuntimeError(f"roles keep each other busy: {local[0]}")
 
