@@ -1,6 +1,6 @@
 """The floor of transfers between nodes: a bare CURVE DEALER/ROUTER stream over loopback TCP, between two processes.
 
-    python floor_stream.py [--megabytes 1000] [--rounds 3]        one JSON line, MB/s (1e6 bytes), of each round
+    python floor_stream.py      reads sizes in bytes from standard input, one a line; answers each with MB/s (1e6 bytes)
 
 The sender hands pieces of one array to a DEALER without copying them; the receiver takes them from its ROUTER and
 drops them.  No array is written at the other end, nothing is checked beyond what CURVE itself does.  From the first
@@ -12,8 +12,8 @@ Stands alone (no import of this package), so that it can be run in a clean proce
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
+import sys
 import time
 from multiprocessing.connection import Connection
 
@@ -44,8 +44,8 @@ def receive(link: Connection, secret: bytes) -> None:
     context.destroy()
 
 
-def measure(size: int, rounds: int) -> list[float]:
-    """MB/s of each round."""
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     public, secret = zmq.curve_keypair()
     link, its_end = multiprocessing.Pipe()
     other = multiprocessing.Process(target=receive, args=(its_end, secret), daemon=True)
@@ -57,27 +57,18 @@ def measure(size: int, rounds: int) -> list[float]:
     socket.curve_serverkey = public
     socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
     socket.connect(f"tcp://127.0.0.1:{link.recv()}")
-    array = memoryview(numpy.ones(size, dtype=numpy.uint8))
-    rates = []
-    for _ in range(rounds):
+    for line in sys.stdin:
+        size = int(line)
+        array = memoryview(numpy.ones(size, dtype=numpy.uint8))
         start = time.perf_counter()
         socket.send(str(size).encode())
         for offset in range(0, size, PIECE_BYTES):
             socket.send(array[offset : offset + PIECE_BYTES], copy=False)
         socket.recv()
-        rates.append(round(size / 1e6 / (time.perf_counter() - start), 1))
+        print(round(size / 1e6 / (time.perf_counter() - start), 1), flush=True)
     socket.send(b"0")
     other.join(5)
     context.destroy()
-    return rates
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    print(json.dumps(measure(options.megabytes * 1_000_000, options.rounds)))
 
 
 if __name__ == "__main__":

@@ -70,11 +70,6 @@ class Arrival:
         self.bulk = bulk  # what came behind it; None: so much that it is no mail
         self.peer_address = peer_address
 
-    @property
-    def size(self) -> int:
-        """All its bytes."""
-        return len(self.data) + sum(map(len, self.bulk or ()))
-
 
 class Listener:
     """The socket; the gate of its context must be there before it is bound."""

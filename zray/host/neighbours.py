@@ -293,7 +293,7 @@ class Neighbours:
             try:
                 mail = decode_mail(frame, bulk)
                 if neighbour.is_up and mail.sequence:
-                    yield from self._open(neighbour, mail, len(frame) + sum(map(len, bulk)))
+                    yield from self._open(neighbour, mail, len(frame))
                 else:
                     self._greeted(neighbour, open_unnumbered(mail))
             except ProtocolError as error:
@@ -331,7 +331,7 @@ class Neighbours:
             try:
                 mail = decode_mail(arrival.data, arrival.bulk)
                 if neighbour is not None and key is neighbour.key and mail.sequence:
-                    yield from self._open(neighbour, mail, arrival.size)
+                    yield from self._open(neighbour, mail, len(arrival.data))
                 elif key is not None:
                     self._greet(arrival, key, open_unnumbered(mail))
                 else:

@@ -309,6 +309,7 @@ class Node:
             role, effect = self.slow.get()
             segment = self.segments[effect.segment]
             outcome: Any
+            is_awaited = True
             if type(effect) is ReservePages:
                 try:
                     segment.reserve(effect.offset, effect.length)
@@ -317,8 +318,8 @@ class Node:
                     outcome = PagesRefused(effect.token, str(error))
             else:
                 segment.write(effect.offset, effect.data.data)
-                outcome = RangeWritten(effect.token)
-            self.reactor.deliver_from_thread(role, outcome)
+                outcome, is_awaited = RangeWritten(effect.token), effect.is_awaited
+            self.reactor.deliver_from_thread(role, outcome, is_awaited=is_awaited)
 
     # --- the whole ---
 

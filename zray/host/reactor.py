@@ -81,10 +81,11 @@ class Reactor:
         """A message of the host's own to a role; handled in this turn."""
         self.local.append((role, "host", message))
 
-    def deliver_from_thread(self, role: str, message: Any) -> None:
-        """As `deliver`, from another thread: handled soon."""
+    def deliver_from_thread(self, role: str, message: Any, *, is_awaited: bool = True) -> None:
+        """As `deliver`, from another thread: handled soon; if nobody waits for it, when something else is."""
         self.from_threads.append((role, message))
-        os.eventfd_write(self.wake_fd, 1)
+        if is_awaited:
+            os.eventfd_write(self.wake_fd, 1)
 
     # --- the loop ---
 

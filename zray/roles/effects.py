@@ -89,12 +89,16 @@ class ReadRange(Struct, gc=False):
 
 
 class WriteRange(Struct, gc=False):
-    """Write bytes that came from another node into a segment.  Outcome: RangeWritten with the same token."""
+    """Write bytes that came from another node into a segment.  Outcome: RangeWritten with the same token.
+
+    is_awaited: at once.  Otherwise with whatever comes next: there is more on its way, and nothing to do before that.
+    """
 
     segment: int
     offset: int
     data: Bulk
     token: int
+    is_awaited: bool = True
 
 
 class EndSession(Struct, gc=False):

@@ -112,7 +112,11 @@ MAIL_BULK_BYTES_MAX = 1 << 20
 
 
 class Parts:
-    """A frame of mail, and what goes behind it.  Its length is that of all its bytes, as of a frame without."""
+    """A frame of mail, and what goes behind it.
+
+    Its length, as far as the link minds, is that of the frame: whoever is sent bulk has asked for it, and counts it
+    (objects.py); nobody keeps a copy.
+    """
 
     __slots__ = ("bulk", "head")
 
@@ -121,7 +125,12 @@ class Parts:
         self.bulk = bulk
 
     def __len__(self) -> int:
-        return len(self.head) + sum(map(len, self.bulk))
+        return len(self.head)
+
+    @property
+    def bulk_bytes(self) -> int:
+        """What goes behind it."""
+        return sum(map(len, self.bulk))
 
 
 MailFrame = bytes | Parts
@@ -136,7 +145,7 @@ class MailLink(Link):
         """The next frame, or several where it would be too long."""
         head, bulk = encode_mail(Mail(self.epoch, self.sent + 1, self.received, letters))
         frame: MailFrame = Parts(head, bulk) if bulk else head
-        if len(head) > MAIL_BYTES_MAX or (len(bulk) > 1 and len(frame) > MAIL_BULK_BYTES_MAX):
+        if len(head) > MAIL_BYTES_MAX or (len(bulk) > 1 and Parts(head, bulk).bulk_bytes > MAIL_BULK_BYTES_MAX):
             halves = in_halves(letters)
             if halves is not None:
                 return self.pack_mail(halves[0]) + self.pack_mail(halves[1])

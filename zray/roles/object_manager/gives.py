@@ -29,7 +29,8 @@ from ...wire.objects import (
     ReadInline,
 )
 from ..effects import RangeRead, ReadRange
-from .pulls import HERE, WINDOW_BYTES_MAX, Pull
+from .pulls import HERE, Pull
+from .sources import WINDOW_BYTES_MAX
 
 if TYPE_CHECKING:
     from .manager import ObjectManager, Stored
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 GIVES_MAX = 2
 # Of one that waits for a slot: as many as chunks may be under way to it.
 ORDERS_MAX = 64
+# So many chunks that lie together are sent as one piece: more, and what is done with it fits no cache.
+PIECE_CHUNKS = 8
 NOTHING = Bulk(b"")
 
 
@@ -129,12 +132,28 @@ class Gives:
         pull = self.manager.pulls.coming.get(order.object_id)
         step = self.manager.chunk_bytes
         end = min(stored.place.size, order.offset + min(order.length, WINDOW_BYTES_MAX))
-        for offset in range(order.offset, end, step):
-            index = offset // step
+        here: list[int] = []
+        for index in range(order.offset // step, -(-end // step)):
             if pull is not None and pull.chunks[index] != HERE:
                 give.later.setdefault(index, {})[puller] = None
             else:
-                self._read(give, stored, puller, offset, min(step, end - offset), contained if not offset else ())
+                here.append(index)
+        self._read_all(give, stored, puller, here, contained)
+
+    def _read_all(
+        self, give: Give, stored: Stored, puller: str, indices: list[int], contained: tuple[bytes, ...]
+    ) -> None:
+        """These chunks, those that lie together as one piece."""
+        step, start = self.manager.chunk_bytes, 0
+        for position in range(1, len(indices) + 1):
+            count = position - start
+            # Short ones first: the line, and whoever is at its other end, have something to do the sooner.
+            most = min(PIECE_CHUNKS, max(1, indices[start]))
+            if position == len(indices) or indices[position] != indices[start] + count or count == most:
+                offset = indices[start] * step
+                size = min(stored.place.size, (indices[start] + count) * step) - offset
+                self._read(give, stored, puller, offset, size, () if offset else contained)
+                start = position
 
     def _read(
         self, give: Give, stored: Stored, puller: str, offset: int, size: int, contained: tuple[bytes, ...]
@@ -153,16 +172,18 @@ class Gives:
             chunk.data = message.data
             self.manager.send(puller, chunk)
 
-    def chunk_is_here(self, pull: Pull, index: int) -> None:
-        """Of what we pull ourselves: who waits for that chunk gets it."""
+    def chunks_are_here(self, pull: Pull, indices: range) -> None:
+        """Of what we pull ourselves: who waits for them gets them."""
         give = self.by_object.get(pull.object_id)
         stored = self.manager.objects.get(pull.object_id)
         if give is None or stored is None:
             return
-        step = self.manager.chunk_bytes
-        for puller in give.later.pop(index, ()):
-            size = min(step, pull.size - index * step)
-            self._read(give, stored, puller, index * step, size, () if index else pull.contained)
+        wanted: dict[str, list[int]] = {}
+        for index in indices:
+            for puller in give.later.pop(index, ()):
+                wanted.setdefault(puller, []).append(index)
+        for puller, chunks in wanted.items():
+            self._read_all(give, stored, puller, chunks, pull.contained)
 
     # --- slots ---
 

@@ -1,9 +1,9 @@
-"""Objects that come from other nodes, chunk by chunk (Ray paper 4.2.3).
+"""Objects that come from other nodes, in chunks (Ray paper 4.2.3).
 
 A pull waits in `queue` until there is room for it, in the order in which its object was wanted; nobody overtakes: so
 the arguments of the task in front come first, and no two tasks wait for each other's.  Then it asks one *source* for
-several chunks at a time; what it has asked for and not received is bounded in bytes, per pull and in all.  Chunks go
-straight from the frame that brought them into the arena.
+several chunks at a time, as far as that one's window goes (sources.py).  Chunks go straight from the frame that brought
+them into the arena.
 
 The source is a node that has the whole object or, on the word of one that is busy, one that is pulling it too
 (gives.py).  When it is lost, refuses or falls silent, the pull goes on elsewhere, with what is missing; but who has a
@@ -39,20 +39,14 @@ from ...wire.objects import (
 from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
 from .ranges import aligned
+from .sources import Windows
 
 if TYPE_CHECKING:
     from .manager import ObjectManager
 
-# As large as a message must be for its own cost not to show; small, so that a heartbeat behind one is not late on a
-# slow line.  All nodes of a cluster cut objects at the same places.
-CHUNK_BYTES = 1 << 20
-# Asked for and not received: of one object, from the start and at most; of all objects (what lies at their sources, on
-# the way and here in frames).
-WINDOW_BYTES, WINDOW_BYTES_MAX, WINDOWS_BYTES_MAX = 4 << 20, 16 << 20, 64 << 20
-# A chunk should arrive so soon after it was asked for; else less is asked for at a time: the line has other mail too.
-PATIENCE_SECONDS = 0.25
-# Several chunks are asked for with one message, and so that its answer is there before the last of them has come.
-ORDERS_PER_WINDOW = 4
+# What is asked for, resumed and given on: small, so that a heartbeat behind one is not late on a slow line.  On a fast
+# one, several that lie together travel as one piece (gives.py).  All nodes of a cluster cut objects at the same places.
+CHUNK_BYTES = 256 << 10
 # A source that sends nothing for so long is left, if there is another: longer than the verdict on a lost node takes.
 SILENCE_SECONDS = 5.0
 
@@ -86,7 +80,6 @@ class Pull:
         "source",
         "sources",
         "ticket",
-        "window",
         "wants_whole",
     )
 
@@ -105,7 +98,6 @@ class Pull:
         self.here = 0  # how many are HERE
         self.asked_at: dict[int, float] = {}  # those that are ASKED: when
         self.heard_at = 0.0  # when a chunk came from the source, or it was first asked
-        self.window = WINDOW_BYTES
         self.contained: tuple[bytes, ...] = ()
 
 
@@ -117,10 +109,10 @@ class Pulls:
         self.chunk_bytes = manager.chunk_bytes
         self.coming: dict[bytes, Pull] = {}  # all of them, in the order in which they were wanted
         self.queue: dict[bytes, Pull] = {}  # those that wait for room, in that order
-        self.writing: dict[int, tuple[Pull, int]] = {}  # by token: whose chunk
+        self.writing: dict[int, tuple[Pull, range]] = {}  # by token: whose chunks
         self.lost: set[str] = set()  # object managers of lost nodes: membership only
         self.ticket = 0  # the latest
-        self.asked_bytes = 0  # of all pulls
+        self.windows = Windows(self.chunk_bytes)
         self.has_timer = False
 
     def fetch(self, message: FetchObject) -> None:
@@ -182,7 +174,9 @@ class Pulls:
 
     def _turn_to(self, pull: Pull, source: str) -> None:
         self.ticket += 1
-        pull.source, pull.ticket, pull.window = source, self.ticket, WINDOW_BYTES
+        pull.source, pull.ticket = source, self.ticket
+        if not pull.is_small:
+            self.windows.enter(source, pull)
 
     def _ask_whether_small(self, pull: Pull) -> None:
         if self._choose(pull):
@@ -193,29 +187,25 @@ class Pulls:
         """As much as may be under way, in one order per stretch."""
         if pull.place is None or not self._choose(pull):
             return
-        chunk_bytes, chunks, now = self.chunk_bytes, pull.chunks, self.manager.now
-        index = -1
-        most = pull.window // chunk_bytes
-        room = min(most - len(pull.asked_at), (WINDOWS_BYTES_MAX - self.asked_bytes) // chunk_bytes)
+        now = self.manager.now
+        room = self.windows.room(pull.source, is_first=not pull.asked_at)
         if not pull.asked_at:
             pull.heard_at = now
-            room = max(1, room)
-        elif room < most // ORDERS_PER_WINDOW:
-            return
+        index = -1
         while room > 0:
-            first = chunks.find(MISSING, index + 1)
+            first = pull.chunks.find(MISSING, index + 1)
             index = first
             while room > 0 and self._may_ask(pull, index):
-                chunks[index] = ASKED
+                pull.chunks[index] = ASKED
                 pull.asked_at[index] = now
                 index += 1
-                room -= 1
+                room -= self.chunk_bytes
             if index == first:
                 return  # nothing is missing, or where it belongs there are no pages yet
-            length = self._end(pull, index - 1) - first * chunk_bytes
-            self.asked_bytes += length
+            length = self._end(pull, index - 1) - first * self.chunk_bytes
+            self.windows.asked(pull.source, length)
             wants_whole = pull.is_attached or pull.wants_whole or self.manager.gives.is_giving(pull.object_id)
-            order = PullObject(pull.object_id, pull.ticket, first * chunk_bytes, length, wants_whole)
+            order = PullObject(pull.object_id, pull.ticket, first * self.chunk_bytes, length, wants_whole)
             self.manager.send(pull.source, order)
 
     def _may_ask(self, pull: Pull, index: int) -> bool:
@@ -229,18 +219,20 @@ class Pulls:
     def _length(self, pull: Pull, index: int) -> int:
         return min(self.chunk_bytes, pull.size - index * self.chunk_bytes)
 
-    def _forget_asked(self, pull: Pull) -> None:
+    def _leave(self, pull: Pull, *, is_said: bool = True) -> None:
+        """Its source: nothing more is expected of it."""
+        source, pull.source = pull.source, ""
+        if not source:
+            return
+        if is_said:
+            self.manager.send(source, PullDone(pull.object_id, pull.ticket))
+        if pull.is_small:
+            return
         for index in pull.asked_at:
             pull.chunks[index] = MISSING
-            self.asked_bytes -= self._length(pull, index)
+            self.windows.answered(source, self._length(pull, index))
         pull.asked_at.clear()
-
-    def _leave(self, pull: Pull) -> None:
-        """Its source: nothing more is expected of it."""
-        self._forget_asked(pull)
-        source, pull.source = pull.source, ""
-        if source:
-            self.manager.send(source, PullDone(pull.object_id, pull.ticket))
+        self.windows.leave(source, pull)
 
     def _go_on(self, pull: Pull) -> None:
         """With another source."""
@@ -274,52 +266,60 @@ class Pulls:
         if message.size != pull.size:
             self._fail(pull, "it was made anew, and differs")  # the shard is asked where that is
             return
-        index, within = divmod(message.offset, self.chunk_bytes)
-        if index not in pull.asked_at:
+        first, within = divmod(message.offset, self.chunk_bytes)
+        end = message.offset + len(message.data)
+        indices = range(first, -(-end // self.chunk_bytes))
+        asked = sum(index in pull.asked_at for index in indices)
+        if not asked and indices:
             self.manager.reject("a chunk twice, or not asked for")
-        elif within or len(message.data) != self._length(pull, index):
-            self.manager.reject("a chunk that is too short or too long")
+        elif within or asked < len(indices) or not indices or end != self._end(pull, indices[-1]):
+            self.manager.reject("a piece that is cut where none should be")
             self._source_is_none(pull)
         else:
-            assert pull.place is not None
-            self._arrived(pull, index)
-            pull.contained = pull.contained or message.contained
-            token = self.manager.begin_copy(self.manager.objects[message.object_id])
-            self.writing[token] = (pull, index)
-            start = pull.place.offset + message.offset
-            self.manager.perform(WriteRange(pull.place.segment, start, message.data, token))
-            self._ask_more(pull)
+            self._take(pull, message, indices)
 
-    def _arrived(self, pull: Pull, index: int) -> None:
-        """Count, and see how long it took."""
-        now = self.manager.now
+    def _take(self, pull: Pull, message: ObjectChunk, indices: range) -> None:
+        now, source = self.manager.now, pull.source
+        waited = now - pull.asked_at[indices[0]]
+        for index in indices:
+            del pull.asked_at[index]
+            pull.chunks[index] = WRITING
+        self.windows.answered(source, len(message.data), waited)
         pull.is_attached = True
         pull.heard_at = now
-        pull.chunks[index] = WRITING
-        self.asked_bytes -= self._length(pull, index)
-        if now - pull.asked_at.pop(index) > PATIENCE_SECONDS:
-            pull.window = max(self.chunk_bytes, pull.window - self.chunk_bytes)
-        else:
-            pull.window = min(WINDOW_BYTES_MAX, pull.window + self.chunk_bytes)
+        pull.contained = pull.contained or message.contained
+        assert pull.place is not None
+        token = self.manager.begin_copy(self.manager.objects[message.object_id])
+        self.writing[token] = (pull, indices)
+        start = pull.place.offset + message.offset
+        is_awaited = not pull.asked_at or self.manager.gives.is_giving(pull.object_id)
+        self.manager.perform(WriteRange(pull.place.segment, start, message.data, token, is_awaited))
+        # The room that it has made, to those that have waited for the same source the longest.
+        self._ask_more(pull)
+        for other in self.windows.pulls_of(source):
+            if not self.windows.room(source):
+                return
+            self._ask_more(other)
 
     def written(self, message: RangeWritten) -> None:
         """RangeWritten."""
-        pull, index = self.writing.pop(message.token)
+        pull, indices = self.writing.pop(message.token)
         self.manager.end_copy(message.token)
         if self.coming.get(pull.object_id) is not pull:
             return
-        pull.chunks[index] = HERE
-        pull.here += 1
+        for index in indices:
+            pull.chunks[index] = HERE
+        pull.here += len(indices)
         if pull.here == len(pull.chunks):
             self._is_here(pull)
-        self.manager.gives.chunk_is_here(pull, index)
+        self.manager.gives.chunks_are_here(pull, indices)
 
     def inline(self, message: ObjectInline) -> None:
         """ObjectInline."""
         pull = self._of_ticket(message)
         if pull is None:
             return
-        pull.source = ""  # it keeps no slot for such
+        self._leave(pull, is_said=False)  # it keeps no slot for such
         self._end_pull(pull)
         self.manager.free(pull.object_id)
         fetched = ObjectFetched(pull.object_id, message.value, message.contained)
@@ -410,13 +410,16 @@ class Pulls:
 
     def check_everything(self) -> None:
         """What has been asked for adds up."""
-        asked = 0
+        asked: dict[str, int] = {}
         for pull in self.coming.values():
             assert all(pull.chunks[index] == ASKED for index in pull.asked_at)
             assert pull.chunks.count(ASKED) == len(pull.asked_at)
             assert pull.chunks.count(HERE) == pull.here
-            asked += sum(self._length(pull, index) for index in pull.asked_at)
-        assert asked == self.asked_bytes, "credits do not add up"
+            length = sum(self._length(pull, index) for index in pull.asked_at)
+            asked[pull.source] = asked.get(pull.source, 0) + length
+        for source, window in self.windows.by_source.items():
+            assert window.asked == asked[source], "credits do not add up"
+            assert all(pull.source == source for pull in window.pulls.values())
         assert all(self.coming[object_id] is pull for object_id, pull in self.queue.items())
 
 
