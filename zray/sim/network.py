@@ -62,7 +62,13 @@ class Connection:
             end.held.append(frame)
             return
         world = self.world
-        end.arrives_at = max(end.arrives_at, world.now + world.draw_delay())
+        sent_at = world.now
+        home = world.homes.get(end.name)
+        if world.options.bandwidth and home is not None:
+            # One frame after the other, whomever they are for.
+            sent_at = max(sent_at, home.line_is_free_at) + len(frame) / world.options.bandwidth
+            home.line_is_free_at = sent_at
+        end.arrives_at = max(end.arrives_at, sent_at + world.draw_delay())
         world.call_at(end.arrives_at, self._arrive, end, frame, self.generation)
 
     def _arrive(self, source: End, frame: bytes, generation: int) -> None:

@@ -92,6 +92,7 @@ class Node:
         self.turns = 0
         self.is_alive = True
         self.is_frozen = False
+        self.line_is_free_at = 0.0  # of all that it has sent to other nodes
         # Where time costs something (costs.py):
         self.cores = Cores(world.costs.cores) if world.costs else None
         self.spent = 0.0  # in this turn

@@ -25,6 +25,7 @@ class Options(Struct, kw_only=True):
     programs: tuple[str, ...] = ("tree",)
     delay: str = "local"
     turn_delay_max: float = 50e-6
+    bandwidth: float = 0.0  # bytes/s of each node's line to all others together; 0: any number
     inline_bytes_max: int = 200
     capacity: int = 1 << 22
     pages_max: int = 1 << 20

@@ -1,0 +1,78 @@
+"""One object for many nodes, over lines that carry so many bytes a second: a tree, not a queue."""
+
+import math
+
+import pytest
+
+from zray.sim.language import Get, Put, Sleep, Submit, remote
+from zray.sim.options import Options
+from zray.sim.simulator import Simulator
+from zray.sim.values import Big
+from zray.wire.task_spec import RESOURCE_UNIT
+
+pytestmark = pytest.mark.sim
+
+SIZE = 1 << 20
+BANDWIDTH = 10 << 20
+TRANSFER_SECONDS = SIZE / BANDWIDTH
+COPIES_MAX = 2
+
+
+@remote
+def look_at(big, seconds):
+    yield Sleep(seconds)
+    return big.fill
+
+
+def to_all(count):
+    """A task on each of the other nodes (only one of them has room there), which takes what lies on this one."""
+    big = yield Put(Big(7, SIZE))
+    resources = {"CPU": RESOURCE_UNIT, "room": RESOURCE_UNIT}
+    refs = []
+    for _ in range(count):
+        refs.append((yield Submit(look_at, (big, 5.0), resources=resources)))
+    return (yield Get(refs))
+
+
+def broadcast(nodes, seed=1):
+    """A world in which it begins."""
+    options = Options(seed=seed, nodes=nodes, delay="even", bandwidth=BANDWIDTH, chunk_bytes=4096, check_every=10)
+    world = Simulator(options)
+    world.run(0.5)
+    driver = world.start_driver(world.nodes["n1"], 1, to_all, (nodes - 1,))
+    managers = [node.manager for node in world.nodes.values()]
+    assert world.run(2.0, unless=lambda: any(manager.pulls.coming for manager in managers))
+    return world, driver, managers
+
+
+def have_it(managers):
+    return all(manager.objects and not manager.pulls.coming for manager in managers)
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 8, 16, 32])
+def test_it_takes_a_number_of_transfer_times_that_grows_with_the_logarithm_of_the_nodes(nodes):
+    world, driver, managers = broadcast(nodes)
+    begun = world.now
+    most = 0
+
+    def is_done():
+        nonlocal most
+        slots = [len(give.slots) for manager in managers for give in manager.gives.by_object.values()]
+        most = max(most, *slots, 0)
+        return have_it(managers)
+
+    assert world.run(begun + 20.0, unless=is_done)
+    transfer_times = (world.now - begun) / TRANSFER_SECONDS
+    assert transfer_times <= 1.5 + 0.5 * math.log2(nodes), f"{transfer_times:.2f} transfer times"
+    assert most <= COPIES_MAX
+    assert world.run(world.now + 20.0, unless=lambda: driver.is_done)
+    assert driver.result == [7] * (nodes - 1)
+
+
+def test_the_first_holder_sends_few_copies_however_many_want_one():
+    world, _, managers = broadcast(24)
+    line = world.nodes["n1"]
+    before = line.line_is_free_at
+    assert world.run(world.now + 20.0, unless=lambda: have_it(managers))
+    busy_seconds = line.line_is_free_at - before
+    assert busy_seconds < (COPIES_MAX + 2) * TRANSFER_SECONDS
