@@ -24,6 +24,7 @@ from zray.wire import (
     objects,
     orders,
     reasons,
+    relay,
     scheduling,
     session,
     task_spec,
@@ -31,7 +32,7 @@ from zray.wire import (
 )
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
-DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts, orders)
+DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts, orders, relay)
 
 HEAD = """\
 # The protocol

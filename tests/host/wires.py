@@ -36,7 +36,7 @@ class Loop:
 
     def set_timer(self, delay, address, message):
         self.count += 1
-        heapq.heappush(self.timers, (time.monotonic() + delay, self.count, message))
+        heapq.heappush(self.timers, (time.monotonic() + delay, self.count, address, message))
 
 
 class Host:
@@ -51,6 +51,7 @@ class Host:
         self.links = Neighbours(self.name, self.keys, self.ring, self.lines.append, on_join=on_join)
         self.loop = Loop()
         self.heard = []
+        self.helpers = {}  # what else gets timers
         self.port = self.links.listener.bind("127.0.0.1", port)
         self.endpoint = f"127.0.0.1:{self.port}"
         self.links.attach(self.loop, [f"{self.name}/{role}" for role in ROLES])
@@ -78,7 +79,8 @@ class Host:
             if action is not None:
                 action()
         while self.loop.timers and self.loop.timers[0][0] <= time.monotonic():
-            self.links.handle("", heapq.heappop(self.loop.timers)[2], 0.0)
+            _, _, address, message = heapq.heappop(self.loop.timers)
+            self.helpers.get(address, self.links).handle("", message, 0.0)
         for _, letter in self.links.take_in():
             self.heard += [(letter.source, letter.target, message) for message in letter.messages]
         self.links.acknowledge()
@@ -131,9 +133,9 @@ class Stranger:
 class Wire:
     """A TCP proxy on loopback whose connections can be cut at any time, in the middle of anything."""
 
-    def __init__(self, port):
+    def __init__(self, port, listener=None):
         self.port_behind = port
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = listener or socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs = []
         self.carried = 0  # connections so far

@@ -14,13 +14,19 @@ import subprocess
 import sys
 
 from tests.gates import until
-from tests.scripts import ROOT, environment
+from tests.scripts import environment
 
 PREFIX = "10.231.0"
 HEAD_PORT = 6379
 # The first process of a host: it reaps what falls to it.
 FIRST = "mount -t tmpfs tmpfs /dev/shm && trap '' CHLD && echo ready && exec cat >/dev/null"
 COMMAND_SECONDS = 50
+# What home routers do: calls go out under the router's address, nothing comes in.
+NAT = (
+    "add table ip nat",
+    "add chain ip nat out { type nat hook postrouting priority 100 ; }",
+    'add rule ip nat out oifname "eth0" masquerade',
+)
 
 
 class NoNamespaces(Exception):
@@ -41,15 +47,13 @@ class Namespace:
         self.pid = self.holder.pid
 
     def inside(self, *command):
-        """The command line that runs a command in there."""
+        """The command line that runs a command in there, in the folder /: Python needs `environment`."""
         places = [f"--{kind}=/proc/{self.pid}/ns/{name}" for kind, name in (("net", "net"), ("mount", "mnt"))]
         return ["nsenter", *places, f"--pid=/proc/{self.pid}/ns/pid_for_children", "--", *command]
 
     def run(self, *command, **options):
         """To its end, which must be a good one; what it printed."""
-        done = subprocess.run(
-            self.inside(*command), capture_output=True, text=True, timeout=COMMAND_SECONDS, cwd=ROOT, **options
-        )
+        done = subprocess.run(self.inside(*command), capture_output=True, text=True, timeout=COMMAND_SECONDS, **options)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -138,7 +142,6 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            cwd=ROOT,
             env=host.environment(),
         )
 
@@ -193,6 +196,38 @@ class Network:
         host.ip(f"addr add {address}/24 dev eth0")
         host.ip("link set eth0 up")
 
+    def separate(self, *hosts):
+        """They reach all others, but not each other: packets between them vanish, as in a firewall."""
+        for host in hosts:
+            self.switch.ip(f"link set dev to-{host.name} type bridge_slave isolated on")
+
+    def join_again(self, *hosts):
+        """The opposite of `separate`."""
+        for host in hosts:
+            self.switch.ip(f"link set dev to-{host.name} type bridge_slave isolated off")
+
+    def add_behind_nat(self, name):
+        """A host whose router has an address here, and which itself has one that means nothing here.
+
+        Needs nft.
+        """
+        router = Host(self.folder, f"{name}r")
+        host = Host(self.folder, name)
+        self.hosts += [router, host]
+        self.plug(router, f"{PREFIX}.{len(self.hosts)}")
+        router.ip("link add inside type veth peer name outside")
+        router.ip(f"link set outside netns {host.pid}")
+        router.ip("addr add 192.168.1.1/24 dev inside")
+        router.ip("link set inside up")
+        router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        for line in NAT:
+            router.run("nft", line)
+        host.address = "192.168.1.2"
+        host.ip(f"addr add {host.address}/24 dev outside")
+        host.ip("link set outside up")
+        host.ip("route add default via 192.168.1.1")
+        return host
+
     def cut(self, host):
         """Nothing gets through any more, and nobody is told."""
         self.switch.ip(f"link set to-{host.name} nomaster")
@@ -226,7 +261,7 @@ class Network:
         wire = subprocess.Popen(
             self.switch.inside(*command, str(delay_ms), str(loss_percent)),
             stdout=subprocess.PIPE,
-            cwd=ROOT,
+            env=environment(),
             text=True,
         )
         self.wires[host] = wire

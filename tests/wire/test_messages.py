@@ -16,6 +16,7 @@ from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
+from zray.roles.relay import Relay
 from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
 from zray.wire.message import RETIRED_TAGS
 
@@ -163,6 +164,10 @@ TAGS = {
     193: "DrawToken",
     194: "TokenReply",
     195: "OrderReply",
+    200: "OpenTunnel",
+    201: "TunnelBytes",
+    202: "TunnelCredit",
+    203: "TunnelClosed",
 }
 
 ROLES = (
@@ -175,6 +180,7 @@ ROLES = (
     LocalScheduler,
     Monitor,
     ObjectManager,
+    Relay,
 )
 ROUTE = re.compile(r"^[a-zA-Z ,]+( -> [a-zA-Z ,]+)+[.,]")
 

@@ -22,6 +22,8 @@ from .sockets import NOBLOCK, has_arrived, receive, receive_bulk, send_mail
 FRAME_BYTES_MAX = 64 << 20
 HANDSHAKE_MS = 5_000
 CONNECT_MS = 5_000
+# Connected, and no answer to the greeting.
+ATTEMPT_SECONDS = 10.0
 # A cable that is pulled says nothing: silence for this long is a break.
 HEARTBEAT_MS = 1_000
 SILENCE_MS = 5_000
@@ -93,7 +95,7 @@ class Dealer:
         self.socket = client(context, keys, server_key)
         self.monitor: Any = self.socket.get_monitor_socket(_WATCHED)
         self.monitor.linger = 0
-        self.socket.connect(f"tcp://{endpoint}")
+        self.socket.connect(endpoint if "://" in endpoint else f"tcp://{endpoint}")
         self.send(greeting)
 
     def descriptors(self) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.local_scheduler.scheduler import Addresses
 from ..roles.monitor import Monitor
+from ..roles.relay import Relay
 from ..roles.services import Services
 from ..store.durable import StoreError
 from ..wire.gcs import NodeLost, RegisterNode
@@ -47,6 +48,7 @@ class Head:
         self.member: ChainMember | None = None
         first_offers = {name: len(logs) for name, logs in self.logs.items()}
         self.master = ChainMaster(f"{host}/chains", replicas=plan.replicas, first_offers=first_offers)
+        self.relay = Relay(f"{host}/relay")
         self.services = Services(f"{host}/services", self.master.address, host)
         self.processes = ServiceProcesses(
             session,
@@ -67,7 +69,7 @@ class Head:
             self.member = ChainMember(f"{host}/gcs-0", names[0], self.master.address, is_durable=True)
         listeners = [role.address for role in self.own_schedulers]
         # The services last: who is told of a node by them knows of it from here first.
-        listeners += [*shards, self.master.address, self.services.address]
+        listeners += [*shards, self.master.address, self.relay.address, self.services.address]
         self.monitor = Monitor(
             f"{host}/monitor", listeners, former=self._former_members(), lost=list(state.roster.lost)
         )
@@ -103,7 +105,7 @@ class Head:
     def roles(self) -> list[Any]:
         """In the order in which they end their turns."""
         chain = [self.member] if self.member is not None else []
-        return [self.master, *chain, *self.own_schedulers, self.monitor, self.services, self.processes]
+        return [self.master, *chain, *self.own_schedulers, self.monitor, self.relay, self.services, self.processes]
 
     def effects(self) -> dict[type, Any]:
         """What is performed here."""

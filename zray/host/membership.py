@@ -16,7 +16,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -31,10 +31,15 @@ from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
 from .dealing import DENIED, Dealer
+from .detours import Detours
 from .keys import Key, KeyPair, KeyRing, Token, require_curve
 from .neighbours import Neighbours
 from .probes import Probes
+from .tunnels import Tunnels
 from .versions import python_version
+
+if TYPE_CHECKING:
+    from .reactor import Reactor
 
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
@@ -49,6 +54,8 @@ class Membership:
         self.host = host
         self.neighbours = neighbours
         self.probes = Probes(host)
+        self.tunnels: Tunnels | None = None  # all but the head have them
+        self.detours: Detours | None = None
         self.addresses = addresses
         self.head = head  # the head's id
         self.policy = BOTTOM_UP  # as in wire/scheduling.POLICIES
@@ -59,6 +66,27 @@ class Membership:
         self.cluster = ""  # the address that the cluster goes by
         self.head_finding: Finding | None = None  # of the last look at it
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
+
+    @property
+    def helpers(self) -> list[Any]:
+        """What the reactor gives timers to, and letters."""
+        helpers = (self.neighbours, self.probes, self.tunnels, self.detours)
+        return [helper for helper in helpers if helper is not None]
+
+    def attach(self, loop: Reactor) -> None:
+        """Run on this loop, for its roles."""
+        self.neighbours.attach(loop, loop.role_by_address)
+        self.probes.attach(loop)
+        if (tunnels := self.tunnels) is not None:
+            tunnels.attach(loop, lambda message: loop.box(tunnels.address, f"{self.head}/relay").append(message))
+
+    def close(self) -> None:
+        """What the links do not close."""
+        self.probes.close()
+        if self.detours is not None:
+            self.detours.close()
+        if self.tunnels is not None:
+            self.tunnels.close()
 
     def meet(self, effect: MeetHost) -> None:
         """The monitor has told us of another node."""
@@ -96,6 +124,8 @@ class Membership:
         former, self.head = self.head, welcome.host
         self.chains = f"{self.head}/chains"
         self.head_finding = None
+        if self.tunnels is not None:
+            self.tunnels.close()  # its relay is gone
         for host, neighbour in list(self.neighbours.by_host.items()):
             if neighbour.key.kind in ("replica", "scheduler"):
                 self.neighbours.forget(host)
@@ -130,8 +160,11 @@ def addresses_of(host: str, head: str, schedulers: list[str], shards: int) -> Ad
     return Addresses(f"{host}/objects", schedulers, clients, f"{head}/monitor")
 
 
-def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]) -> Membership:
+def join_cluster(
+    host: str, folder: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]
+) -> Membership:
     """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from).
+    folder: of the session.
 
     Raises:
         ZrayError: it cannot be; says why.
@@ -152,6 +185,8 @@ def join_cluster(host: str, options: dict[str, Any], secret: bytes, log: Callabl
     membership = Membership(kind, host, neighbours, addresses, reply.head)
     membership.endpoint = f"{listen_host}:{port}"
     membership.cluster, membership.policy = address, reply.policy
+    membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
+    membership.detours = Detours(neighbours, membership.tunnels)
     membership.head_key = Key(token.head_public, "head", reply.head)
     log(f"{kind} {host} of the cluster at {address}, reached at {membership.endpoint}")
     return membership

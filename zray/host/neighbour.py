@@ -37,6 +37,9 @@ class Loop(Protocol):
     def set_timer(self, delay: float, address: str, message: Local) -> None: ...
 
 
+RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
+
+
 class Neighbour:
     """Another host."""
 
@@ -50,6 +53,7 @@ class Neighbour:
         "failures",
         "host",
         "identity",
+        "is_detour",
         "is_up",
         "key",
         "link",
@@ -67,6 +71,7 @@ class Neighbour:
         self.wire: Wire | None = None  # that connection
         self.seen_at = ""  # the address that it came from
         self.dealer: Dealer | None = None  # ours to it
+        self.is_detour = False  # our last attempt went through a tunnel
         self.is_up = False
         self.down_since = now
         self.attempt = 0  # counts them all
@@ -80,6 +85,21 @@ class Neighbour:
         self.link = MailLink()
         self.backlog = []
         self.allowed.clear()
+
+    def failed(self) -> float:
+        """An attempt of ours has; how long until the next one."""
+        self.failures += 1
+        return min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(self.failures - 1, 10))
+
+    def sift(self, letter: Letter, roles: set[str]) -> tuple[Letter, list[str]]:
+        """What may stand in it; why the rest may not."""
+        allowed = self.may_say(letter, roles)
+        refused = [message for message in letter.messages if type(message) not in allowed]
+        if not refused:
+            return letter, []
+        who, whom = letter.source[:80], letter.target[:80]
+        reasons = [f"PermissionDenied: {who} may not say {type(message).__name__} to {whom}" for message in refused]
+        return Letter(letter.source, letter.target, [m for m in letter.messages if type(m) in allowed]), reasons
 
     def may_say(self, letter: Letter, roles: set[str]) -> Types:
         """What may stand in such a letter: from a role of its own, that its key may speak for, to one of `roles`."""

@@ -31,7 +31,7 @@ from ..wire.hosts import (
 from ..wire.link import MailFrame, open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import Ack
-from .dealing import DENIED, Dealer
+from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
 from .listener import Arrival, Listener, Wire
@@ -40,9 +40,6 @@ from .offences import Offences
 from .versions import protocol_of_join, why_not
 
 TURN_FRAMES_MAX = 256
-RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
-# Connected, and no answer to the greeting.
-ATTEMPT_SECONDS = 10.0
 LOGGED_MAX = 1_000
 # How long a farewell may take to leave.
 LAST_WORDS_MS = 200
@@ -66,11 +63,13 @@ class Neighbours:
         self.keys = keys
         self.ring = ring
         self.on_join = on_join  # a newcomer with a token asks: the head answers
-        self.on_link: Callable[[str, bool], None] = _nobody  # the link to a host is up, or no longer
+        self.on_link: Callable[[str, bool], None] = lambda host, is_up: None  # the link to a host is up, or no longer
         self.has_said_goodbye = False
         self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
         self.on_expelled: Callable[[str, str], None] = lambda host, reason: None  # a host lets us in no more
         self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
+        self.way: Callable[[Neighbour, float], tuple[str, float]] = lambda it, now: (it.endpoint, ATTEMPT_SECONDS)
+        self.on_reached: Callable[[Neighbour], None] = lambda neighbour: None  # an attempt of ours has succeeded
         self.welcome = lambda: HostWelcome(self.host)  # what a host that greets us is told
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
@@ -133,7 +132,7 @@ class Neighbours:
                 self._put(neighbour, unnumbered(HostExpelled(reason)))
             if neighbour.wire is not None:
                 self.loop.set_timer(CUT_SECONDS, self.address, Cut(neighbour.wire))
-            self._hang_up(neighbour, LAST_WORDS_MS if reason else 0)
+            self.hang_up(neighbour, LAST_WORDS_MS if reason else 0)
 
     def _succeed(self, head: Neighbour, host: str) -> None:
         """It was started again: the same key, another host.  What is under way to the former one goes with that."""
@@ -152,7 +151,7 @@ class Neighbours:
             return []
         neighbour = self.by_host.get(message.host)
         if neighbour is not None and neighbour.attempt == message.attempt and not neighbour.is_up:
-            self._hang_up(neighbour)
+            self.hang_up(neighbour)
             self._connect(neighbour)
         return []
 
@@ -163,14 +162,23 @@ class Neighbours:
     # --- connections of ours ---
 
     def _connect(self, neighbour: Neighbour) -> None:
-        neighbour.attempt += 1
+        endpoint, seconds = self.way(neighbour, time.monotonic())
+        self.use(neighbour, self.dealer_to(neighbour, endpoint), seconds)
+
+    def dealer_to(self, neighbour: Neighbour, endpoint: str) -> Dealer:
+        """One that greets it as soon as it can."""
         hello = unnumbered(HostHello(PROTOCOL_VERSION, __version__, self.host))
-        dealer = neighbour.dealer = Dealer(self.context, self.keys, neighbour.endpoint, neighbour.key.public, hello)
+        return Dealer(self.context, self.keys, endpoint, neighbour.key.public, hello)
+
+    def use(self, neighbour: Neighbour, dealer: Dealer, seconds: float) -> None:
+        """Its connection is that one now, or is soon."""
+        neighbour.attempt += 1
+        neighbour.dealer = dealer
         socket, monitor = dealer.descriptors()
         self.loop.watch(socket, lambda: self._stir(dealer))
         self.loop.watch(monitor, lambda: self._look(neighbour, dealer))
         self._stir(dealer)
-        self.loop.set_timer(ATTEMPT_SECONDS, self.address, Retry(neighbour.host, neighbour.attempt))
+        self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
         self._look(neighbour, dealer)
 
     def _look(self, neighbour: Neighbour, dealer: Dealer) -> None:
@@ -186,11 +194,9 @@ class Neighbours:
             # Denied at first: the other one may not have been told of us yet.
             level = "not yet" if dealer.over == DENIED else dealer.over
             self.log(f"cannot reach host {neighbour.host} at {neighbour.endpoint}: {level}")
-        self._hang_up(neighbour)
+        self.hang_up(neighbour)
         neighbour.attempt += 1
-        delay = min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(neighbour.failures, 10))
-        neighbour.failures += 1
-        self.loop.set_timer(delay, self.address, Retry(neighbour.host, neighbour.attempt))
+        self.loop.set_timer(neighbour.failed(), self.address, Retry(neighbour.host, neighbour.attempt))
 
     def _hear_last_words(self, neighbour: Neighbour, dealer: Dealer) -> None:
         """What came before the end and is outside the numbering; the rest will be sent again."""
@@ -200,7 +206,7 @@ class Neighbours:
             except ProtocolError:
                 continue
 
-    def _hang_up(self, neighbour: Neighbour, linger_ms: int = 0) -> None:
+    def hang_up(self, neighbour: Neighbour, linger_ms: int = 0) -> None:
         """Whatever connection there is."""
         if neighbour.is_up:
             neighbour.is_up = False
@@ -256,7 +262,7 @@ class Neighbours:
     def _answer(self, identity: bytes, frame: MailFrame, neighbour: Neighbour | None = None) -> None:
         self._stir(self.listener)  # sending may have swallowed the news of something that arrived
         if not self.listener.send(identity, frame) and neighbour is not None and neighbour.identity == identity:
-            self._hang_up(neighbour)  # it will connect again
+            self.hang_up(neighbour)  # it will connect again
 
     def _look_around(self) -> None:
         """Some connection to us has ended; a ROUTER tells whose when it is written to."""
@@ -305,6 +311,7 @@ class Neighbours:
             former = neighbour.host
             if not is_over and message.host == former:
                 self._is_up(neighbour)
+                self.on_reached(neighbour)
             elif not is_over and neighbour.key.kind == "head":
                 self._succeed(neighbour, message.host)
                 self._is_up(neighbour)
@@ -381,7 +388,7 @@ class Neighbours:
         elif message.host != key.name:
             self._refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
         else:
-            self._hang_up(neighbour)
+            self.hang_up(neighbour)
             neighbour.identity, neighbour.seen_at, neighbour.wire = identity, peer_address, Wire(arrival.frame)
             self.by_identity[identity] = neighbour
             self._answer(identity, unnumbered(self.welcome()))
@@ -402,12 +409,9 @@ class Neighbours:
                 return  # forgotten by what the last letter said: the verdict is final
             if not letter.source and not letter.target:
                 continue  # an Ack
-            allowed = neighbour.may_say(letter, self.roles)
-            for message in letter.messages:
-                if type(message) not in allowed:
-                    what = f"{letter.source[:80]} may not say {type(message).__name__} to {letter.target[:80]}"
-                    self.offend(neighbour, f"PermissionDenied: {what}")
-                    letter = Letter(letter.source, letter.target, [m for m in letter.messages if type(m) in allowed])
+            letter, refusals = neighbour.sift(letter, self.roles)
+            for refusal in refusals:
+                self.offend(neighbour, refusal)
             yield neighbour, letter
 
     def offend(self, neighbour: Neighbour, reason: str) -> None:
@@ -438,12 +442,8 @@ class Neighbours:
         if last_words and not self.has_said_goodbye:
             self.say_goodbye(last_words)
         for neighbour in self.by_host.values():
-            self.on_link = _nobody
-            self._hang_up(neighbour, linger_ms)
+            self.on_link = lambda host, is_up: None
+            self.hang_up(neighbour, linger_ms)
         self.gate.close()
         self.listener.close(linger_ms)
         self.context.destroy(linger=linger_ms)
-
-
-def _nobody(host: str, is_up: bool) -> None:
-    """Nobody wants to know any more."""

@@ -135,7 +135,7 @@ class Node:
             self.head = Head(self.session, found, state, self.log)
             return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
-        joined = membership.join_cluster(self.host, cluster, secret, self.log)
+        joined = membership.join_cluster(self.host, self.session.folder, cluster, secret, self.log)
         joined.head_wait = cluster.get("head_wait") or joined.head_wait
         return joined
 
@@ -165,14 +165,13 @@ class Node:
 
             self.chain_clients = chain_clients(member.addresses, member.chains)
             roles += [*(self.head.roles if self.head is not None else ()), *self.chain_clients]
-            roles += [member.neighbours, member.probes]
+            roles += member.helpers
         return roles
 
     def _take_part(self, member: Membership) -> None:
         """Be reachable, reach the head, and have the others told of us."""
         links = member.neighbours
-        links.attach(self.reactor, self.reactor.role_by_address)
-        member.probes.attach(self.reactor)
+        member.attach(self.reactor)
         links.on_goodbye, links.on_link, links.on_new_head = self._host_left, self._link_changed, self._new_head
         links.on_expelled = self._expelled
         member.on_scheduler_gone = lambda role: self.tell_local(SchedulerGone(role))
@@ -347,7 +346,7 @@ class Node:
         end_children()
         self.workers.close()
         if self.membership is not None:
-            self.membership.probes.close()
+            self.membership.close()
         self.reactor.close()
         if self.head is not None:
             self.head.close(in_order=bool(self.reactor.ended))

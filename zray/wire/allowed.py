@@ -88,6 +88,7 @@ from .objects import (
 )
 from .orders import ORDERS
 from .reasons import Explain, ExplainReply
+from .relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 from .scheduling import (
     FindTasks,
     JobEnded,
@@ -124,6 +125,7 @@ _CLIENT_TO_LOCAL: Types = frozenset(
         *(CreateActor, KillActor, FindActor, Explain),
     }
 )
+_TUNNELS: Types = frozenset({OpenTunnel, TunnelBytes, TunnelCredit, TunnelClosed})
 _CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
 
 # (kind of the sender, kind of the receiver) -> what may be said.
@@ -189,6 +191,10 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("chains", "gcs"): frozenset({ChainChanged}),
     ("chains", "shard"): frozenset({ChainChanged}),
     ("monitor", "chains"): frozenset({NodeJoined, NodeLost, ChainMemberLost}),
+    # Between hosts that cannot reach each other: "relay" is on the head.
+    ("tunnels", "relay"): _TUNNELS,
+    ("relay", "tunnels"): _TUNNELS,
+    ("monitor", "relay"): frozenset({NodeJoined, NodeLost}),
     # The hosts that are no nodes: "services" is who knows of them, on the head.
     ("services", "host"): frozenset({HostAdded, HostRemoved}),
     ("services", "global"): frozenset({NodeJoined, NodeLost}),
@@ -196,9 +202,9 @@ ALLOWED: dict[tuple[str, str], Types] = {
 
 # The roles that a host may speak for, by the kind of its key (USERS S5).
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
-    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "services", "monitor"}),
-    "node": frozenset({"local", "objects", "host", "shard"}),
-    "driver": frozenset({"local", "objects", "host", "shard"}),
+    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "services", "monitor", "relay"}),
+    "node": frozenset({"local", "objects", "host", "shard", "tunnels"}),
+    "driver": frozenset({"local", "objects", "host", "shard", "tunnels"}),
     "replica": frozenset({"gcs"}),
     "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),

@@ -1,0 +1,62 @@
+"""Hosts that cannot reach each other: the head relays between them."""
+
+import shutil
+
+import pytest
+
+from tests.netns.network import status
+from tests.netns.test_cluster import HEADER
+
+pytestmark = pytest.mark.slow
+
+EXCHANGE = """
+import numpy as np
+
+def large(seed):
+    return np.random.default_rng(seed).bytes(5_000_000)
+
+made = on("c", large).remote(7)
+assert zray.get(made, timeout=30) == large(7)  # from c to here
+put = zray.put(large(8))
+assert zray.get(on("c", lambda value: value == large(8)).remote(put), timeout=30)  # and back
+
+@zray.remote(resources={"c": 1})
+class Counter:
+    def __init__(self):
+        self.count = 0
+    def add(self):
+        self.count += 1
+        return self.count
+
+counter = Counter.remote()
+assert zray.get([counter.add.remote() for _ in range(300)], timeout=30) == list(range(1, 301))
+"""
+
+
+def test_two_hosts_behind_a_firewall(network, hosts):
+    """Which drops what comes from the other one, in silence."""
+    network.separate(*hosts[1:])
+    cluster = hosts[0].start_head()
+    for host in hosts[1:]:
+        host.join(cluster)
+    hosts[1].program(HEADER + EXCHANGE, cluster[0]).ends_well()
+    assert "is reached through the head" in hosts[2].logs()
+    assert "is reached through the head" not in hosts[0].logs() + hosts[1].logs()
+
+
+def test_two_hosts_behind_routers_of_their_own(network):
+    """Their addresses mean nothing to others; here they are even the same."""
+    if shutil.which("nft") is None:
+        pytest.skip("nft is not installed")
+    hosts = [network.add("a"), *map(network.add_behind_nat, "bc")]
+    cluster = hosts[0].start_head()
+    for host in hosts[1:]:
+        host.join(cluster)
+    assert set(status(hosts[0])) == set("abc")
+    hosts[1].program(HEADER + EXCHANGE, cluster[0]).ends_well()
+    assert "is reached through the head" in hosts[2].logs()
+
+
+def test_who_can_be_reached_is(hosts, cluster):
+    hosts[1].program(HEADER + EXCHANGE, cluster[0]).ends_well()
+    assert not any("through the head" in host.logs() for host in hosts)

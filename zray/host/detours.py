@@ -1,0 +1,121 @@
+"""Which way to another host: straight to its port, or through a tunnel (tunnels.py).
+
+Straight is tried first, for STRAIGHT_SECONDS since the host was up; then both in turn until one comes about.  Over a
+tunnel that is up we try the straight way again now and then, beside it, and change over when its handshake is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..wire.message import Local
+from .dealing import ATTEMPT_SECONDS, Dealer
+from .neighbour import Neighbour
+from .tunnels import Tunnels
+
+if TYPE_CHECKING:
+    from .neighbours import Neighbours
+
+# A connection within a data centre takes milliseconds, around the world a second.  A call that a firewall drops would
+# take as long as we let it.
+STRAIGHT_SECONDS = 2.0
+STRAIGHT_AGAIN_SECONDS = 30.0
+# Those that need no detour: the head, and its processes, are reached by all.
+_STRAIGHT_KINDS = ("head", "replica", "scheduler")
+
+
+class StraightAgain(Local):
+    """A tunnel has been used for a while."""
+
+    host: str
+    attempt: int
+
+
+def takes_detour(*, was_detour: bool, down_seconds: float) -> bool:
+    """Whether the next attempt goes through a tunnel.  was_detour: the last one did."""
+    return not was_detour and down_seconds >= STRAIGHT_SECONDS
+
+
+class Detours:
+    """The choice, for all of a host's links.  To the reactor it looks like a role, which is given its timers."""
+
+    def __init__(self, links: Neighbours, tunnels: Tunnels) -> None:
+        self.links = links
+        self.tunnels = tunnels
+        self.address = f"{links.host}/detours"
+        links.way, links.on_reached = self.way, self.came_about
+        self.candidates: dict[str, Dealer] = {}  # straight connections beside a tunnel
+
+    def way(self, neighbour: Neighbour, now: float) -> tuple[str, float]:
+        """Where to connect to, and how many seconds that may take."""
+        if neighbour.key.kind in _STRAIGHT_KINDS:
+            return neighbour.endpoint, ATTEMPT_SECONDS
+        was_detour = neighbour.is_detour
+        neighbour.is_detour = takes_detour(was_detour=was_detour, down_seconds=now - neighbour.down_since)
+        if neighbour.is_detour:
+            try:
+                return self.tunnels.open(neighbour.host), ATTEMPT_SECONDS
+            except OSError as error:
+                self.links.log(f"no tunnel to host {neighbour.host}: {error}")
+                neighbour.is_detour = False
+        return neighbour.endpoint, STRAIGHT_SECONDS
+
+    def came_about(self, neighbour: Neighbour) -> None:
+        """An attempt of ours has succeeded."""
+        if neighbour.is_detour:
+            self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is not")
+            self._later(neighbour)
+
+    def _later(self, neighbour: Neighbour) -> None:
+        again = StraightAgain(neighbour.host, neighbour.attempt)
+        self.links.loop.set_timer(STRAIGHT_AGAIN_SECONDS, self.address, again)
+
+    def handle(self, sender: str, message: Any, now: float) -> list[Any]:
+        """Our timers."""
+        neighbour = self.links.by_host.get(message.host)
+        if neighbour is not None and neighbour.attempt == message.attempt and neighbour.is_up and neighbour.is_detour:
+            if message.host not in self.candidates:
+                self._try(neighbour)
+        return []
+
+    def _try(self, neighbour: Neighbour) -> None:
+        dealer = self.candidates[neighbour.host] = self.links.dealer_to(neighbour, neighbour.endpoint)
+        look = self._looker(neighbour, dealer)
+        self.links.loop.watch(dealer.descriptors()[1], look)
+        look()  # of what has happened before, the descriptor tells nothing
+
+    def _looker(self, neighbour: Neighbour, dealer: Dealer) -> Callable[[], None]:
+        attempt = neighbour.attempt
+
+        def look() -> None:
+            dealer.look()
+            if not dealer.is_let_in and not dealer.over:
+                return
+            self._forget(neighbour.host, dealer)
+            is_wanted = neighbour.is_up and neighbour.attempt == attempt
+            if is_wanted and not dealer.over:
+                neighbour.is_detour = False
+                self.links.log(f"host {neighbour.host} is reached at {neighbour.endpoint} now")
+                self.links.hang_up(neighbour)  # what is lost with the tunnel is sent again
+                self.links.use(neighbour, dealer, ATTEMPT_SECONDS)
+                return
+            dealer.close()
+            if is_wanted:
+                self._later(neighbour)
+
+        return look
+
+    def _forget(self, host: str, dealer: Dealer) -> None:
+        del self.candidates[host]
+        self.links.loop.unwatch(dealer.descriptors()[1])
+
+    def close(self) -> None:
+        """No more."""
+        for host, dealer in list(self.candidates.items()):
+            self._forget(host, dealer)
+            dealer.close()
+
+    def end_turn(self, now: float) -> list[Any]:
+        """Nothing."""
+        return []

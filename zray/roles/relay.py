@@ -1,0 +1,146 @@
+"""Relay: between hosts that only the head can speak to.
+
+On the head.  It passes bytes on and understands none of them (wire/relay.py).
+
+Dialog (who says it -> what we do):
+
+    a host     OpenTunnel      the other end is told; of a pair's tunnels the latest counts
+    a host     TunnelBytes     pass them on, as far as the other end has granted
+    a host     TunnelCredit    the other end may send more
+    a host     TunnelClosed    forget it, tell the other end
+    monitor    NodeJoined, NodeLost    members may have tunnels, nobody else
+
+What lies here is bounded: each end has at most TUNNEL_BYTES_MAX under way that the other one has not taken, and who
+sends more loses the tunnel.
+"""
+
+from __future__ import annotations
+
+from ..wire.gcs import NodeJoined, NodeLost
+from ..wire.message import Message
+from ..wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
+from .role import Role
+
+# Bytes under way in one direction.  They share the head's links with heartbeats, so they must not fill these (8 MiB);
+# 10 MB/s at a round trip of 50 ms.
+TUNNEL_BYTES_MAX = 512 << 10
+# Of one host: what its link to the head holds for all of them together stays below 32 MiB.
+TUNNELS_MAX = 64
+
+
+class Tunnel:
+    """Between two hosts."""
+
+    __slots__ = ("left", "number")
+
+    def __init__(self, number: int, ends: tuple[str, str]) -> None:
+        self.number = number
+        self.left = dict.fromkeys(ends, TUNNEL_BYTES_MAX)  # what each may still send
+
+
+class Relay(Role):
+    """All tunnels of a cluster."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.members: dict[str, dict[str, None]] = {}  # hosts -> the others that they have a tunnel with
+        self.tunnels: dict[tuple[str, str], Tunnel] = {}
+
+    def on_node_joined(self, message: NodeJoined) -> None:
+        self.members.setdefault(_host(message.node), {})
+
+    def on_node_lost(self, message: NodeLost) -> None:
+        host = _host(message.node)
+        for other in list(self.members.get(host, ())):
+            self._close(host, other, f"host {host} is lost", to=(other,))
+        self.members.pop(host, None)
+
+    def on_open_tunnel(self, message: OpenTunnel) -> None:
+        host, peer = _host(self.sender), message.peer
+        refusal = self._why_not(host, peer)
+        if refusal:
+            self.send(self.sender, TunnelClosed(peer, message.number, refusal))
+            return
+        self.tunnels[_pair(host, peer)] = Tunnel(message.number, (host, peer))
+        self.members[host][peer] = self.members[peer][host] = None
+        self._pass_on(peer, OpenTunnel(host, message.number))
+
+    def _why_not(self, host: str, peer: str) -> str:
+        if host == peer or host not in self.members or peer not in self.members:
+            return "both must be members of the cluster"
+        for end, other in ((host, peer), (peer, host)):
+            if len(self.members[end]) >= TUNNELS_MAX and other not in self.members[end]:
+                return f"host {end} has {TUNNELS_MAX} tunnels already"
+        return ""
+
+    def on_tunnel_bytes(self, message: TunnelBytes) -> None:
+        host = _host(self.sender)
+        tunnel = self._find(host, message)
+        if tunnel is None:
+            return
+        if len(message.data) > tunnel.left[host]:
+            self._close(host, message.peer, "more bytes than were granted", to=(host, message.peer))
+            return
+        tunnel.left[host] -= len(message.data)
+        self._pass_on(message.peer, TunnelBytes(host, message.number, message.data))
+
+    def on_tunnel_credit(self, message: TunnelCredit) -> None:
+        host = _host(self.sender)
+        tunnel = self._find(host, message)
+        if tunnel is None:
+            return
+        if tunnel.left[message.peer] + message.count > TUNNEL_BYTES_MAX:
+            self._close(host, message.peer, "more was granted than had come", to=(host, message.peer))
+            return
+        tunnel.left[message.peer] += message.count
+        self._pass_on(message.peer, TunnelCredit(host, message.number, message.count))
+
+    def on_tunnel_closed(self, message: TunnelClosed) -> None:
+        host = _host(self.sender)
+        if self._tunnel(host, message) is not None:
+            self._close(host, message.peer, message.reason, to=(message.peer,))
+
+    def _tunnel(self, host: str, message: TunnelBytes | TunnelCredit | TunnelClosed) -> Tunnel | None:
+        tunnel = self.tunnels.get(_pair(host, message.peer))
+        return tunnel if tunnel is not None and tunnel.number == message.number else None
+
+    def _find(self, host: str, message: TunnelBytes | TunnelCredit) -> Tunnel | None:
+        """None: there is none any more, which the sender is told."""
+        tunnel = self._tunnel(host, message)
+        if tunnel is None:
+            self.send(self.sender, TunnelClosed(message.peer, message.number, "there is no such tunnel"))
+        return tunnel
+
+    def _close(self, host: str, peer: str, reason: str, to: tuple[str, ...]) -> None:
+        tunnel = self.tunnels.pop(_pair(host, peer))
+        self.members[host].pop(peer)
+        self.members[peer].pop(host)
+        for end in to:
+            self._pass_on(end, TunnelClosed(peer if end == host else host, tunnel.number, reason))
+
+    def _pass_on(self, host: str, message: Message) -> None:
+        self.send(f"{host}/tunnels", message)
+
+    def check_everything(self) -> None:
+        """Both ways of looking at it agree, and nobody has been granted more than there is."""
+        pairs = {_pair(host, peer) for host, peers in self.members.items() for peer in peers}
+        assert pairs == set(self.tunnels)
+        for tunnel in self.tunnels.values():
+            assert all(0 <= left <= TUNNEL_BYTES_MAX for left in tunnel.left.values())
+
+    HANDLERS = {
+        OpenTunnel: on_open_tunnel,
+        TunnelBytes: on_tunnel_bytes,
+        TunnelCredit: on_tunnel_credit,
+        TunnelClosed: on_tunnel_closed,
+        NodeJoined: on_node_joined,
+        NodeLost: on_node_lost,
+    }
+
+
+def _host(role: str) -> str:
+    return role.partition("/")[0]
+
+
+def _pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one < other else (other, one)
