@@ -25,7 +25,7 @@ def look():
             for descriptor, _ in loop.epoll.poll(0.0):
                 loop.actions[descriptor]()
             while loop.timers and loop.timers[0][0] <= time.monotonic():
-                probes.handle("", heapq.heappop(loop.timers)[2], 0.0)
+                probes.handle("", heapq.heappop(loop.timers)[-1], 0.0)
 
     def begin(endpoint, *others):
         found = []
