@@ -11,7 +11,7 @@ from zray import __version__
 from zray.host.versions import python_version
 from zray.ids import JOB_ID_BYTES
 from zray.wire.codec import decode, encode
-from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.message import PROTOCOL_VERSION, Bulk
 from zray.wire.session import Hello
 
 ANSWER_MS = 20_000
@@ -88,6 +88,7 @@ def random_value(kind, pick):
         bytes: lambda: pick.randbytes(pick.choice(LENGTHS)),
         str: lambda: pick.choice(("", "driver-1", "worker-1", "local", "gcs-0", "x" * 300)),
         type(None): lambda: None,
+        Bulk: lambda: Bulk(pick.randbytes(pick.choice(LENGTHS))),
     }
     return simple[kind]()
 
