@@ -134,6 +134,8 @@ def _add_deaths(options: Options) -> None:
 
 
 def _add_head_kills(options: Options, replicas: int) -> None:
+    from .workloads import PROGRAMS_THAT_NAME_NODES
+
     # It has its shards itself, drivers are elsewhere, and some programs want two nodes beside theirs.
     assert options.nodes > 3 and not replicas, "a head that is killed needs three other nodes, and replicas=0"
     random = Random(f"zray heads {options.seed}")
@@ -148,6 +150,9 @@ def _add_head_kills(options: Options, replicas: int) -> None:
 
         names = sorted(name for name in PROGRAMS if name not in PROGRAMS_WITH_ACTORS)
         options.programs = tuple(random.sample(names, random.randint(1, 3)))
+    # What asks for the head's own node ends with it.
+    kept = tuple(name for name in options.programs if name not in PROGRAMS_THAT_NAME_NODES)
+    options.programs = kept or ("tree",)
     if random.random() < 0.7:
         options.kills, options.kills_fork_server, options.start_failure_probability = 0, False, 0.0
 

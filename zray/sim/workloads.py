@@ -105,6 +105,7 @@ PROGRAMS_WITH_ACTORS = frozenset(
 )
 # Their actors take CPUs: one node alone has none left for the tasks that call them.
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
+PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
