@@ -101,7 +101,6 @@ from .scheduling import (
     SpillTask,
     TaskAccepted,
     TaskDeferred,
-    TaskDone,
     TaskGivenBack,
     TaskPlaced,
     TasksFound,
@@ -141,16 +140,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Between hosts.
     ("local", "local"): frozenset(
         {
-            *(
-                TaskAccepted,
-                TaskGivenBack,
-                TaskDone,
-                JobEnded,
-                JobNotice,
-                ActorAccepted,
-                ActorHandedOver,
-                ActorDeferred,
-            ),
+            *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound),
             *(Explain, ExplainReply),
