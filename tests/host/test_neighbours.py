@@ -7,6 +7,7 @@ import zmq
 
 from tests.host.wires import Host, Stranger, Wire, are_up, join, pump
 from zray.host.keys import KeyPair
+from zray.host.sockets import has_arrived
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import FetchFunction, Heartbeat, NodeLost, RegisterNode
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, MessageRefused
@@ -64,6 +65,24 @@ def test_a_host_that_is_denied_at_first_tries_again():
         pump((head, node), lambda: head.has_logged("unknown key"))
         head.meet(node)
         pump((head, node), lambda: are_up(head, node))
+
+
+def test_a_host_that_is_forgotten_for_what_another_has_said_is_heard_no_more():
+    """Both have sent something; the first one's is that the second is lost."""
+    with Host() as node, Host("head") as head, Host() as other:
+        for earlier in (head, other):
+            join(node, earlier)
+        pump((node, head, other), lambda: are_up(node, head, other))
+        head.say("monitor", node.role("local"), NodeLost(other.name, ""))
+        other.say("objects", node.role("objects"), PullRefused(b"o" * 20, 1))
+        dealers = [node.links.by_host[host.name].dealer for host in (head, other)]
+        pump((head, other), lambda: all(has_arrived(dealer.socket) for dealer in dealers))
+        node.links.restless = dict.fromkeys(dealers)  # in the order in which they are heard
+        heard = []
+        for _, letter in node.links.take_in():
+            heard += letter.messages
+            node.links.forget(other.name)
+        assert heard == [NodeLost(other.name, "")]
 
 
 def test_large_mail_comes_in_order_and_whole(pair):

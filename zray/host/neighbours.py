@@ -285,7 +285,7 @@ class Neighbours:
         for socket in list(self.restless):
             if socket is self.listener:
                 yield from self._take_from_listener()
-            else:
+            elif socket in self.restless:  # or it was closed for what another one has said
                 yield from self._take_from_dealer(socket)
 
     def _take_from_dealer(self, dealer: Dealer) -> Iterator[tuple[Neighbour, Letter]]:
