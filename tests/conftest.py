@@ -77,6 +77,20 @@ def start(nothing_left):
 
 
 @pytest.fixture
+def cluster(nothing_left):
+    """A head without CPUs, and two nodes of one each; `cluster.connect()` makes this process its driver."""
+    import zray
+    from zray.cluster_utils import Cluster
+
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        yield cluster
+        zray.shutdown()
+
+
+@pytest.fixture
 def gate(tmp_path):
     """A door that a test opens and that tasks wait at: order without sleeping."""
     from tests.gates import Gate

@@ -10,22 +10,11 @@ import zray as api
 from tests.cli.commands import command_line, zray
 from tests.gates import is_running, until
 from tests.scripts import ROOT, environment
-from zray.cluster_utils import Cluster
 from zray.exceptions import ClusterLostError
 from zray.host import joining
 
 # S4.
 REVOKED_SECONDS = 5.0
-
-
-@pytest.fixture
-def cluster(nothing_left):
-    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
-        yield cluster
-        api.shutdown()
 
 
 def keys(cluster, *arguments):

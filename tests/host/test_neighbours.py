@@ -5,29 +5,16 @@ import random
 import pytest
 import zmq
 
-from tests.host.wires import Host, Stranger, Wire, are_up, join, pump
+from tests.host.wires import Host, Stranger, Wire, are_up, beat, greet, join, pump
 from zray.host.keys import KeyPair
 from zray.host.sockets import has_arrived
 from zray.wire.codec import Letter, Mail, decode_mail, encode
-from zray.wire.gcs import FetchFunction, Heartbeat, NodeLost, RegisterNode
+from zray.wire.gcs import FetchFunction, NodeLost, RegisterNode
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, MessageRefused
 from zray.wire.link import open_unnumbered, unnumbered
 from zray.wire.message import PROTOCOL_VERSION, Bulk
 from zray.wire.objects import ObjectChunk, PullRefused
 from zray.wire.session import StopSession
-
-
-@pytest.fixture
-def pair():
-    """A head, and a node that has connected to it."""
-    with Host("head") as head, Host() as node:
-        join(node, head)
-        pump((head, node), lambda: are_up(head, node))
-        yield head, node
-
-
-def beat(number):
-    return Heartbeat(str(number))
 
 
 def test_mail_goes_both_ways_between_roles(pair):
@@ -223,13 +210,6 @@ def test_without_the_gate_everybody_is_refused():
 
 
 # --- B12: another's name ---
-
-
-def greet(host, stranger, others, name):
-    """Say HostHello as `name`; the answer."""
-    stranger.socket.send(unnumbered(HostHello(PROTOCOL_VERSION, "", name)))
-    pump((host, *others), lambda: stranger.socket.poll(0))
-    return open_unnumbered(decode_mail(stranger.socket.recv()))
 
 
 def test_a_member_cannot_pass_for_another(pair):

@@ -3,25 +3,14 @@
 import os
 import socket as socket_module
 
-import pytest
 import zmq
 
-from tests.host.test_neighbours import beat, greet
-from tests.host.wires import Host, Stranger, are_up, join, pump
+from tests.host.wires import Host, Stranger, are_up, beat, greet, pump
 from zray.host.listener import Wire
 from zray.wire.codec import decode_mail
 from zray.wire.hosts import HostExpelled, HostHello, HostWelcome
 from zray.wire.link import open_unnumbered, unnumbered
 from zray.wire.message import PROTOCOL_VERSION
-
-
-@pytest.fixture
-def pair():
-    """A head, and a node that has connected to it."""
-    with Host("head") as head, Host() as node:
-        join(node, head)
-        pump((head, node), lambda: are_up(head, node))
-        yield head, node
 
 
 def test_a_forgotten_host_is_refused_on_its_old_connection_and_on_new_ones(pair):

@@ -43,16 +43,6 @@ def nodes_of(cluster):
         return {fact.node.partition("/")[0] for fact in link.nodes()}
 
 
-@pytest.fixture
-def cluster(nothing_left):
-    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1)
-        cluster.wait_for_nodes()
-        yield cluster
-        zray.shutdown()
-
-
 @pytest.mark.slow
 def test_a_head_that_stood_still_finds_its_nodes_as_they_were(cluster, gate):
     """They see that it stands still, and wait: no lease ends meanwhile."""

@@ -13,6 +13,11 @@ from tests.gates import DEADLINE_S
 from zray.host.dealing import client
 from zray.host.keys import Key, KeyPair, KeyRing
 from zray.host.neighbours import Neighbours
+from zray.wire.codec import decode_mail
+from zray.wire.gcs import Heartbeat
+from zray.wire.hosts import HostHello
+from zray.wire.link import open_unnumbered, unnumbered
+from zray.wire.message import PROTOCOL_VERSION
 
 ROLES = ("local", "objects", "global", "gcs-0", "monitor", "host")
 
@@ -128,6 +133,18 @@ class Stranger:
 
     def __exit__(self, *error):
         self.context.destroy(linger=0)
+
+
+def beat(number):
+    """A message."""
+    return Heartbeat(str(number))
+
+
+def greet(host, stranger, others, name):
+    """Say HostHello as `name`; the answer."""
+    stranger.socket.send(unnumbered(HostHello(PROTOCOL_VERSION, "", name)))
+    pump((host, *others), lambda: stranger.socket.poll(0))
+    return open_unnumbered(decode_mail(stranger.socket.recv()))
 
 
 class Wire:

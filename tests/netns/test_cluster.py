@@ -7,25 +7,9 @@ import pytest
 
 from tests.gates import Tally, until, until_ended
 from tests.netns.network import status, until_listed
+from tests.netns.programs import COUNTER, HEADER
 
 pytestmark = pytest.mark.slow
-
-# What every program begins with: its arguments, and where a task runs.
-HEADER = """
-import sys, threading
-import zray
-zray.init(address=sys.argv[1])
-
-def here():
-    context = zray.get_runtime_context()
-    return context.get_node_id()
-
-def on(host, function, **options):
-    return zray.remote(function).options(resources={host: 1}, **options)
-
-def say(word):
-    print(word, flush=True)
-"""
 
 
 def test_a_program_runs_on_all_hosts(hosts, cluster):
@@ -86,17 +70,7 @@ say("right")
 
 def test_a_cut_that_heals_in_time_costs_nothing(network, hosts, cluster, tmp_path):
     before = status(hosts[0])
-    source = """
-@zray.remote(resources={"c": 1}, num_cpus=0)
-class Counter:
-    def __init__(self):
-        self.count = 0
-    def add(self):
-        self.count += 1
-        return self.count
-counter = Counter.remote()
-assert zray.get(counter.add.remote(), timeout=20) == 1
-"""
+    source = COUNTER + "assert zray.get(counter.add.remote(), timeout=20) == 1\n"
     calls = "counts = [counter.add.remote() for _ in range(100)]\n"
     ending = "assert zray.get(counts, timeout=30) == list(range(2, 102))\n"
     program = hosts[1].program(HEADER + source + WORK + calls + RESULTS + ending, cluster[0], str(tmp_path), "100")

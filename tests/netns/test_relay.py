@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.netns.network import status
-from tests.netns.test_cluster import HEADER
+from tests.netns.programs import COUNTER, HEADER
 
 pytestmark = pytest.mark.slow
 
@@ -19,16 +19,6 @@ made = on("c", large).remote(7)
 assert zray.get(made, timeout=30) == large(7)  # from c to here
 put = zray.put(large(8))
 assert zray.get(on("c", lambda value: value == large(8)).remote(put), timeout=30)  # and back
-
-@zray.remote(resources={"c": 1})
-class Counter:
-    def __init__(self):
-        self.count = 0
-    def add(self):
-        self.count += 1
-        return self.count
-
-counter = Counter.remote()
 assert zray.get([counter.add.remote() for _ in range(300)], timeout=30) == list(range(1, 301))
 """
 
@@ -39,7 +29,7 @@ def test_two_hosts_behind_a_firewall(network, hosts):
     cluster = hosts[0].start_head()
     for host in hosts[1:]:
         host.join(cluster)
-    hosts[1].program(HEADER + EXCHANGE, cluster[0]).ends_well()
+    hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
     assert "is reached through the head" in hosts[2].logs()
     assert "is reached through the head" not in hosts[0].logs() + hosts[1].logs()
 
@@ -53,10 +43,10 @@ def test_two_hosts_behind_routers_of_their_own(network):
     for host in hosts[1:]:
         host.join(cluster)
     assert set(status(hosts[0])) == set("abc")
-    hosts[1].program(HEADER + EXCHANGE, cluster[0]).ends_well()
+    hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
     assert "is reached through the head" in hosts[2].logs()
 
 
 def test_who_can_be_reached_is(hosts, cluster):
-    hosts[1].program(HEADER + EXCHANGE, cluster[0]).ends_well()
+    hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
     assert not any("through the head" in host.logs() for host in hosts)
