@@ -61,6 +61,11 @@ def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
     assert_all_is_well(seeds, nodes, deaths=deaths, heads=1, shards=shards)
 
 
+def test_puts_that_are_refused_one_after_another_take_their_time():
+    """A worker in such a put keeps its CPU; who could make room waits for that."""
+    assert_all_is_well([70850], nodes=1)
+
+
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""

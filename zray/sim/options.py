@@ -65,11 +65,15 @@ class Options(Struct, kw_only=True):
     false_verdict_probability: float = 0.0  # of such a kill to be none
 
     @property
+    def is_small(self) -> bool:
+        """Whether a store may be too full for a put, which then waits FULL_SECONDS and is refused."""
+        return self.capacity < 1 << 22 or self.pages_max < 1 << 20
+
+    @property
     def loses_work(self) -> bool:
         """Whether a task may end with a system error, or an actor die, through no fault of the program's."""
-        is_small = self.capacity < 1 << 22 or self.pages_max < 1 << 20
         is_hit = bool(self.kills or self.kills_fork_server or self.start_failure_probability or self.loses_nodes)
-        return is_hit or is_small
+        return is_hit or self.is_small
 
     @property
     def loses_nodes(self) -> bool:
