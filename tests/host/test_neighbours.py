@@ -9,7 +9,7 @@ from tests.host.wires import Host, Stranger, Wire, are_up, beat, greet, join, pu
 from zray.host.keys import KeyPair
 from zray.host.sockets import has_arrived
 from zray.wire.codec import Letter, Mail, decode_mail, encode
-from zray.wire.gcs import FetchFunction, NodeLost, RegisterNode
+from zray.wire.gcs import FetchFunction, NodeLost
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, MessageRefused
 from zray.wire.link import open_unnumbered, unnumbered
 from zray.wire.message import PROTOCOL_VERSION, Bulk
@@ -19,16 +19,16 @@ from zray.wire.session import StopSession
 
 def test_mail_goes_both_ways_between_roles(pair):
     head, node = pair
-    node.say("local", head.role("monitor"), beat(1), beat(2))
+    node.say("local", head.role("local"), beat(1), beat(2))
     head.say("monitor", node.role("local"), NodeLost("x", "gone"))
     pump(pair, lambda: len(head.heard) == 2 and node.heard)
-    assert head.heard == [(node.role("local"), head.role("monitor"), beat(number)) for number in (1, 2)]
+    assert head.heard == [(node.role("local"), head.role("local"), beat(number)) for number in (1, 2)]
     assert node.heard == [(head.role("monitor"), node.role("local"), NodeLost("x", "gone"))]
 
 
 def test_what_is_said_before_they_have_met_waits():
     with Host("head") as head, Host() as node:
-        node.say("local", head.role("monitor"), beat(1))
+        node.say("local", head.role("local"), beat(1))
         join(node, head)
         head.say("monitor", node.role("local"), NodeLost("x", ""))
         pump((head, node), lambda: head.heard and node.heard)
@@ -133,7 +133,7 @@ def test_raw_bytes_disturb_nobody(pair):
                 wire.sendall(data)
             except OSError:
                 pass  # it has hung up before the end
-            node.say("local", head.role("monitor"), beat(number))
+            node.say("local", head.role("local"), beat(number))
             pump(pair, lambda number=number: len(head.heard) == number + 1)
     assert are_up(*pair) and len(head.links.by_identity) == 1
 
@@ -220,10 +220,10 @@ def test_a_member_cannot_pass_for_another(pair):
         refused = greet(head, stranger, [node], node.name)
         assert type(refused) is HostRefused and "not that of host" in refused.reason
         assert greet(head, stranger, [node], thief.name) == HostWelcome(head.name)
-        letter = Letter(node.role("local"), head.role("monitor"), [beat(666)])
+        letter = Letter(node.role("local"), head.role("local"), [beat(666)])
         stranger.socket.send(encode(Mail(1, 1, 0, [letter])))
         pump((head, node), lambda: head.links.offences.count)
-        node.say("local", head.role("monitor"), beat(1))
+        node.say("local", head.role("local"), beat(1))
         pump((head, node), lambda: head.heard)
         assert head.messages() == [beat(1)]
 
@@ -273,14 +273,14 @@ def test_what_is_not_ones_to_say_is_refused_counted_and_told(pair, source, targe
     node.say(source, head.role(target), message)
     pump(pair, lambda: head.links.offences.count == 1 and node.has_logged("PermissionDenied"))
     assert not head.heard
-    node.say("local", head.role("monitor"), beat(2))
+    node.say("local", head.role("local"), beat(2))
     pump(pair, lambda: head.messages() == [beat(2)])
 
 
 def test_the_rest_of_a_letter_is_heard(pair):
     head, node = pair
-    node.say("local", head.role("monitor"), beat(1), NodeLost("x", ""), RegisterNode("x", {}))
-    pump(pair, lambda: head.messages() == [beat(1), RegisterNode("x", {})])
+    node.say("local", head.role("local"), beat(1), NodeLost("x", ""), beat(2))
+    pump(pair, lambda: head.messages() == [beat(1), beat(2)])
 
 
 def test_who_does_it_again_and_again_is_dropped(pair):
@@ -301,7 +301,7 @@ def test_messages_of_many_parts_and_of_none(pair, parts):
         stranger.socket.send_multipart([b""] * parts)
         stranger.socket.send(b"")
         pump(pair, lambda: head.links.offences.count == 2)
-        node.say("local", head.role("monitor"), beat(1))
+        node.say("local", head.role("local"), beat(1))
         pump(pair, lambda: head.messages() == [beat(1)])
 
 
@@ -327,7 +327,7 @@ def test_the_answer_to_a_refusal_is_silence(pair):
     head.links._put(head.links.by_host[node.name], unnumbered(MessageRefused("x")))
     node.links._put(node.links.by_host[head.name], unnumbered(MessageRefused("y")))
     pump(pair, lambda: node.has_logged("refused what we said"))
-    node.say("local", head.role("monitor"), beat(1))
+    node.say("local", head.role("local"), beat(1))
     pump(pair, lambda: head.heard)
     assert not head.links.offences.count and not node.links.offences.count
 
@@ -342,7 +342,7 @@ def test_the_head_is_followed_to_the_host_that_it_is_now():
             join(node, former)
             pump((former, node), lambda: are_up(former, node))
             keys, endpoint = former.keys, former.endpoint
-            node.say("local", former.role("monitor"), beat(1))
+            node.say("local", former.role("local"), beat(1))
         heads = []
         node.links.on_new_head = lambda former, welcome: heads.append((former, welcome.host))
         with Host("head", keys=keys, port=int(endpoint.rpartition(":")[2])) as head:
@@ -350,8 +350,8 @@ def test_the_head_is_followed_to_the_host_that_it_is_now():
             head.say("monitor", node.role("local"), NodeLost("x", ""))
             pump((head, node), lambda: heads and node.heard)
             assert heads == [(former.name, head.name)] and node.messages() == [NodeLost("x", "")]
-            node.say("local", former.role("monitor"), beat(2))
-            node.say("local", head.role("monitor"), beat(3))
+            node.say("local", former.role("local"), beat(2))
+            node.say("local", head.role("local"), beat(3))
             pump((head, node), lambda: head.heard)
             assert head.messages() == [beat(3)]
             head.links.forget(node.name)

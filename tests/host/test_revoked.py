@@ -17,7 +17,7 @@ def test_a_forgotten_host_is_refused_on_its_old_connection_and_on_new_ones(pair)
     """B08: revoked."""
     head, node = pair
     head.links.forget(node.name)
-    node.say("local", head.role("monitor"), beat(1))
+    node.say("local", head.role("local"), beat(1))
     pump(pair, lambda: head.links.dropped_frames)
     assert not head.heard
     with Stranger(head, node.keys) as stranger:
@@ -39,7 +39,7 @@ def test_the_connection_of_a_forgotten_host_is_cut(pair):
         assert told == HostExpelled("its key was revoked")
         stranger.socket.disable_monitor()
         monitor.close()
-    node.say("local", head.role("monitor"), beat(1))
+    node.say("local", head.role("local"), beat(1))
     pump(pair, lambda: head.heard)
     assert are_up(*pair)
 

@@ -14,10 +14,10 @@ from zray.host.dealing import client
 from zray.host.keys import Key, KeyPair, KeyRing
 from zray.host.neighbours import Neighbours
 from zray.wire.codec import decode_mail
-from zray.wire.gcs import Heartbeat
 from zray.wire.hosts import HostHello
 from zray.wire.link import open_unnumbered, unnumbered
 from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.scheduling import JobEnded
 
 ROLES = ("local", "objects", "global", "gcs-0", "monitor", "host")
 
@@ -136,8 +136,8 @@ class Stranger:
 
 
 def beat(number):
-    """A message."""
-    return Heartbeat(str(number))
+    """Something that a node may say to any other."""
+    return JobEnded(b"%d" % number)
 
 
 def greet(host, stranger, others, name):

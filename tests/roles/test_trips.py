@@ -4,7 +4,15 @@ from tests.roles.desk import FUNCTION, JOB, Desk
 from zray.roles.local_scheduler.trips import AskAgainTimeout
 from zray.wire.actors import CreateActor
 from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined, RecordTasks, RecordTasksReply
-from zray.wire.scheduling import PlaceTask, SpillTask, TaskDeferred, TaskGivenBack, TaskPlaced
+from zray.wire.scheduling import (
+    JobEnded,
+    JobFacts,
+    PlaceTask,
+    SpillTask,
+    TaskDeferred,
+    TaskGivenBack,
+    TaskPlaced,
+)
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskSpec
 
 CPU = {"CPU": RESOURCE_UNIT}
@@ -112,3 +120,13 @@ def test_a_task_that_is_sent_back_to_a_node_full_of_actors_waits():
     place(desk, origin="local", trip=1)
     assert desk.take_sent(SpillTask) == []
     assert list(desk.scheduler.trips.aside) == [TASK]
+
+
+def test_only_its_drivers_node_ends_a_job():
+    """S5: a neighbour's word is nothing."""
+    desk = desk_with_a_peer()
+    desk.tell("global", PlaceTask(TaskSpec(TASK, FUNCTION), OTHER, b"job-0002", JobFacts(home=OTHER)))
+    desk.tell("n3/local", JobEnded(b"job-0002"))
+    assert TASK in desk.scheduler.tasks
+    desk.tell(OTHER, JobEnded(b"job-0002"))
+    assert TASK not in desk.scheduler.tasks and b"job-0002" not in desk.scheduler.jobs

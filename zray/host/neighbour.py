@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..wire.allowed import NOTHING, ROLES_OF_KEY, Types, allowed_between, kind_of
+from ..wire.claims import CLAIMS
 from ..wire.codec import Letter
 from ..wire.link import MailLink
 from ..wire.message import Local
@@ -93,13 +94,18 @@ class Neighbour:
 
     def sift(self, letter: Letter, roles: set[str]) -> tuple[Letter, list[str]]:
         """What may stand in it; why the rest may not."""
-        allowed = self.may_say(letter, roles)
-        refused = [message for message in letter.messages if type(message) not in allowed]
-        if not refused:
-            return letter, []
-        who, whom = letter.source[:80], letter.target[:80]
-        reasons = [f"PermissionDenied: {who} may not say {type(message).__name__} to {whom}" for message in refused]
-        return Letter(letter.source, letter.target, [m for m in letter.messages if type(m) in allowed]), reasons
+        allowed, key = self.may_say(letter, roles), self.key
+        kept, reasons = [], []
+        for message in letter.messages:
+            claim = CLAIMS.get(type(message))
+            if type(message) not in allowed:
+                who, whom = letter.source[:80], letter.target[:80]
+                reasons.append(f"PermissionDenied: {who} may not say {type(message).__name__} to {whom}")
+            elif claim is not None and (reason := claim(message, letter.source, key.kind, key.public)):
+                reasons.append(f"PermissionDenied: {reason}")
+            else:
+                kept.append(message)
+        return (Letter(letter.source, letter.target, kept), reasons) if reasons else (letter, reasons)
 
     def may_say(self, letter: Letter, roles: set[str]) -> Types:
         """What may stand in such a letter: from a role of its own, that its key may speak for, to one of `roles`."""

@@ -206,7 +206,7 @@ class LocalScheduler(Role):
     def on_job_ended(self, message: JobEnded) -> None:
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
-        if job is not None and job.driver is None:
+        if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
 
     def end_job(self, job: Job) -> None:

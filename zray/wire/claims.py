@@ -1,0 +1,84 @@
+"""What a message says of its own sender must be so: nobody speaks for a neighbour, or as what it is not (USERS S5).
+
+allowed.py knows which types a role may say; the key of a connection is proven, and so is the name of the role behind
+it.  Here are the fields in which a sender names itself, compared with that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .actors import ActorForgotten, LocateActor, RegisterActor, SpillActor
+from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
+from .chain import ChainRead, ChainWrite
+from .gcs import (
+    AddLocations,
+    CannotRebuild,
+    FetchFunction,
+    Heartbeat,
+    HoldAtNode,
+    RecordTasks,
+    RegisterNode,
+    ReleaseAtNode,
+    RemoveLocations,
+    SubscribeObject,
+)
+from .message import Message
+from .scheduling import LoadReport, SpillTask
+from .where import host_of
+
+# The field that names the role which says it.
+OWN_NAME: dict[type[Message], str] = {
+    **dict.fromkeys((RegisterNode, Heartbeat, LoadReport), "node"),
+    **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, CannotRebuild), "node"),
+    **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction), "node"),
+    **dict.fromkeys((RegisterActor, ActorForgotten, LocateActor), "node"),
+    **dict.fromkeys((SpillTask, SpillActor), "origin"),
+}
+
+
+def _own_name(message: Any, source: str, kind: str, public: bytes) -> str:
+    said = getattr(message, OWN_NAME[type(message)])
+    if said == source:
+        return ""
+    return f"{source} may not say {type(message).__name__} in the name of {said[:80]!r}"
+
+
+def _registration(message: RegisterNode, source: str, kind: str, public: bytes) -> str:
+    if message.kind != kind or message.public_key != public:
+        what = "with another key" if message.kind == kind else f"as a {message.kind[:40]!r}"
+        return f"{source} has joined as a {kind!r}, and may not register {what}"
+    return _own_name(message, source, kind, public)
+
+
+def _write(message: ChainWrite, source: str, kind: str, public: bytes) -> str:
+    """Requests of all roles of one host."""
+    return _requests(message.requests, source, kind)
+
+
+def _read(message: ChainRead, source: str, kind: str, public: bytes) -> str:
+    return _requests([(message.source, message.request)], source, kind)
+
+
+def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
+    may_say: dict[str, Types] = {}  # by role: they are few
+    for role, request in requests:
+        if role not in may_say:
+            if host_of(role) != host_of(source) or kind_of(role) not in ROLES_OF_KEY.get(kind, ()):
+                return f"{source} may not speak for {role[:80]!r}"
+            may_say[role] = allowed_between(role, "gcs")
+        if type(request) not in may_say[role]:
+            return f"{role[:80]} may not say {type(request).__name__} to a shard"
+        if type(request) in OWN_NAME and (reason := _own_name(request, role, kind, b"")):
+            return reason
+    return ""
+
+
+# Message -> (it, role that says it, kind of its host's key, that key) -> why it is not so; "": it is.
+CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
+    **dict.fromkeys(OWN_NAME, _own_name),
+    RegisterNode: _registration,
+    ChainWrite: _write,
+    ChainRead: _read,
+}
