@@ -7,6 +7,7 @@ import pytest
 from tests.host.raw import random_message
 from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
+from zray.ids import function_id
 from zray.wire.allowed import ALLOWED, ROLES_OF_KEY
 from zray.wire.chain import ChainRead, ChainWrite
 from zray.wire.claims import OWN_NAME
@@ -14,6 +15,7 @@ from zray.wire.codec import Letter
 from zray.wire.gcs import HoldAtNode, NodeLost, RegisterNode
 from zray.wire.scheduling import LocateObjects, SpillTask
 from zray.wire.task_spec import TaskSpec
+from zray.wire.tasks import Function, PublishFunction
 
 HEAD, ME, OTHER = "a" * 16, "b" * 16, "c" * 16
 ROLES = {f"{HEAD}/{role}" for role in ("monitor", "global", "gcs-0", "local", "relay")}
@@ -84,6 +86,14 @@ def test_a_question_to_a_replicated_shard_is_of_a_scheduler_of_that_host():
     assert heard(ChainRead(1, 1, f"{ME}/global", LocateObjects(1, [])), "shard-0", "gcs-0", "scheduler")
     assert not heard(ChainRead(1, 1, f"{OTHER}/global", LocateObjects(1, [])), "shard-0", "gcs-0", "scheduler")
     assert not heard(ChainRead(1, 1, f"{ME}/global", LocateObjects(1, [])), "shard-0", "gcs-0", "node")
+
+
+def test_code_is_published_under_its_own_name():
+    """S9, B17."""
+    good, bad = (PublishFunction(Function(name, "f", b"code")) for name in (function_id(b"code"), function_id(b"x")))
+    assert heard(good, target="gcs-0") and not heard(bad, target="gcs-0")
+    mine = f"{ME}/local"
+    assert heard(requests((mine, good)), "shard-0", "gcs-0") and not heard(requests((mine, bad)), "shard-0", "gcs-0")
 
 
 def test_the_rest_of_a_letter_stands():

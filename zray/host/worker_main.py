@@ -19,7 +19,8 @@ from typing import Any
 import posix_ipc
 
 from .. import __version__
-from ..exceptions import ClusterLostError
+from ..exceptions import ClusterLostError, DeserializationError
+from ..ids import function_id as id_of_code
 from ..ids import return_id, stray_task_id
 from ..roles.task_executor import TaskExecutor
 from ..store.arguments import deserialize_arguments
@@ -266,7 +267,10 @@ class Worker(Runtime):
     def function_of(self, function_id: bytes) -> Callable[..., Any]:
         """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
         restored = self.restored_count
-        function = deserialize_function(self.executor.functions[function_id].code)
+        code = self.executor.functions[function_id].code
+        if id_of_code(code) != function_id:
+            raise DeserializationError(f"A function of {len(code)} bytes is not what its name says: it is not opened.")
+        function = deserialize_function(code)
         if self.restored_count == restored:
             self.functions[function_id] = function
         return function  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""What a message says of its own sender must be so: nobody speaks for a neighbour, or as what it is not (USERS S5).
+"""What a message claims must be so: nobody speaks for a neighbour, or as what it is not (USERS S5).
 
 allowed.py knows which types a role may say; the key of a connection is proven, and so is the name of the role behind
-it.  Here are the fields in which a sender names itself, compared with that name.
+it.  Here are the fields in which a sender names itself, compared with that name; and code, with its name.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..ids import function_id
 from .actors import ActorForgotten, LocateActor, RegisterActor, SpillActor
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
 from .chain import ChainRead, ChainWrite
@@ -26,6 +27,7 @@ from .gcs import (
 )
 from .message import Message
 from .scheduling import LoadReport, SpillTask
+from .tasks import PublishFunction
 from .where import host_of
 
 # The field that names the role which says it.
@@ -70,9 +72,17 @@ def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
             may_say[role] = allowed_between(role, "gcs")
         if type(request) not in may_say[role]:
             return f"{role[:80]} may not say {type(request).__name__} to a shard"
-        if type(request) in OWN_NAME and (reason := _own_name(request, role, kind, b"")):
+        claim = CLAIMS.get(type(request))
+        if claim is not None and (reason := claim(request, role, kind, b"")):
             return reason
     return ""
+
+
+def _function(message: PublishFunction, source: str, kind: str, public: bytes) -> str:
+    """Code is named by its hash: what another one has published under that name stays what it is (USERS S9)."""
+    if function_id(message.function.code) == message.function.function_id:
+        return ""
+    return f"{source} may not publish code under a name that is not its hash"
 
 
 # Message -> (it, role that says it, kind of its host's key, that key) -> why it is not so; "": it is.
@@ -81,4 +91,5 @@ CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     RegisterNode: _registration,
     ChainWrite: _write,
     ChainRead: _read,
+    PublishFunction: _function,
 }
