@@ -8,11 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
 from ..wire.link import MailFrame
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
 from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, receive_bulk, send, send_mail
+
+# Connections on which nobody has spoken yet (USERS S10): each costs a descriptor, for HANDSHAKE_MS at most unless it
+# is let in, and a node that has no descriptors left is of no use.  Many times as many as hosts that join at once.
+HALF_OPEN_MAX = 256
 
 
 class Wire:
@@ -55,6 +60,23 @@ def _other_end(connection: socket.socket) -> Any:
         return None
 
 
+def _cut_stranger(descriptor: int, port: int) -> bool:
+    """End a connection to our port; the number may be something else's by now.  Whether it was one."""
+    try:
+        copy = socket.socket(fileno=os.dup(descriptor))
+    except OSError:
+        return False
+    try:
+        is_ours = copy.family == socket.AF_INET and copy.getsockname()[1] == port
+        if is_ours:
+            copy.shutdown(socket.SHUT_RDWR)
+        return is_ours
+    except OSError:
+        return False
+    finally:
+        copy.close()
+
+
 class Arrival:
     """A frame, and where it comes from."""
 
@@ -77,7 +99,11 @@ class Listener:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, ring: KeyRing) -> None:
         self.ring = ring
         self.socket = server(context, keys)
-        self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self.port = 0
+        self.half_open: dict[int, None] = {}  # connections that nobody has spoken on yet, the oldest first
+        self.being_cut: set[int] = set()  # those that were too many
+        self.has_lost = False  # another one has ended
+        self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.monitor.linger = 0
 
     def bind(self, host: str, port: int) -> int:
@@ -91,7 +117,8 @@ class Listener:
         except zmq.ZMQError as error:
             raise OSError(error.errno, f"cannot listen on {host}:{port}: {error}") from error
         endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
-        return int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+        self.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+        return self.port
 
     def hear(self) -> Iterator[Arrival]:
         """What has arrived."""
@@ -100,6 +127,9 @@ class Listener:
             identity = receive(router, NOBLOCK)
             frame = router.recv(zmq.NOBLOCK, copy=False)
             key, address = self._key_of(frame), str(frame.get("Peer-Address"))
+            if self.half_open or has_arrived(self.monitor):
+                self._look()  # its beginning may be among the news
+                self.half_open.pop(int(frame.get(zmq.SRCFD)), None)
             bulk = receive_bulk(router) if frame.more else []
             yield Arrival(identity, key, frame, bulk, address)
 
@@ -120,13 +150,31 @@ class Listener:
             return False
         return True
 
+    # --- strangers ---
+
     def has_lost_one(self) -> bool:
-        """Whether a connection has ended since the last call; not which."""
-        has_lost = False
-        while has_arrived(self.monitor):
-            self.monitor.recv_multipart(zmq.NOBLOCK)
-            has_lost = True
+        """Whether a connection on which somebody has spoken has ended since the last call; not which."""
+        self._look()
+        has_lost, self.has_lost = self.has_lost, False
         return has_lost
+
+    def _look(self) -> None:
+        while has_arrived(self.monitor):
+            event = parse_monitor_message(self.monitor.recv_multipart(NOBLOCK))
+            descriptor = int(event["value"])
+            if event["event"] == zmq.EVENT_ACCEPTED:
+                self.half_open[descriptor] = None
+            elif descriptor in self.half_open:
+                del self.half_open[descriptor]
+            elif descriptor in self.being_cut:
+                self.being_cut.remove(descriptor)
+            else:
+                self.has_lost = True
+        while len(self.half_open) > HALF_OPEN_MAX:
+            descriptor = next(iter(self.half_open))
+            del self.half_open[descriptor]
+            if _cut_stranger(descriptor, self.port):
+                self.being_cut.add(descriptor)
 
     def close(self, linger_ms: int) -> None:
         """No more."""

@@ -95,7 +95,6 @@ class Neighbours:
         loop.watch(int(self.listener.monitor.fd), self._look_around)
         self._stir(self.listener)
         self.gate.answer()
-        self._look_around()
 
     def log(self, line: str) -> None:
         """As the node's, but it has an end: strangers make some of the lines."""
@@ -327,6 +326,7 @@ class Neighbours:
 
     def _take_from_listener(self) -> Iterator[tuple[Neighbour, Letter]]:
         self.restless.pop(self.listener, None)
+        self._look_around()
         for count, arrival in enumerate(self.listener.hear(), start=1):
             if count >= TURN_FRAMES_MAX:
                 self._stir(self.listener)

@@ -1,0 +1,60 @@
+"""Connections of those who have no key: they cost little, and nobody else notices (S10; B02)."""
+
+import socket
+
+from tests.host.wires import Host, are_up, beat, join, pump
+from zray.host.listener import HALF_OPEN_MAX
+
+STRANGERS = 1_000
+
+
+def is_open(stranger):
+    """Whether the other side still holds it."""
+    try:
+        return stranger.recv(4096) != b""  # it sends its greeting, and in the end nothing
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkeypatch):
+    """B02: a thousand of them, and who has a key comes in."""
+    monkeypatch.setattr("zray.host.dealing.HANDSHAKE_MS", 120_000)  # so that time alone ends none
+    strangers = []
+    with Host("head") as head, Host() as node, Host() as newcomer:
+        join(node, head)
+        pump((head, node), lambda: are_up(head, node))
+        try:
+            for number in range(STRANGERS):
+                stranger = socket.create_connection(("127.0.0.1", head.port), timeout=20)
+                stranger.setblocking(False)
+                strangers.append(stranger)
+                if number % 50 == 0:
+                    head.turn()
+            join(newcomer, head)
+            pump((head, node, newcomer), lambda: are_up(head, newcomer))
+            newcomer.say("local", head.role("local"), beat(1))
+            pump((head, node, newcomer), lambda: head.heard)
+            pump((head, node), lambda: sum(map(is_open, strangers)) <= HALF_OPEN_MAX)
+            assert len(head.links.listener.half_open) <= HALF_OPEN_MAX
+            node.say("local", head.role("local"), beat(2))
+            pump((head, node), lambda: len(head.heard) == 2)
+        finally:
+            for stranger in strangers:
+                stranger.close()
+        pump((head, node), lambda: not head.links.listener.half_open and not head.links.listener.being_cut)
+        assert are_up(node)
+
+
+def test_the_comings_and_goings_of_strangers_are_not_told_to_members(pair):
+    head, node = pair
+    link = node.links.by_host[head.name].link
+    pump(pair, lambda: not head.links.listener.half_open)
+    before, looks = link.received, []
+    head.links._answer = lambda *arguments: looks.append(arguments)
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", head.port), timeout=20):
+            pump(pair, lambda: head.links.listener.half_open)
+        pump(pair, lambda: not head.links.listener.half_open)
+    assert not looks and link.received == before
