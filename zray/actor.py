@@ -128,6 +128,7 @@ class ActorClass:
             self._code = Code(self._cls, self._name)
         code = self._code
         code.publish(runtime)
+        runtime.look_for_code()
         self._check_constructor(args, kwargs)
         keep: list[ObjectRef] = []
         arguments = serialize_arguments(

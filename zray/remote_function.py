@@ -163,6 +163,7 @@ class Code:
         if len(data) > LARGE_CODE_BYTES:
             _warn_of_size(function, name, len(data))
         self.function = Function(id_of_code(data), name, data)
+        self.source = function
         self.captured_ids = captured
         # Refs of our own keep what is captured alive as long as the code may be called.
         self.captured: list[ObjectRef] = []
@@ -172,6 +173,7 @@ class Code:
     def publish(self, runtime: Runtime) -> None:
         """Make it known in this session."""
         if self.session is not runtime:
+            runtime.look_for_code(self.source)
             runtime.publish(self.function)
             if len(self.function.code) > LARGE_CODE_BYTES:
                 runtime.flush()  # one by one: frames have a limit too

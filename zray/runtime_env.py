@@ -1,7 +1,12 @@
-"""What tasks find around them (Ray's runtime_env): environment variables.
+"""What tasks find around them (Ray's runtime_env): environment variables, a working folder, modules.
 
-zray.init(runtime_env={"env_vars": {"MODE": "fast"}})    for all of a program
-@zray.remote(runtime_env={"env_vars": {...}})            for these tasks, and their children
+    zray.init(runtime_env={"env_vars": {"MODE": "fast"}, "working_dir": "."})    for all of a program
+    @zray.remote(runtime_env={"env_vars": {...}})    for these tasks, and their children
+
+env_vars      on top of what is there; ${NAME} in a value stands for what NAME was
+working_dir   the folder that tasks run in, and import from: on the program's node itself, on others a copy
+py_modules    folders of packages, or .py files, to import from
+excludes      patterns of what of them stays behind
 """
 
 from __future__ import annotations
@@ -13,13 +18,10 @@ from typing import Any
 EnvVars = tuple[tuple[str, str], ...]
 
 # Of a program, and of a task or an actor.
-JOB_FIELDS = ("env_vars",)
+JOB_FIELDS = ("env_vars", "working_dir", "py_modules", "excludes")
 TASK_FIELDS = ("env_vars",)
 # Ray's, which zray does not have.
 FIELDS_NOT_YET = (
-    "working_dir",
-    "py_modules",
-    "excludes",
     "pip",
     "uv",
     "conda",
@@ -59,7 +61,9 @@ def check_runtime_env(given: Any, valid: Iterable[str], what: str) -> dict[str, 
         if value is None or value in ({}, []) or name in FIELDS_WITHOUT_EFFECT:
             continue
         if name in FIELDS_NOT_YET:
-            raise NotImplementedError(f"The field {name!r} of runtime_env is not built yet.")
+            raise NotImplementedError(
+                f"The field {name!r} of runtime_env is not built: have on all nodes what your program needs."
+            )
         if name not in JOB_FIELDS:
             raise ValueError(f"runtime_env has no field {name!r}.  It has: {', '.join(JOB_FIELDS)}.")
         if name not in valid:
@@ -85,8 +89,37 @@ def _check_env_vars(value: Any) -> None:
         raise ValueError(f"env_vars take {size:,} bytes, but at most {ENV_VARS_BYTES_MAX:,} can be given.")
 
 
+def _check_folder(value: Any) -> None:
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"working_dir must be a path, not {type(value).__name__}.")
+    if "://" in str(value):
+        raise NotImplementedError(f"working_dir must be a folder of this machine, not {value!r}.")
+    if not os.path.isdir(value):
+        raise ValueError(f"working_dir: there is no folder {os.path.abspath(value)}.")
+
+
+def _check_modules(value: Any) -> None:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"py_modules must be a list of paths, not {type(value).__name__}.")
+    for path in value:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"py_modules must list paths of packages or modules, not {type(path).__name__}.")
+        if "://" in str(path) or str(path).endswith((".whl", ".zip")):
+            raise NotImplementedError(f"py_modules must be folders or .py files of this machine, not {str(path)!r}.")
+        if not os.path.exists(path):
+            raise ValueError(f"py_modules: there is nothing at {os.path.abspath(path)}.")
+
+
+def _check_patterns(value: Any) -> None:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise TypeError("excludes must be a list of patterns (str).")
+
+
 _CHECKS = {
     "env_vars": _check_env_vars,
+    "working_dir": _check_folder,
+    "py_modules": _check_modules,
+    "excludes": _check_patterns,
 }
 
 

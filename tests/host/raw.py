@@ -86,9 +86,9 @@ def random_value(kind, pick):
         int: lambda: pick.choice(INTEGERS),
         float: lambda: pick.choice((0.0, -1.0, 1e300)),
         bytes: lambda: pick.randbytes(pick.choice(LENGTHS)),
+        Bulk: lambda: Bulk(pick.randbytes(pick.choice(LENGTHS))),
         str: lambda: pick.choice(("", "driver-1", "worker-1", "local", "gcs-0", "x" * 300)),
         type(None): lambda: None,
-        Bulk: lambda: Bulk(pick.randbytes(pick.choice(LENGTHS))),
     }
     return simple[kind]()
 

@@ -47,3 +47,18 @@ def test_each_task_runs_in_its_environment(nodes, kills, cpus):
     for seed in range(1, 11):
         outcome = run_program("environments", seed=seed, nodes=nodes, cpus=cpus, kills=kills, kill_probability=0.02)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("nodes, kills, breaks", [(1, 0, 0), (3, 0, 0), (3, 5, 5), (5, 0, 5)])
+def test_code_travels_with_tasks(nodes, kills, breaks):
+    for seed in range(1, 11):
+        options = {"kills": kills, "kill_probability": 0.02, "breaks": breaks}
+        outcome = run_program("code", seed=seed, nodes=nodes, cpus=1, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def test_code_travels_where_nodes_die():
+    for seed in range(1, 21):
+        options = {"node_kills": 2, "node_kill_probability": 0.02, "node_freezes": seed % 2}
+        outcome = run_program("code", seed=seed, nodes=4, cpus=1, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -98,6 +98,8 @@ TAGS = {
     95: "FindTasks",
     96: "TasksFound",
     97: "JobNotice",
+    98: "PublishCode",
+    99: "CodeAdded",
     100: "RecordTasks",
     101: "RecordTasksReply",
     102: "AddLocations",

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..runtime_env import env_vars_of
+from ..store import errors
 from ..wire.message import PROTOCOL_VERSION
 from ..wire.scheduling import JobFacts, JobNotice
 from ..wire.session import GoodbyeReply, Hello, ProcessDropped
+from ..wire.task_spec import TaskSpec
 from .connection import Connection
+from .hints import note_missing_module
 from .logs import LogFollower
 from .processes import how_it_ended, last_lines
 from .runtime import Runtime
 from .session import Session
-from .spawn import import_path
+from .spawn import import_path, paths_of
 from .submitter import Submitter
 from .versions import python_version, what_differs
+
+if TYPE_CHECKING:
+    from .shipping import Shipper
 
 
 class Driver(Runtime):
@@ -35,7 +41,9 @@ class Driver(Runtime):
         log_to_driver: bool,
         infeasible: str,
         runtime_env: dict[str, Any],
+        code: list[tuple[str, bytes]] | None,
     ) -> None:
+        """code: what of it travels to other nodes; None: there can be none."""
         self.node_pid = node_pid
         self.is_owner = is_owner
         self.paths = session
@@ -52,8 +60,7 @@ class Driver(Runtime):
             python=python_version(),
             facts=JobFacts(
                 namespace or job_id.hex(),
-                tuple(os.path.abspath(entry) for entry in import_path()),
-                os.getcwd(),
+                *paths_of(runtime_env, import_path()),
                 env_vars=env_vars_of(runtime_env),
                 infeasible=infeasible,
             ),
@@ -75,8 +82,26 @@ class Driver(Runtime):
         with self.lock:
             self._handle(early)
         connection.how_node_ended = self._how_node_ended
+        errors.annotate = note_missing_module
+        self.shipper: Shipper | None = None
+        if code is not None:
+            from .shipping import Shipper
+
+            self.shipper = Shipper(self, code)
+            self.submit = self._submit_with_code  # type: ignore[method-assign]
         if log_to_driver:
             self.logs = LogFollower(session.job_logs(job_id))
+
+    def look_for_code(self, function: Any = None) -> None:
+        """What others need to unpickle what comes next."""
+        if self.shipper is not None:
+            self.shipper.look(function)
+
+    def _submit_with_code(self, spec: TaskSpec, num_returns: int) -> bytes:
+        """In a cluster: arguments may be of modules that were imported since."""
+        if self.shipper is not None and len(sys.modules) != self.shipper.modules_seen:
+            self.shipper.look()
+        return Runtime.submit(self, spec, num_returns)
 
     def _on_other(self, message: Any) -> None:
         if type(message) is GoodbyeReply:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import FrameType
 from typing import Any
 
+from ..exceptions import TaskError, ZrayError
 
-def add_hints(error: BaseException) -> None:
-    """Add to a user's exception what helps; it stays what it was.  Needs Python 3.11, else says nothing."""
+
+def add_hints(error: BaseException, node: str = "") -> None:
+    """Add to a user's exception what helps; it stays what it was.  Needs Python 3.11, else says nothing.
+
+    node: where it runs, if that is not the driver's node.
+    """
+    if node and isinstance(error, ModuleNotFoundError) and hasattr(error, "add_note"):
+        error.add_note(where_modules_come_from(missing_module(error), node))
     if type(error) is ValueError and hasattr(error, "add_note"):
         text = str(error)
         if "read-only" in text or "readonly" in text:
@@ -19,6 +27,47 @@ def add_hints(error: BaseException) -> None:
                     f"too.  Copy before writing ({names[0]} = {names[0]}.copy()), or have zray make copies: "
                     "@zray.remote(writable=True), zray.get(ref, writable=True)."
                 )
+
+
+def where_modules_come_from(missing: str, node: str) -> str:
+    """What a module that a task's node lacks is told with."""
+    return (
+        f"Module {missing!r} is missing on node {node[:8]}.  What a program has imported of its own travels; what is "
+        'installed does not: install it on every node, or name it in zray.init(runtime_env={"py_modules": [...]}).'
+    )
+
+
+def missing_module(error: BaseException | None) -> str:
+    """The top-level name of the module whose absence this error is about; "" where it is about something else."""
+    for _ in range(10):
+        if error is None:
+            break
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name.partition(".")[0]
+        error = error.__cause__
+    return ""
+
+
+def note_missing_module(error: TaskError) -> None:
+    """In the driver: what a task did not find may be here, in some version (USERS U38)."""
+    cause = error.cause
+    found = re.search(r"No module named '(\w+)", str(cause)) if isinstance(cause, (ImportError, ZrayError)) else None
+    if found is None or not hasattr(error, "add_note"):
+        return
+    from importlib import metadata, util
+
+    name = found[1]
+    try:
+        is_here = name in sys.modules or util.find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):
+        is_here = False
+    if not is_here:
+        return
+    try:
+        version = f"{name} {metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        version = f"a module {name}"
+    error.add_note(f"{version} is present where the driver runs, and missing on node {error.node[:8]}.")
 
 
 def _read_only_arrays(error: BaseException) -> list[str]:

@@ -95,6 +95,11 @@ def _start(
         "labels": labels,
         "object_store_memory": object_store_memory,
     }
+    code = None
+    if address != "local":
+        from .shipping import asked_bundles
+
+        code = asked_bundles(runtime_env)
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources)
         session, node_pid = start_node(
@@ -123,6 +128,7 @@ def _start(
             log_to_driver=log_to_driver,
             infeasible=infeasible,
             runtime_env=runtime_env,
+            code=code,
         )
     except BaseException:
         if is_owner:

@@ -322,6 +322,9 @@ class Runtime:
         """The task (or driver) on whose behalf this thread submits."""
         return self.root
 
+    def look_for_code(self, function: Any = None) -> None:
+        """A driver of a cluster sends along what has been imported since, and what this function imports."""
+
     def publish(self, function: Function) -> None:
         """Make a function's code known, once."""
         if function.function_id not in self.published:

@@ -6,6 +6,8 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 # Of what the node and its fork server say to each other.
 PACKET_BYTES_MAX = 1 << 16
@@ -30,6 +32,17 @@ def import_path() -> list[str]:
                 if os.path.basename(str(place)) == name and folder not in path:
                     path.append(folder)
     return path
+
+
+def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str, ...], str]:
+    """Where the workers of the driver's own node look for modules, and their working folder: nothing is copied."""
+    first = []
+    folder = os.getcwd()
+    if runtime_env.get("working_dir"):
+        folder = os.path.abspath(runtime_env["working_dir"])
+        first.append(folder)
+    first += [os.path.dirname(os.path.abspath(module)) for module in runtime_env.get("py_modules") or ()]
+    return tuple(dict.fromkeys((*first, *map(os.path.abspath, path)))), folder
 
 
 def spawn(module: str, arguments: list[str], *, output: int, descriptors: dict[int, int]) -> int:

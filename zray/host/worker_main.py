@@ -14,17 +14,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
 from .. import __version__
-from ..exceptions import ClusterLostError, DeserializationError
+from ..exceptions import ClusterLostError, DeserializationError, RuntimeEnvSetupError
 from ..ids import function_id as id_of_code
 from ..ids import return_id, stray_task_id
 from ..roles.task_executor import TaskExecutor
 from ..store.arguments import deserialize_arguments
-from ..store.errors import deserialize_error, serialize_error
+from ..store.errors import deserialize_error, serialize_error, serialize_system_error
 from ..store.functions import deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..wire.actors import StartActor
@@ -43,6 +43,9 @@ from .session import Session
 from .stack import as_deep_as_any
 from .submitter import Call, Submitter, current_call
 from .versions import python_version
+
+if TYPE_CHECKING:
+    from .code_taker import CodeTaker
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
@@ -83,6 +86,8 @@ class Worker(Runtime):
         self.sent_at = 0.0
         self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
+        self.code: CodeTaker | None = None  # where the job's driver is on another node
+        self.has_new_code = False  # there
         with self.lock:
             self._handle(early)
 
@@ -105,6 +110,14 @@ class Worker(Runtime):
 
     def _join_job(self, message: JobStarted) -> None:
         facts = self.facts = message.facts
+        if facts.home and facts.home.partition("/")[0] != self.node_id.hex():
+            if self.code is None:
+                from .code_taker import CodeTaker
+
+                self.code = CodeTaker(self)
+            self.has_new_code = self.code.has_new(facts)
+        if self.job_id:
+            return  # there is more code, and nothing else
         self.job_id, self.namespace = message.job_id, facts.namespace
         self.env_vars = message.env_vars
         set_env_vars((*facts.env_vars, *message.env_vars))
@@ -130,7 +143,9 @@ class Worker(Runtime):
 
     def blocks(self) -> bool:
         """Whether a wait of this thread stops the worker."""
-        return threading.get_ident() == self.main_thread and (self.actor is None or self.actor.is_serial)
+        if threading.get_ident() != self.main_thread or (self.code is not None and self.code.is_fetching):
+            return False
+        return self.actor is None or bool(self.actor.is_serial)
 
     def name_of(self, spec: TaskSpec) -> str:
         """A task's name, for the user."""
@@ -251,6 +266,8 @@ class Worker(Runtime):
         Raises:
             the error that an argument is.
         """
+        if self.has_new_code and self.code is not None:
+            self.code.take()
         if not spec.deps:
             return deserialize_arguments(spec.args, ())
         resolved = []
@@ -266,11 +283,13 @@ class Worker(Runtime):
 
     def function_of(self, function_id: bytes) -> Callable[..., Any]:
         """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
+        if self.has_new_code and self.code is not None:
+            self.code.take()
         restored = self.restored_count
         code = self.executor.functions[function_id].code
         if id_of_code(code) != function_id:
             raise DeserializationError(f"A function of {len(code)} bytes is not what its name says: it is not opened.")
-        function = deserialize_function(code)
+        function = deserialize_function(code) if self.code is None else self.code.unpickle(code)
         if self.restored_count == restored:
             self.functions[function_id] = function
         return function  # type: ignore[no-any-return]
@@ -318,7 +337,9 @@ class Worker(Runtime):
         wants_retry = False
         if options.retry_exceptions and isinstance(error, Exception):
             wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
-        add_hints(error)
+        if type(error) is RuntimeEnvSetupError:  # it never ran
+            return [serialize_system_error(error)] * max(1, options.num_returns), (), False
+        add_hints(error, self.node_id.hex() if self.code is not None else "")
         failed = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
         count = max(1, options.num_returns)
         return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry

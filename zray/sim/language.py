@@ -121,6 +121,12 @@ class Keep(Struct):
     ref: Any
 
 
+class Publish(Struct):
+    """By a driver: its tasks need this value wherever they run.  It stays until the driver's end."""
+
+    value: Any
+
+
 class Runs(Struct):
     """Answer: how often this task had begun to run before, as nobody but the simulator can know."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import encode_system_error
 from ..ids import function_id, put_id, return_id
 from ..wire.actors import CreateActor, FindActor, KillActor
 from ..wire.objects import AllocateObject, AllocateRefused
+from ..wire.scheduling import Bundle, PublishCode
 from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
 from ..wire.tasks import Function, PublishFunction
 from . import language as say
@@ -66,6 +68,25 @@ def _put(process: Process, top: Activation, request: say.Put) -> None:
         top.answer = done(data)
     else:
         _write(process, top, Write(object_id, data), done)
+
+
+def _publish(process: Process, top: Activation, request: say.Publish) -> None:
+    def published(ref: Any) -> None:
+        digest = sha256(repr(request.value).encode()).digest()
+        process.client.say(PublishCode([Bundle(digest, ref.id, 1)]))
+
+    _put(process, top, say.Put(request.value))
+    if top.resume is None:
+        published(top.answer)
+    else:
+        resume = top.resume
+
+        def then() -> Any:
+            ref = resume()
+            published(ref)
+            return ref
+
+        top.resume = then
 
 
 def _write(process: Process, top: Activation, request: Write, done: Any = lambda place: place) -> None:
@@ -270,6 +291,7 @@ ANSWER: dict[type, Any] = {
     say.Drop: _drop,
     say.Keep: _keep,
     say.Runs: _runs,
+    say.Publish: _publish,
     say.View: _view,
     say.Look: _look,
     say.Close: _close,

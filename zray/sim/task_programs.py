@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from .language import Drop, Get, Runs, Sleep, Submit, Wait, remote
-from .values import RemoteError, UserError
+from .language import Drop, Get, Publish, Runs, Sleep, Submit, Wait, remote
+from .values import Big, RemoteError, UserError
 
 Script = Generator[Any, Any, Any]
 
@@ -86,6 +86,28 @@ def run_environments(chains: int, depth: int, environments: int) -> Script:
         refs.append((yield Submit(travel, (path,), env=f"env-{number % 2}" if number % 3 else "")))
         refs.append((yield Submit(increment, (number,), env=f"env-{number % environments}")))
         refs.append((yield Submit(increment, (refs[-1],))))
+    return (yield from outcomes(refs))
+
+
+@remote
+def spread_out(depth: int) -> Script:
+    """Runs wherever there is room; children too."""
+    yield Sleep(0.01)
+    if not depth:
+        return 1
+    refs = []
+    for _ in range(2):
+        refs.append((yield Submit(spread_out, (depth - 1,))))
+    return 1 + sum((yield Get(refs)))
+
+
+def run_code(bundles: int, depth: int, size: int) -> Script:
+    """A program whose tasks need what it brings along; some of it comes when they are under way."""
+    refs = []
+    for number in range(bundles):
+        yield Publish(Big(number, size))
+        refs.append((yield Submit(spread_out, (depth,))))
+        refs.append((yield Submit(increment, (number,))))
     return (yield from outcomes(refs))
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.objects import AllocateRefused
+from ..wire.scheduling import Bundle
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import language as say
 from .language import FUNCTIONS
 from .process import FLUSH_SECONDS, Activation, Process
 from .requests import Write
-from .values import Dep, RemoteError, UserError, encode, encode_failure, is_error
+from .values import Dep, Ref, RemoteError, UserError, encode, encode_failure, is_error
 
 if TYPE_CHECKING:
     from .node import Node
@@ -33,6 +35,8 @@ class Worker(Process):
         super().__init__(world, node, address, pid)
         self.job_id = b""
         self.env_vars: EnvVars = ()
+        self.code: tuple[Bundle, ...] = ()  # of the job, where its driver is elsewhere
+        self.taken = 0  # of these
         self.actor: Any = None
         self.is_told_to_stop = False
         self.is_leaving = ""
@@ -63,6 +67,8 @@ class Worker(Process):
         assert not self.job_id or self.job_id == message.job_id, "a worker of two jobs"
         self.job_id = message.job_id
         self.env_vars = message.env_vars
+        if message.facts.home != self.node.scheduler.address:
+            self.code = message.facts.code
 
     HANDLERS = {
         **Process.HANDLERS,
@@ -126,6 +132,7 @@ class Worker(Process):
             yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
         else:
             yield say.Compute(costs.worker_task)
+        yield from self._take_code()
         options = parse_options(spec.options)
         if options.actor_id:
             code = getattr(self.actor, options.method)
@@ -157,6 +164,16 @@ class Worker(Process):
             contained.append(inside)
         return values, tuple(contained) if any(contained) else (), False
 
+    def _take_code(self) -> Generator[Any, Any, None]:
+        """As a worker fetches the modules of its job: what came must be what was sent."""
+        while self.taken < len(self.code):
+            bundle = self.code[self.taken]
+            self.client.hold(bundle.object_id)
+            self.stack[-1].refs.append(bundle.object_id)
+            value = yield say.Get(Ref(bundle.object_id))
+            assert sha256(repr(value).encode()).digest() == bundle.digest, "other code than was sent"
+            self.taken += 1
+
     def _arguments(
         self, top: Activation, data: bytes, given: list[bytes | StoredValue]
     ) -> tuple[list[Any], bytes | None]:
@@ -170,6 +187,7 @@ class Worker(Process):
 
     def _construct(self, top: Activation, message: StartActor) -> Generator[Any, Any, Any]:
         yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
+        yield from self._take_code()
         spec = message.spec
         given = {argument.object_id: argument.value for argument in message.arguments}
         for argument in message.arguments:

@@ -23,6 +23,7 @@ from .actor_programs import (
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_views
 from .task_programs import (
     run_chain,
+    run_code,
     run_deep,
     run_environments,
     run_failing,
@@ -92,6 +93,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
 }
 # Run by name only.
 SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    # Its tasks take what it brings along, wherever they run.
+    "code": (
+        run_code,
+        lambda random: (random.randint(1, 4), random.randint(0, 4), random.choice((10, 500, 60_000))),
+    ),
     # What it asks for comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
     # It takes more workers than others do.

@@ -10,6 +10,7 @@ The exception is taken apart and put together again without its `__init__`, whic
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.msgpack import Decoder, Encoder
@@ -34,6 +35,9 @@ TEXT_MAX = 64 * 1024
 CAUSE_MAX_BYTES = 256 * 1024
 # A task that fails because another failed says so in a line; a chain of a thousand does not say it all.
 PASSED_ON_MAX = 10
+
+# What this process can add to an error of a task, when set (host/driver.py).
+annotate: Callable[[TaskError], None] | None = None
 
 NO_CAUSE = Serialized(b"", (), (), 0)
 _HEAD = bytes((TASK_ERROR,))
@@ -80,7 +84,10 @@ def deserialize_error(data: Any) -> ZrayError:
             text += f"\n(The exception itself cannot be unpickled in this process: {_safe(error)})"
     if not isinstance(cause, BaseException):
         cause = None
-    return TaskError(function_name, text, cause, pid=pid, node=node).as_instanceof_cause()
+    error_here = TaskError(function_name, text, cause, pid=pid, node=node).as_instanceof_cause()
+    if annotate is not None:
+        annotate(error_here)
+    return error_here
 
 
 class _Parts:

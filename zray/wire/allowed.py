@@ -90,6 +90,7 @@ from .orders import ORDERS
 from .reasons import Explain, ExplainReply
 from .relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 from .scheduling import (
+    CodeAdded,
     FindTasks,
     JobEnded,
     JobNotice,
@@ -97,6 +98,7 @@ from .scheduling import (
     LocateObjects,
     LocateObjectsReply,
     PlaceTask,
+    PublishCode,
     SpillRefused,
     SpillTask,
     TaskAccepted,
@@ -130,7 +132,7 @@ _CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
 # (kind of the sender, kind of the receiver) -> what may be said.
 ALLOWED: dict[tuple[str, str], Types] = {
     # Processes to their node.
-    ("driver", "local"): _CLIENT_TO_LOCAL,
+    ("driver", "local"): _CLIENT_TO_LOCAL | {PublishCode},
     ("worker", "local"): _CLIENT_TO_LOCAL | {TasksFinished, TasksReturned, ActorStarted, ActorStartFailed, ActorExited},
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
@@ -143,7 +145,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound),
-            *(Explain, ExplainReply),
+            *(Explain, ExplainReply, CodeAdded),
         }
     ),
     ("local", "gcs"): frozenset(

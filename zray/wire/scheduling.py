@@ -11,12 +11,16 @@ local scheduler     TaskAccepted   to the one that spilled it: I hold what it ne
 local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
+driver              PublishCode    code that travels with its tasks
+local scheduler     CodeAdded      to all others: there is more of it
 local scheduler     JobNotice      to the job's driver: words for its user
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from ..ids import ObjectID, TaskID
 from .message import Message, Natural
@@ -44,6 +48,20 @@ class LoadReport(Message, tag=80):
     placed_count: Natural = 0  # tasks that have come from the receiver, ever
 
 
+# What is in a bundle of code: modules to import; or the files of the folder that tasks run in, and modules too.
+MODULES = "modules"
+WORKING_DIR = "working_dir"
+
+
+class Bundle(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
+    """Code of a job that its workers on other nodes need.  The object holds the bytes; size in bytes."""
+
+    digest: Annotated[bytes, Meta(min_length=32, max_length=32)]  # sha256 of them
+    object_id: ObjectID
+    size: Natural
+    kind: str = MODULES
+
+
 class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """What every node must know of a job whose tasks it runs."""
 
@@ -52,6 +70,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     working_dir: str = ""
     home: str = ""  # the local scheduler of its driver's node: with that, the job ends
     env_vars: EnvVars = ()
+    code: tuple[Bundle, ...] = ()  # for nodes other than its home, which has the files themselves
     infeasible: str = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
 
 
@@ -146,6 +165,19 @@ class JobNotice(Message, tag=97):
 
     job_id: bytes
     text: str
+
+
+class PublishCode(Message, tag=98):
+    """driver -> local scheduler.  Its job's workers on other nodes need these too; the driver holds the objects."""
+
+    bundles: list[Bundle]
+
+
+class CodeAdded(Message, tag=99):
+    """local scheduler -> local scheduler.  There is more code of a job of which tasks may be there: all of it."""
+
+    job_id: bytes
+    code: tuple[Bundle, ...]
 
 
 class LocateObjects(Message, tag=85):

@@ -30,7 +30,7 @@ from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from .actor_names import name_key
 from .routes import Route
-from .tables import Actor, ActorState, Job, TaskState
+from .tables import Actor, ActorState, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -67,7 +67,7 @@ class ActorMoves:
         self._tell_home(actor.actor_id, is_settled=False)
         node.lineage.flush()
         request = node.acks.next_request()
-        shared = [actor.entry.object_id, *spec.deps, *spec.holds]
+        shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
         node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
 
     def _tell_home(self, actor_id: bytes, home: str = "", *, is_settled: bool = True) -> None:
@@ -106,9 +106,7 @@ class ActorMoves:
         if not node.calls.has_room_for(options) or known is not None or is_lost:
             node.send(message.origin, ActorDeferred(spec.task_id))
             return
-        job = node.jobs.get(message.job_id)
-        if job is None:
-            job = node.jobs[message.job_id] = Job(message.job_id, message.job)
+        job = node.code.job_of(message.job_id, message.job)
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
         shared = entry.share()
         shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
@@ -131,6 +129,7 @@ class ActorMoves:
             return
         actor, task, entry = ask.actor, ask.actor.creation, ask.actor.entry
         node.send(home, ActorHandedOver(actor.actor_id))
+        node.code.moved(actor.job, home)
         self._tell_home(actor.actor_id, home)
         node.calls.actors.pop(actor.actor_id)
         node.calls.wanting.pop(actor.actor_id)

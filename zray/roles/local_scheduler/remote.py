@@ -30,7 +30,7 @@ from ...wire.gcs import (
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
 from ...wire.task_spec import StoredValue, parse_options
-from .tables import Job, ObjectEntry, Shared, Task, TaskState
+from .tables import ObjectEntry, Shared, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -82,7 +82,7 @@ class Remote:
             entry.is_recorded = True
         further = [entry.object_id for entry in task.more or ()]
         expected += self._hold_at_shards(further, request)
-        expected += self._share([*spec.deps, *spec.holds], request)
+        expected += self._share([*spec.deps, *spec.holds, *node.code.leaving(task.job)], request)
         self.leaving[request] = [task, expected]
 
     def _share(self, object_ids: Iterable[bytes], request: int) -> int:
@@ -196,9 +196,7 @@ class Remote:
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
-        job = node.jobs.get(message.job_id)
-        if job is None:
-            job = node.jobs[message.job_id] = Job(message.job_id, message.job)
+        job = node.code.job_of(message.job_id, message.job)
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
         task.trip, task.attempts = message.trip, message.attempts
         self.request += 1

@@ -7,6 +7,7 @@ Dialog (who says it -> what we do):
     driver, worker    WaitObjects, CancelWait      answer when they are there; lend a blocked worker's CPU out
     driver, worker    CreateActor, KillActor, FindActor
     driver, worker, local scheduler    Explain -> ExplainReply
+    driver            PublishCode       its tasks take it along
     worker            TasksFinished     store the values, tell who waits, start what they were missing for
     worker            TasksReturned     queue them again
     worker            ActorStarted, ActorStartFailed, ActorExited
@@ -17,9 +18,10 @@ Dialog (who says it -> what we do):
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
-Rooms: tables (records), objects (references), dispatch (queues, batches), pool (workers), waits, calls and actor_ends
-(actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls and recovery (other nodes; their
-deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet).
+Rooms: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls and
+actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls and recovery (other
+nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet),
+code (of jobs, for other nodes).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -38,19 +40,12 @@ from ...wire.gcs import (
     RecordTasksReply,
 )
 from ...wire.objects import (
-    ClaimObject,
     FetchFailed,
     FreeObjects,
-    HoldObjects,
-    ObjectAllocated,
-    ObjectClaimed,
     ObjectFetched,
     ProcessGone,
-    PutObjects,
     ReadInline,
-    ReleaseObjects,
     SealObjects,
-    UnpinObjects,
 )
 from ...wire.scheduling import BOTTOM_UP, JobEnded, PlaceTask, TaskAccepted
 from ...wire.task_spec import StoredValue
@@ -72,12 +67,27 @@ from ..effects import (
     TasksReclaimed,
 )
 from ..role import Role
-from . import acks, actor_ends, actor_moves, actor_names, calls, flights, members, pool, remote_calls, routes, trips
+from . import (
+    acks,
+    actor_ends,
+    actor_moves,
+    actor_names,
+    calls,
+    code,
+    flights,
+    holding,
+    members,
+    pool,
+    remote_calls,
+    routes,
+    trips,
+)
 from .acks import Acks
 from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
+from .code import JobCode
 from .dispatch import Dispatch, ProgressTimeout
 from .explain import EXPLAIN_HANDLERS, Explanations
 from .flights import Flights
@@ -173,6 +183,7 @@ class LocalScheduler(Role):
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)
         self.explanations = Explanations(self)
+        self.code = JobCode(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -265,86 +276,6 @@ class LocalScheduler(Role):
             self.talkative.append(process)
         process.results.append((entry.object_id, value))  # type: ignore[arg-type]
 
-    # --- objects ---
-
-    def on_put_objects(self, message: PutObjects) -> None:
-        process = self.processes.get(self.sender)
-        if process is None:
-            self.reject("values of a process that is gone")
-            return
-        objects = self.objects
-        entries = objects.entries
-        for put in message.objects:
-            entry = entries.get(put.object_id)
-            if entry is None:
-                entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
-            elif entry.value is not None and not entry.is_lost:
-                # By a task that runs again: it holds what its first run has put.
-                self.reject("a value put again")
-                objects.hold(entry, process)
-                if type(put.value) is StoredValue:
-                    objects.pin(put.object_id, process)
-                continue
-            else:
-                self.recovery.made_after_all(entry)
-                objects.hold(entry, process)
-            value = put.value
-            if put.contained:
-                objects.contain(entry, put.contained)
-            entry.value = value
-            entry.pushed_to = process
-            if type(value) is StoredValue:
-                # The writer knows the place: that counts as told.
-                objects.pin(put.object_id, process)
-                objects.dying.pop(put.object_id, None)
-                self.to_seal.append(put.object_id)
-            if entry.waiting is not None:
-                waiting, entry.waiting = entry.waiting, None
-                for task in waiting:
-                    self.lifecycle.argument_is_here(task)
-            if entry.watchers is not None:
-                self.waits.object_is_here(entry)
-            if entry.shared is not None:
-                self.remote.value_is_here(entry)  # others wait for what this task puts again
-
-    def on_hold_objects(self, message: HoldObjects) -> None:
-        process = self.processes.get(self.sender)
-        if process is None:
-            return
-        for object_id in message.object_ids:
-            entry = self.objects.entries.get(object_id)
-            if entry is None:
-                # Whoever handed the ref over holds the object until this message is handled, so the
-                # object is one of another node's, or its job is over.
-                entry = self.objects.require(object_id)
-                self.remote.adopt(entry)
-            self.objects.hold(entry, process)
-
-    def on_release_objects(self, message: ReleaseObjects) -> None:
-        process = self.processes.get(self.sender)
-        if process is None:
-            return
-        entries, release = self.objects.entries, self.objects.release
-        for object_id in message.object_ids:
-            entry = entries.get(object_id)
-            if entry is not None:
-                release(entry, process)
-
-    def on_unpin_objects(self, message: UnpinObjects) -> None:
-        process = self.processes.get(self.sender)
-        if process is None:
-            return
-        for object_id, count in message.pins:
-            if not self.objects.unpin(object_id, process, count):
-                self.reject("unpinned what was not pinned")
-
-    def on_claim_object(self, message: ClaimObject) -> None:
-        process = self.processes.get(message.process)
-        place = self.objects.claim(message.object_id, process) if process is not None else None
-        if place is not None:
-            self.send(message.process, ObjectAllocated(message.object_id, place, -1))
-            self.send(self.sender, ObjectClaimed(message.object_id, message.process))
-
     def statistics(self) -> dict[str, Any]:
         return {
             "tasks": len(self.tasks),
@@ -408,11 +339,6 @@ class LocalScheduler(Role):
         TasksFinished: lambda self, message: self.lifecycle.tasks_finished(message),
         TasksReturned: lambda self, message: self.dispatch.tasks_returned(message),
         TasksReclaimed: lambda self, message: self.dispatch.tasks_reclaimed(message),
-        PutObjects: on_put_objects,
-        HoldObjects: on_hold_objects,
-        ReleaseObjects: on_release_objects,
-        UnpinObjects: on_unpin_objects,
-        ClaimObject: on_claim_object,
         ObjectFetched: lambda self, message: self.remote.object_fetched(message),
         FetchFailed: lambda self, message: self.remote.fetch_failed(message),
         ReadInline: lambda self, message: self.remote.read_inline(message),
@@ -427,6 +353,7 @@ class LocalScheduler(Role):
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         JobEnded: on_job_ended,
+        **holding.HANDLERS,
         **pool.HANDLERS,
         **members.HANDLERS,
         **calls.HANDLERS,
@@ -441,4 +368,5 @@ class LocalScheduler(Role):
         **RECOVERY_HANDLERS,
         **INFEASIBLE_HANDLERS,
         **EXPLAIN_HANDLERS,
+        **code.HANDLERS,
     }

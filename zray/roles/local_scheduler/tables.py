@@ -47,11 +47,12 @@ class Process:
 class Job:
     """One driver's program: its workers, its queues, what its workers must know."""
 
-    __slots__ = ("driver", "facts", "is_over", "job_id", "noticed", "queues")
+    __slots__ = ("driver", "facts", "has_left", "is_over", "job_id", "noticed", "queues")
 
     def __init__(self, job_id: bytes, facts: JobFacts) -> None:
         self.job_id = job_id
         self.facts = facts  # the same on every node
+        self.has_left = False  # tasks of it have gone to other nodes from here
         self.noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
         self.driver: Process | None = None
         self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob

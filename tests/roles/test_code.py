@@ -1,0 +1,175 @@
+"""Code of jobs, as local schedulers pass it on: shared before it is named to others, and told once."""
+
+import pytest
+
+from tests.roles.desk import DRIVER, JOB, Desk
+from zray.ids import put_id, return_id
+from zray.roles.local_scheduler.code import BUNDLES_MAX
+from zray.wire.actors import ActorAccepted, ActorHandedOver, CreateActor, SpillActor
+from zray.wire.gcs import AddLocations, HoldAtNode, HoldAtNodeReply, NodeJoined, RecordTasksReply
+from zray.wire.objects import PutObject, PutObjects
+from zray.wire.scheduling import Bundle, CodeAdded, JobEnded, JobFacts, PlaceTask, PublishCode, SpillTask
+from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions
+from zray.wire.tasks import JobStarted
+
+FAR = "far/local"
+
+
+class Node(Desk):
+    """A node of a cluster, without CPUs of its own: what it is given goes up."""
+
+    def __init__(self, cpus=0):
+        super().__init__(cpus)
+        self.scheduler.is_embedded = False
+        self.tell("monitor", NodeJoined(FAR, {"CPU": RESOURCE_UNIT}))
+        self.puts = 0
+        self.take_sent()
+
+    @property
+    def job(self):
+        return self.scheduler.jobs[JOB]
+
+    def put_bundle(self):
+        """By the driver."""
+        object_id = put_id(b"d" * 16, self.puts)
+        self.puts += 1
+        self.tell(DRIVER, PutObjects([PutObject(object_id, b"\xc4\x00")]))
+        return Bundle(bytes([self.puts]) * 32, object_id, 100)
+
+    def publish(self, *bundles, by=DRIVER):
+        self.tell(by, PublishCode(list(bundles)))
+
+    def acknowledge(self):
+        for request, (_, count) in list(self.scheduler.remote.leaving.items()):
+            for _ in range(count):
+                self.tell("gcs-0", RecordTasksReply(request))
+        for request, expected in list(self.scheduler.acks.expected.items()):
+            for _ in range(expected.count):
+                self.tell("gcs-0", HoldAtNodeReply(request))
+
+    def place(self, job_facts):
+        """A task of another node's driver, which runs here."""
+        self.tell("global", PlaceTask(self.new_spec(), FAR, b"job-away", job_facts))
+        self.run_all()
+
+    def sent_kinds(self, *kinds):
+        return [(target, message) for target, message in self.take_sent() if type(message) in kinds]
+
+
+def test_it_is_shared_with_the_first_task_that_leaves_and_named_with_each():
+    node = Node()
+    one, two = node.put_bundle(), node.put_bundle()
+    node.publish(one, two)
+    assert not node.sent_kinds(HoldAtNode, AddLocations, CodeAdded)  # nobody else runs anything of it
+    node.submit(node.new_spec())
+    shared = node.sent_kinds(HoldAtNode, AddLocations, SpillTask)
+    assert {item for _, message in shared if type(message) is HoldAtNode for item in message.object_ids} == {
+        one.object_id,
+        two.object_id,
+    }
+    assert SpillTask not in [type(message) for _, message in shared]  # not before the shard has it
+    node.acknowledge()
+    ((_, spill),) = node.sent_kinds(SpillTask)
+    assert spill.job.code == (one, two) and spill.job.home == "local"
+    node.submit(node.new_spec())
+    assert not node.sent_kinds(AddLocations)
+
+
+def test_what_comes_later_is_shared_and_told_at_once():
+    node = Node()
+    node.submit(node.new_spec())
+    node.acknowledge()
+    node.take_sent()
+    one = node.put_bundle()
+    node.publish(one)
+    sent = node.sent_kinds(HoldAtNode, AddLocations, CodeAdded)
+    assert [type(message) for _, message in sent] == [HoldAtNode, AddLocations, CodeAdded]
+    assert sent[2] == (FAR, CodeAdded(JOB, (one,)))
+    node.submit(node.new_spec())
+    node.acknowledge()
+    assert [message.job.code for _, message in node.sent_kinds(SpillTask)] == [(one,)]
+
+
+def test_a_node_that_took_an_actor_in_is_told_what_was_added_on_its_way():
+    """It had no job of that name yet when the others were told."""
+    node = Node()
+    node.tell(DRIVER, CreateActor(node.new_spec(), ActorOptions(resources={"CPU": RESOURCE_UNIT}, class_name="A")))
+    node.acknowledge()
+    ((_, spill),) = node.sent_kinds(SpillActor)
+    assert spill.job.code == ()
+    one = node.put_bundle()
+    node.publish(one)
+    node.take_sent()
+    node.tell(FAR, ActorAccepted(spill.spec.task_id))
+    assert node.sent_kinds(ActorHandedOver, CodeAdded) == [
+        (FAR, ActorHandedOver(spill.spec.task_id)),
+        (FAR, CodeAdded(JOB, (one,))),
+    ]
+
+
+def test_only_the_jobs_driver_publishes_and_so_much():
+    node = Node(cpus=1)
+    worker = node.give_birth()
+    bundle = node.put_bundle()
+    node.publish(bundle, by=worker)
+    node.publish(bundle, by="nobody")
+    node.publish(*[bundle] * (BUNDLES_MAX + 1))
+    assert node.job.facts.code == ()
+    node.publish(bundle)
+    assert node.job.facts.code == (bundle,)
+
+
+def test_a_bundle_that_is_not_there_is_named_and_not_shared():
+    node = Node()
+    node.publish(Bundle(b"x" * 32, return_id(b"t" * 16, 1), 1))
+    node.submit(node.new_spec())
+    node.acknowledge()
+    assert len(node.sent_kinds(SpillTask)) == 1
+
+
+# --- where the tasks run ---
+
+
+def facts(*bundles):
+    return JobFacts(home=FAR, code=bundles)
+
+
+ONE, TWO = (Bundle(bytes([n]) * 32, put_id(b"o" * 16, n), 100) for n in (1, 2))
+
+
+@pytest.fixture
+def away():
+    """A node with a worker of a job of elsewhere."""
+    node = Node(cpus=1)
+    node.place(facts(ONE))
+    return node
+
+
+def test_a_worker_is_told_with_its_job(away):
+    ((_, started),) = away.sent_kinds(JobStarted)
+    assert started.job_id == b"job-away" and started.facts.code == (ONE,)
+
+
+def test_more_code_is_told_once_and_ahead_of_the_task(away):
+    away.take_sent()
+    away.place(facts(ONE, TWO))
+    sent = [(target, type(message).__name__) for target, message in away.take_sent() if target.startswith("worker-")]
+    assert [kind for _, kind in sent] == ["JobStarted", "StartTasks"]
+    away.place(facts(ONE))  # an older one that was long under way
+    assert not away.sent_kinds(JobStarted)
+    assert away.scheduler.jobs[b"job-away"].facts.code == (ONE, TWO)
+
+
+def test_more_code_for_actors_that_are_here(away):
+    away.take_sent()
+    away.tell("stranger/local", CodeAdded(b"job-away", (ONE, TWO)))
+    away.tell(FAR, CodeAdded(b"job-none", (ONE, TWO)))
+    assert not away.sent_kinds(JobStarted)
+    away.tell(FAR, CodeAdded(b"job-away", (ONE, TWO)))
+    ((_, started),) = away.sent_kinds(JobStarted)
+    assert started.facts.code == (ONE, TWO)
+
+
+def test_the_end_of_the_job_leaves_nothing(away):
+    away.tell(FAR, JobEnded(b"job-away"))
+    assert b"job-away" not in away.scheduler.jobs

@@ -1,0 +1,244 @@
+"""The files of a program's own project: what is neither Python's, nor installed, nor zray's (USERS U38, U39).
+
+Whatever of it the program has imported, and whatever that and its tasks import by name, is packed into one bundle:
+msgpack [[path, is executable, bytes], ...], sorted, so that equal files make equal bytes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib.machinery import PathFinder
+from types import CodeType, ModuleType
+from typing import Any
+
+from msgspec import msgpack
+
+BUNDLE_BYTES_MAX = 64 << 20
+# Of what makes a bundle too large, so many are named.
+NAMED_MAX = 10
+# Never part of a project: version control, environments (also whatever has a pyvenv.cfg), caches.
+EXCLUDED = frozenset(
+    {
+        *(".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"),
+        *(".venv", "venv", ".tox", ".nox", "node_modules", "site-packages", ".eggs"),
+        *("__pycache__", ".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"),
+        *(".hypothesis", ".ipynb_checkpoints", ".DS_Store"),
+    }
+)
+EXCLUDED_SUFFIXES = (".pyc", ".pyo", ".egg-info")
+CODE_SUFFIXES = (".py", ".pyi", ".so", ".pyd")
+_IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+([^\n#;]+)", re.MULTILINE)
+_ZRAY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class File:
+    """One file of a bundle."""
+
+    __slots__ = ("path", "size", "source")
+
+    def __init__(self, path: str, source: str) -> None:
+        self.path = path  # in the bundle
+        self.source = source
+        self.size = os.stat(source).st_size
+
+
+class TooLarge(ValueError):
+    """More than a bundle can hold."""
+
+
+def pack(files: Iterable[File], what: str) -> bytes:
+    """The bundle.
+
+    Raises:
+        TooLarge: names the largest files, and the limit.
+        OSError: a file cannot be read.
+    """
+    found = {file.path: file for file in files}
+    total = sum(file.size for file in found.values())
+    if total > BUNDLE_BYTES_MAX:
+        largest = sorted(found.values(), key=lambda file: (-file.size, file.path))[:NAMED_MAX]
+        named = "".join(f"\n  {file.size:>13,}  {file.path}" for file in largest)
+        raise TooLarge(
+            f"{what} is {total:,} bytes in {len(found):,} files; at most {BUNDLE_BYTES_MAX:,} travel to other nodes.  "
+            f'Leave some out (runtime_env={{"excludes": [...]}}), or put() data.  The largest:{named}'
+        )
+    entries = []
+    for path in sorted(found):
+        with open(found[path].source, "rb") as opened:
+            entries.append((path, os.access(found[path].source, os.X_OK), opened.read()))
+    return msgpack.encode(entries)
+
+
+def files_below(folder: str, prefix: str = "", excludes: Iterable[str] = (), *, code_only: bool = False) -> list[File]:
+    """All that belongs to a project.  excludes: patterns of names, or of paths below the folder."""
+    patterns = [pattern.rstrip("/") for pattern in excludes]
+    found = []
+    for place, folders, names in os.walk(folder):
+        inside = os.path.relpath(place, folder)
+        inside = "" if inside == "." else inside + "/"
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not _is_excluded(name, inside, patterns) and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
+        )
+        for name in sorted(names):
+            source = os.path.join(place, name)
+            if _is_excluded(name, inside, patterns) or not os.path.isfile(source):
+                continue
+            if not code_only or name.endswith(CODE_SUFFIXES):
+                found.append(File(prefix + inside + name, source))
+    return found
+
+
+def _is_excluded(name: str, inside: str, patterns: list[str]) -> bool:
+    if name in EXCLUDED or name.endswith(EXCLUDED_SUFFIXES):
+        return True
+    return any(fnmatch.fnmatch(name, p) or fnmatch.fnmatch(inside + name, p) for p in patterns)
+
+
+def files_at(path: str, excludes: Iterable[str] = ()) -> list[File]:
+    """Of a package's folder, or a module's file, under its own name."""
+    path = os.path.abspath(path)
+    name = os.path.basename(path)
+    return files_below(path, name + "/", excludes) if os.path.isdir(path) else [File(name, path)]
+
+
+def is_installed(path: str) -> bool:
+    """Python's own, installed, or zray's."""
+    parts = path.split(os.sep)
+    if "site-packages" in parts or "dist-packages" in parts or path.startswith(_ZRAY + os.sep):
+        return True
+    return path.startswith(_standard_library())
+
+
+@functools.cache
+def _standard_library() -> tuple[str, ...]:
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    return tuple(place + os.sep for path in places for place in (path, os.path.realpath(path)))
+
+
+class Project:
+    """What has been taken of the project, so that it is taken once."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()  # top-level names; those that are not the project's too
+        self.available: dict[str, set[str]] = {}  # folder -> the modules in it
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        for place in {os.path.abspath(main), os.path.realpath(main)} if main else {os.path.join(os.getcwd(), "")}:
+            self._add_root(os.path.dirname(place))
+
+    def take(self, names: Iterable[str] = ()) -> list[File]:
+        """The files of modules that are imported by now, or go by one of these names, or are imported by one of them;
+        without those that were taken before.
+        """
+        files: list[File] = []
+        waiting = {name.partition(".")[0] for name in list(sys.modules)} | {name.partition(".")[0] for name in names}
+        while waiting := waiting - self.taken:
+            self.taken |= waiting
+            new = [file for name in sorted(waiting) for file in self._files_of(name)]
+            files += new
+            waiting = set()
+            known = {name for modules in self.available.values() for name in modules} - self.taken
+            if known:
+                for file in new:
+                    if file.path.endswith(".py"):
+                        waiting |= imports_of(file.source) & known
+        return files
+
+    def _add_root(self, folder: str) -> None:
+        if folder in self.available or is_installed(folder + os.sep):
+            return
+        modules = self.available[folder] = set()
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return
+        for name in names:
+            if name.endswith(".py"):
+                modules.add(name[:-3])
+            elif os.path.exists(os.path.join(folder, name, "__init__.py")):
+                modules.add(name)
+
+    def _files_of(self, name: str) -> list[File]:
+        """Of a top-level module; none where it is not the project's."""
+        if name in ("__main__", "__mp_main__", "zray", "conftest"):
+            return []
+        module = sys.modules.get(name)
+        try:
+            if module is None:
+                path = self._found_by_import(name)
+                return files_at(path) if path and not is_installed(path) else []
+            return self._files_of_module(name, module)
+        except OSError:
+            return []  # it has gone since it was imported
+
+    def _found_by_import(self, name: str) -> str:
+        """Where the program itself would find a module: perhaps among what is installed, by a name of the project."""
+        if not any(name in modules for modules in self.available.values()):
+            return ""
+        spec = PathFinder.find_spec(name)
+        origin = os.path.abspath(spec.origin) if spec is not None and spec.has_location and spec.origin else ""
+        return os.path.dirname(origin) if os.path.basename(origin).startswith("__init__.") else origin
+
+    def _files_of_module(self, name: str, module: ModuleType) -> list[File]:
+        file = getattr(module, "__file__", None)
+        folders = list(getattr(module, "__path__", ()))
+        if isinstance(file, str) and not folders:
+            file = os.path.abspath(file)
+            if is_installed(file) or os.path.basename(file).partition(".")[0] != name or not os.path.isfile(file):
+                return []
+            self._add_root(os.path.dirname(file))
+            return [File(os.path.basename(file), file)]
+        files: list[File] = []
+        for folder in map(os.path.abspath, folders):
+            if is_installed(folder + os.sep) or os.path.basename(folder) != name or not os.path.isdir(folder):
+                continue
+            self._add_root(os.path.dirname(folder))
+            is_namespace = not isinstance(file, str)
+            files += _fitting(folder, name, code_only=is_namespace)
+        return files
+
+
+def _fitting(folder: str, name: str, *, code_only: bool) -> list[File]:
+    """A package's files; without its data where it would be too large with them."""
+    files = files_below(folder, name + "/", code_only=code_only)
+    if not code_only and sum(file.size for file in files) > BUNDLE_BYTES_MAX // 2:
+        files = [file for file in files if file.path.endswith(CODE_SUFFIXES)]
+    return files
+
+
+def imports_of(source: str) -> set[str]:
+    """The top-level names that a module imports, wherever in it."""
+    try:
+        with open(source, "rb") as opened:
+            text = opened.read()
+    except OSError:
+        return set()
+    found = set()
+    for kind, rest in _IMPORT.findall(text):
+        for part in rest.split(b",") if kind == b"import" else (rest,):
+            word = part.split()[:1]
+            if word:
+                found.add(word[0].decode(errors="replace").partition(".")[0])
+    return found
+
+
+def names_in(function: Any) -> set[str]:
+    """The names that a function's or a class's code uses: what it imports is among them."""
+    found: set[str] = set()
+    waiting: list[Any] = [function]
+    if isinstance(function, type):
+        waiting = [getattr(value, "__func__", value) for value in vars(function).values()]
+    while waiting:
+        item = waiting.pop()
+        code = item if isinstance(item, CodeType) else getattr(item, "__code__", None)
+        if isinstance(code, CodeType):
+            found.update(code.co_names)
+            waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found

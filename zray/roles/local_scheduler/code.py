@@ -1,0 +1,90 @@
+"""The code of jobs on other nodes: what drivers publish, and who is told of it (USERS U38).
+
+    PublishCode -> the job's facts name the bundles; they are objects, which the driver holds
+    with the first task or actor that leaves, they are shared at the shards like its arguments; later ones at once
+    whatever leaves takes the facts along, and CodeAdded goes ahead of calls; a node that had older ones tells its
+    workers of the job (JobStarted)
+
+The bytes are opaque here; workers fetch and unpack them (host/code_cache.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from ...wire.scheduling import Bundle, CodeAdded, JobFacts, PublishCode
+from ...wire.tasks import JobStarted
+from .tables import Job
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# More are not kept: a driver that says more is not ours.
+BUNDLES_MAX = 256
+
+
+class JobCode:
+    """Of the jobs of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+
+    def publish(self, message: PublishCode) -> None:
+        """PublishCode, of a driver of ours."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        job = process.job if process is not None else None
+        if job is None or process is not job.driver or len(job.facts.code) + len(message.bundles) > BUNDLES_MAX:
+            node.reject("code that is not its sender's to publish")
+            return
+        job.facts = replace(job.facts, code=(*job.facts.code, *message.bundles))
+        if job.has_left:
+            node.remote._share(self._known([bundle.object_id for bundle in message.bundles]), 0)
+            for peer in node.members.peers:
+                node.send(peer, CodeAdded(job.job_id, job.facts.code))
+
+    def leaving(self, job: Job) -> list[bytes]:
+        """A task of the job is about to leave: what others must find at the shards with it."""
+        if job.has_left:
+            return []
+        job.has_left = True
+        return self._known([bundle.object_id for bundle in job.facts.code]) if job.driver is not None else []
+
+    def _known(self, object_ids: list[bytes]) -> list[bytes]:
+        return [object_id for object_id in object_ids if object_id in self.node.objects.entries]
+
+    def job_of(self, job_id: bytes, facts: JobFacts) -> Job:
+        """The job of a task that comes; its workers are told of code that is new here."""
+        node = self.node
+        job = node.jobs.get(job_id)
+        if job is None:
+            job = node.jobs[job_id] = Job(job_id, facts)
+        else:
+            self._learn(job, facts.code)
+        return job
+
+    def moved(self, job: Job, home: str) -> None:
+        """An actor is there from now on.  What was added while it was on its way was told to nobody there."""
+        if job.driver is not None and job.facts.code:
+            self.node.send(home, CodeAdded(job.job_id, job.facts.code))
+
+    def added(self, message: CodeAdded) -> None:
+        """CodeAdded: ahead of calls on actors that are here."""
+        job = self.node.jobs.get(message.job_id)
+        if job is not None and self.node.sender == job.home:
+            self._learn(job, message.code)
+
+    def _learn(self, job: Job, code: tuple[Bundle, ...]) -> None:
+        if len(code) > len(job.facts.code) and job.driver is None:
+            job.facts = replace(job.facts, code=code)
+            for worker in self.node.pool.workers.values():
+                if worker.job is job:
+                    self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.env_vars))
+
+
+HANDLERS: dict[type, Any] = {
+    PublishCode: lambda self, message: self.code.publish(message),
+    CodeAdded: lambda self, message: self.code.added(message),
+}

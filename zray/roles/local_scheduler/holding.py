@@ -1,0 +1,120 @@
+"""What processes say of objects: put, held, let go, unpinned, claimed.
+
+The table of objects itself: `objects`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...wire.objects import (
+    ClaimObject,
+    HoldObjects,
+    ObjectAllocated,
+    ObjectClaimed,
+    PutObjects,
+    ReleaseObjects,
+    UnpinObjects,
+)
+from ...wire.task_spec import StoredValue
+from .tables import ObjectEntry
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
+    """PutObjects: values, which their senders hold."""
+    process = node.processes.get(node.sender)
+    if process is None:
+        node.reject("values of a process that is gone")
+        return
+    objects = node.objects
+    entries = objects.entries
+    for put in message.objects:
+        entry = entries.get(put.object_id)
+        if entry is None:
+            entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
+        elif entry.value is not None and not entry.is_lost:
+            # By a task that runs again: it holds what its first run has put.
+            node.reject("a value put again")
+            objects.hold(entry, process)
+            if type(put.value) is StoredValue:
+                objects.pin(put.object_id, process)
+            continue
+        else:
+            node.recovery.made_after_all(entry)
+            objects.hold(entry, process)
+        value = put.value
+        if put.contained:
+            objects.contain(entry, put.contained)
+        entry.value = value
+        entry.pushed_to = process
+        if type(value) is StoredValue:
+            # The writer knows the place: that counts as told.
+            objects.pin(put.object_id, process)
+            objects.dying.pop(put.object_id, None)
+            node.to_seal.append(put.object_id)
+        if entry.waiting is not None:
+            waiting, entry.waiting = entry.waiting, None
+            for task in waiting:
+                node.lifecycle.argument_is_here(task)
+        if entry.watchers is not None:
+            node.waits.object_is_here(entry)
+        if entry.shared is not None:
+            node.remote.value_is_here(entry)  # others wait for what this task puts again
+
+
+def on_hold_objects(node: LocalScheduler, message: HoldObjects) -> None:
+    """HoldObjects."""
+    process = node.processes.get(node.sender)
+    if process is None:
+        return
+    for object_id in message.object_ids:
+        entry = node.objects.entries.get(object_id)
+        if entry is None:
+            # Whoever handed the ref over holds the object until this message is handled, so the
+            # object is one of another node's, or its job is over.
+            entry = node.objects.require(object_id)
+            node.remote.adopt(entry)
+        node.objects.hold(entry, process)
+
+
+def on_release_objects(node: LocalScheduler, message: ReleaseObjects) -> None:
+    """ReleaseObjects."""
+    process = node.processes.get(node.sender)
+    if process is None:
+        return
+    entries, release = node.objects.entries, node.objects.release
+    for object_id in message.object_ids:
+        entry = entries.get(object_id)
+        if entry is not None:
+            release(entry, process)
+
+
+def on_unpin_objects(node: LocalScheduler, message: UnpinObjects) -> None:
+    """UnpinObjects: places that are read no more."""
+    process = node.processes.get(node.sender)
+    if process is None:
+        return
+    for object_id, count in message.pins:
+        if not node.objects.unpin(object_id, process, count):
+            node.reject("unpinned what was not pinned")
+
+
+def on_claim_object(node: LocalScheduler, message: ClaimObject) -> None:
+    """ClaimObject: a value that is here already need not be written again."""
+    process = node.processes.get(message.process)
+    place = node.objects.claim(message.object_id, process) if process is not None else None
+    if place is not None:
+        node.send(message.process, ObjectAllocated(message.object_id, place, -1))
+        node.send(node.sender, ObjectClaimed(message.object_id, message.process))
+
+
+HANDLERS: dict[type, Any] = {
+    PutObjects: on_put_objects,
+    HoldObjects: on_hold_objects,
+    ReleaseObjects: on_release_objects,
+    UnpinObjects: on_unpin_objects,
+    ClaimObject: on_claim_object,
+}
