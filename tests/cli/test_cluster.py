@@ -10,13 +10,13 @@ from tests.gates import until
 from tests.scripts import ROOT, environment, run_script
 
 
-def start(*arguments, token="", text=None):
+def start(*arguments, token="", text=None, cwd=ROOT):
     """`zray start ...`; what it printed."""
     variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
     done = subprocess.run(
         command_line("start", *arguments),
         env=variables,
-        cwd=ROOT,
+        cwd=cwd,
         input=text,
         capture_output=True,
         text=True,
@@ -57,6 +57,37 @@ def test_three_nodes_and_a_program(head, tmp_path):
         """
     done = run_script(tmp_path, code)
     assert (done.returncode, done.stdout) == (0, "{'CPU': 4.0, 'disk': 1.0}\n"), done.stderr
+
+
+def test_a_program_with_a_package_of_its_own_runs_on_nodes_that_were_started_elsewhere(head, tmp_path):
+    """None of them was told of it, and it has gone from where it was by the time that they need it."""
+    address, token = head
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        start(
+            "--address", address, "--num-cpus", "1", "--resources", f'{{"{name}": 1}}', token=token, cwd=tmp_path / name
+        )
+    project = tmp_path / "project"
+    (project / "helpers").mkdir(parents=True)
+    (project / "helpers/__init__.py").write_text("from .shapes import Square\n")
+    (project / "helpers/shapes.py").write_text("class Square:\n    def __init__(self, a):\n        self.area = a * a\n")
+    code = f"""
+        import os
+        import helpers, zray
+        zray.init(address="{address}")
+
+        def work(square):
+            import helpers.shapes
+            return helpers.Square(square.area).area, helpers.shapes.__file__
+
+        refs = [zray.remote(work).options(resources={{name: 1}}).remote(helpers.Square(3)) for name in ("one", "two")]
+        os.rename("{project}", "{project}-gone")
+        (one, there), (two, elsewhere) = zray.get(refs, timeout=30)
+        assert os.sep + "code" + os.sep in there and there != elsewhere, (there, elsewhere)
+        print(one, two)
+        """
+    done = run_script(project, code)
+    assert (done.returncode, done.stdout) == (0, "81 81\n"), done.stderr
 
 
 def test_several_sessions_are_listed_and_not_stopped(head):

@@ -1,0 +1,122 @@
+"""Programs that end, in order or not: what they had on other nodes goes, detached actors live on (real processes)."""
+
+import os
+
+import pytest
+
+import zray
+from tests.gates import Gate, is_running, until, until_ended
+from tests.scripts import ROOT, start_script
+from zray.cluster_utils import Cluster
+from zray.host import control
+
+
+@pytest.fixture
+def cluster(nothing_left):
+    """A head without CPUs, and two nodes: one has a disk, the other a tape."""
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
+        cluster.add_node(num_cpus=2, resources={"disk": 1})
+        cluster.add_node(num_cpus=2, resources={"tape": 1})
+        cluster.wait_for_nodes()
+        yield cluster
+        zray.shutdown()
+
+
+PROGRAM = """
+    import os, sys
+    sys.path.insert(0, {root!r})
+    import numpy as np
+    import zray
+    from tests.gates import Gate, forever
+    zray.init(address={address!r}, namespace="shop")
+
+    class Till:
+        def __init__(self):
+            self.sum = 0
+        def add(self, amount):
+            self.sum += amount
+            return self.sum, os.getpid()
+
+    @zray.remote(num_cpus=0)
+    class Busy:
+        def work(self, gate):
+            Gate(gate).open()
+            forever()
+
+    @zray.remote
+    def work(gate, array):
+        child = zray.remote(forever).options(num_cpus=1).remote()
+        Gate(gate).open()
+        forever()
+
+    lasting = zray.remote(Till).options(name="lasting", lifetime="detached", resources={{"disk": 1}}).remote()
+    passing = zray.remote(Till).options(name="passing", num_cpus=0).remote()
+    array = zray.put(np.ones(100_000))
+    large = [zray.remote(np.ones).remote(100_000) for _ in range(4)]
+    zray.wait(large, num_returns=4)
+    print(*zray.get(lasting.add.remote(3)), zray.get(passing.add.remote(1))[1], flush=True)
+    busy = Busy.remote()
+    refs = [busy.work.remote({gates!r} + "actor"), work.remote({gates!r} + "task", array)]
+    refs += [work.remote("never", array) for _ in range(50)]
+    zray.get(refs)
+"""
+
+
+def counts_of(node):
+    with control.Control(node.session, node.pid) as link:
+        return link.status().counts
+
+
+def is_empty(node, actors):
+    """But for detached actors, and what belongs to them."""
+    counts = counts_of(node)
+    if actors:
+        return counts["actors"] == actors and counts["tasks"] == counts["store_used_bytes"] == 0
+    return counts["actors"] == counts["tasks"] == counts["jobs"] == counts["objects"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["on the head", "from outside", "its node too"])
+def test_a_killed_driver_leaves_its_detached_actors_and_nothing_else(cluster, tmp_path, end):
+    disk, tape = cluster.worker_nodes
+    home = cluster.add_node(num_cpus=0) if end == "its node too" else None
+    if end == "from outside":
+        (tmp_path / "outside").mkdir()
+        variables = {"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(tmp_path / "outside")}
+    else:
+        variables = {}
+    address = "auto" if home else cluster.address  # auto: the newest of this machine
+    os.environ.update(variables)
+    try:
+        driver = start_script(tmp_path, PROGRAM.format(root=str(ROOT), address=address, gates=str(tmp_path / "gate-")))
+    finally:
+        for name in variables:
+            del os.environ[name]
+    with driver:
+        line = driver.stdout.readline()
+        assert line, driver.stderr.read()
+        total, lasting, passing = map(int, line.split())
+        for name in ("actor", "task"):
+            gate = Gate(tmp_path / f"gate-{name}")
+            until(lambda gate=gate: gate.is_open() or driver.poll() is not None)
+            assert driver.poll() is None, driver.stderr.read()
+        if home:
+            cluster.remove_node(home)
+        driver.kill()
+    until_ended([passing])
+    if end == "from outside":
+        until(lambda: not os.listdir(tmp_path / "outside"))
+    until(lambda: is_empty(tape, 0))
+    until(lambda: is_empty(disk, 1))
+    until(lambda: is_empty(cluster.head_node, 0))
+    assert is_running(lasting)
+    with zray.init(address=cluster.address, namespace="shop"):
+        till = zray.get_actor("lasting")
+        assert zray.get(till.add.remote(4), timeout=30) == (total + 4, lasting)
+        with pytest.raises(ValueError, match="passing"):
+            zray.get_actor("passing")
+        zray.kill(till)
+        until_ended([lasting])
+        until(lambda: zray.available_resources() == zray.cluster_resources())
+    for node in cluster.list_all_nodes():
+        until(lambda node=node: is_empty(node, 0))
