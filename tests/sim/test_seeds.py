@@ -66,6 +66,11 @@ def test_puts_that_are_refused_one_after_another_take_their_time():
     assert_all_is_well([70850], nodes=0)
 
 
+def test_a_lost_object_that_others_hold_too_is_let_go():
+    """What stands in its place on a node is no copy that the shard would free."""
+    assert_all_is_well([81110], nodes=5, deaths=1, shards=2)
+
+
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""

@@ -23,6 +23,8 @@ from .workloads import program, several
 LIVENESS_SECONDS = 30.0
 # What is batched by timers has then been said.
 REST_SECONDS = 1.0
+# A verdict on a node that is back, and heard of, is past.
+VERDICT_SECONDS = 1.0
 STEPS_MAX = 5_000_000
 
 
@@ -89,6 +91,9 @@ def _run(world: Simulator) -> None:
     world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
     if options.head_kills or options.loses_nodes:
         world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
+        world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
+        # One that is back from a standstill may be given up a moment later, for what had not been heard of it.
+        world.run(world.now + VERDICT_SECONDS)
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
     world.run(max(world.now, options.fault_seconds) + REST_SECONDS)
     world.checkers.at_rest()
