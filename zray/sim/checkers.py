@@ -135,6 +135,7 @@ class Checkers:
         nothing(scheduler.routes.lent, "refs of calls that nobody has accepted")
         nothing(scheduler.remote_calls.unheld, "results of calls that their callers do not hold")
         assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
+        nothing(scheduler.departures.waiting, "tasks whose turn to leave has not come")
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")

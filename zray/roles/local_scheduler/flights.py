@@ -146,7 +146,7 @@ class Flights:
             if task is not None and self._is_still_sought(search, task):
                 self.landed(task_id)
                 node.recovery.placed.pop(task_id, None)
-                node.remote.spill(task)
+                node.departures.spill(task)
 
     def _is_still_sought(self, search: Search, task: Task | None) -> bool:
         """Whether nothing has been heard of it since."""

@@ -104,7 +104,7 @@ class Infeasible:
         """This node could never run it."""
         request = task.options.resources
         if self._is_met_elsewhere(request):
-            self.node.remote.spill(task)
+            self.node.departures.spill(task)
         else:
             task.state = TaskState.SPILLED
             self.refuse_or_park(task, why_nowhere(request, self.totals()))
@@ -133,7 +133,7 @@ class Infeasible:
     def _release(self, total: Mapping[str, int]) -> None:
         for task in [task for task in self.parked.values() if is_enough(total, task.options.resources)]:
             del self.parked[task.spec.task_id]
-            self.node.remote.spill(task)
+            self.node.departures.spill(task)
 
     # --- actors ---
 

@@ -85,7 +85,7 @@ class Recovery:
             node.lifecycle.fail(task, "NodeDiedError", text)
             return
         task.attempts += is_attempt
-        node.remote.spill(task)
+        node.departures.spill(task)
 
     # --- objects that were there ---
 

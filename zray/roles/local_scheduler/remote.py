@@ -58,20 +58,15 @@ class Remote:
         if waits_for_all and node.members.peers and not task.origin and not node.strategies.is_bound(where):
             has_room = node.resources.fits(task.options.resources)
             if not has_room or node.trips.is_long_way(elsewhere) or node.strategies.would_go(where):
-                self.spill(task)
+                node.departures.spill(task)
                 return
         for entry in elsewhere:
             self.want(entry)
 
-    def spill(self, task: Task) -> None:
-        """Hand it up, as soon as the shards have acknowledged what leaves with it."""
-        node = self.node
+    def depart(self, task: Task) -> None:
+        """Hand it up, as soon as the shards have acknowledged what leaves with it (departures.py says when)."""
+        node, spec = self.node, task.spec
         node.lineage.flush()
-        if task.missing:
-            node.trips.stop_waiting(task)
-        task.state = TaskState.SPILLED
-        task.trip += 1
-        spec = task.spec
         self.request += 1
         request = self.request
         # Also when it was recorded before: the reply is the acknowledgement that we need.
@@ -417,7 +412,7 @@ class Remote:
                 if entry is None or not entry.is_released:
                     continue  # freed by the shard's word, or held again, within this turn
                 groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
-                if entry.value is None and entry.task is None:
+                if (entry.value is None or entry.is_lost) and entry.task is None:
                     self.subscribed.discard(object_id)
                     objects.forget_released(entry)
             for shard, ids in groups.items():

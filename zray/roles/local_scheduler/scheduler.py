@@ -88,6 +88,7 @@ from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .calls import Calls
 from .code import JobCode
+from .departures import Departures
 from .dispatch import Dispatch, ProgressTimeout
 from .explain import EXPLAIN_HANDLERS, Explanations
 from .flights import Flights
@@ -171,6 +172,7 @@ class LocalScheduler(Role):
         self.lineage = Lineage(self)
         self.remote = Remote(self)
         self.trips = Trips(self)
+        self.departures = Departures(self)
         self.strategies = Strategies(self)
         self.load = Load(self)
         self.names = ActorNames(self)

@@ -60,7 +60,7 @@ class Strategies:
         is_placed = bool(task.origin)
         if where is not None and not is_placed and self.would_go(where):
             if self._peers():
-                node.remote.spill(task)
+                node.departures.spill(task)
             else:
                 task.state = TaskState.SPILLED
                 self.refuse(task, SpillRefused(task.spec.task_id, self._why_nowhere(where), bool(where.node)))

@@ -3,7 +3,7 @@
 A placed task stays, whatever the load: or two full nodes would play ball with it.  But where actors hold what it needs,
 for as long as they live, it would stay for ever; such a task is stranded, and goes back to whoever spilled it.
 
-    ready, and would wait too long here, or stranded     up (Remote.spill)
+    ready, and would wait too long here, or stranded     up (Departures.spill)
     placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
     TaskDeferred: actors hold what it needs everywhere   set aside
     set aside                                            up again at the next AskAgainTimeout
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
+from .departures import HANDLERS as DEPARTURES
+from .departures import TASKS_PER_TURN
 from .resources import CPU
 from .tables import ObjectEntry, ReadyQueue, Task, TaskState
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 SPILL_WAIT_SECONDS = 0.02
 # What an unknown function is taken to need, for that estimate.
 UNKNOWN_TASK_SECONDS = 0.1
+# Tasks that were placed here, and are passed over on the way to others.
+SAMPLE_MAX = 512
 # What was set aside asks again after so long: by then the global schedulers have had a report of every node.
 ASK_AGAIN_SECONDS = 0.2
 # So many of them; four times as many each time that none of the last ones came back.
@@ -71,13 +75,25 @@ class Trips:
             keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
             # What has room now only waits for its worker to start.
             keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
-            while len(queue.tasks) > keep:
-                task = queue.tasks[-1]
-                if task.origin or task.attempts:
-                    break  # placed here, or retried here
-                queue.tasks.pop()
-                node.dispatch.ready_count -= 1
-                node.remote.spill(task)
+            if len(queue.tasks) > keep:
+                self._some_leave(queue, keep, seconds)
+
+    def _some_leave(self, queue: ReadyQueue, keep: int, seconds: float) -> None:
+        """The last ones, as many as the others can run soon; not those that were placed here, or are retried here."""
+        node, tasks = self.node, queue.tasks
+        room = min(node.departures.room(queue, seconds), TASKS_PER_TURN)
+        stay: list[Task] = []
+        leaving: list[Task] = []
+        while len(leaving) < room and len(tasks) + len(stay) > keep and tasks and len(stay) < SAMPLE_MAX:
+            task = tasks.pop()
+            (stay if task.origin or task.attempts else leaving).append(task)
+        tasks.extend(reversed(stay))
+        node.dispatch.ready_count -= len(leaving)
+        node.departures.went(queue, len(leaving))
+        for task in leaving:
+            node.departures.spill(task)
+        if len(tasks) > keep and len(stay) < SAMPLE_MAX:
+            node.departures.look_again()
 
     def all_go(self) -> None:
         """Policy "central": what was not placed here goes up."""
@@ -91,7 +107,7 @@ class Trips:
                     queue.tasks.append(task)
                 else:
                     node.dispatch.ready_count -= 1
-                    node.remote.spill(task)
+                    node.departures.spill(task)
 
     def is_long_way(self, elsewhere: list[ObjectEntry]) -> bool:
         """Whether these arguments take so long to come that the task had better go to where they are."""
@@ -115,7 +131,7 @@ class Trips:
                 entry.waiting.append(task)
         entry.waiting = entry.waiting or None
         for task in dict.fromkeys(leaving):
-            node.remote.spill(task)
+            node.departures.spill(task)
 
     def _only_lacks_what_is_elsewhere(self, task: Task) -> bool:
         if task.state != TaskState.WAITING or task.origin or task.attempts:
@@ -159,7 +175,7 @@ class Trips:
                 queue.tasks.append(task)  # others of the kind ask for it
             else:
                 task.origin = ""
-                node.remote.spill(task)
+                node.departures.spill(task)
         node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
 
     def _give_back(self, task: Task) -> None:
@@ -219,7 +235,7 @@ class Trips:
         for task in list(islice(self.aside.values(), self.count_max)):
             self.forget(task)
             if task.state == TaskState.SPILLED:
-                self.node.remote.spill(task)
+                self.node.departures.spill(task)
         if self.aside:
             self._set_timer()
         self.node.dispatch.is_dirty = True  # others of their kinds may go with them
@@ -234,6 +250,7 @@ class Trips:
 
 
 HANDLERS: dict[type, Any] = {
+    **DEPARTURES,
     TaskGivenBack: lambda self, message: self.trips.on_given_back(message),
     TaskDeferred: lambda self, message: self.trips.on_deferred(message),
     AskAgainTimeout: lambda self, message: self.trips.on_ask_again_timeout(),

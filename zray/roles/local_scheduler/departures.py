@@ -1,0 +1,160 @@
+"""How fast tasks go up: a few in each turn, and not many more than the others can run soon.
+
+A turn in which a hundred thousand tasks went up would last for seconds, all of them in the process that has to answer
+heartbeats.  And what is placed stays where it is (trips.py): a task that is placed late is placed on fresher news.  So
+only so many tasks of a kind are on their way, or wait at other nodes, as those do in HORIZON_SECONDS; the rest stays in
+the ready queue, and we look again soon.  When that many do not move for PATIENCE_SECONDS, they may wait for one that is
+still here: more go.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...wire.message import Local
+from .tables import ReadyQueue, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# A turn with so many lasts some 30 ms where the shard and the global scheduler are in our process.
+TASKS_PER_TURN = 128
+# How much work of a kind is kept waiting at other nodes, in time: enough to last until they are seen to need more.
+HORIZON_SECONDS = 0.5
+# Of one kind, beyond one for each place where it could run.
+AWAY_MIN, AWAY_MAX = 64, 20_000
+LOOK_AGAIN_SECONDS = 0.02
+PATIENCE_SECONDS = 0.5
+
+
+class DepartTimeout(Local):
+    """A new turn."""
+
+
+class LookAgainTimeout(Local):
+    """Some of those that are away may be done."""
+
+
+class Kind:
+    """Tasks with the same options."""
+
+    __slots__ = ("away", "counted_at", "extra", "moved_at")
+
+    def __init__(self, now: float) -> None:
+        self.away = 0  # at most
+        self.counted_at = now
+        self.moved_at = now  # one of them was done, or came back
+        self.extra = 0  # allowed beyond the rest, since they do not move
+
+
+class Departures:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.waiting: deque[tuple[Task, int]] = deque()  # tasks that go up in one of the next turns, and their trips
+        self.count = 0  # that went up in this turn
+        self.turn_at = 0.0
+        self.kinds: dict[bytes, Kind] = {}  # by options, while there are more of them here than may go
+        self.looks_again = False
+
+    # --- a few in each turn ---
+
+    def spill(self, task: Task) -> None:
+        """Hand it up, in this turn or soon."""
+        if task.missing:
+            self.node.trips.stop_waiting(task)
+        task.state = TaskState.SPILLED
+        task.trip += 1
+        if self.node.now != self.turn_at:
+            self.turn_at, self.count = self.node.now, 0
+        if not self.waiting and self.count < TASKS_PER_TURN:
+            self.count += 1
+            self.node.remote.depart(task)
+            return
+        if not self.waiting:
+            self.node.set_timer(0.0, DepartTimeout())
+        self.waiting.append((task, task.trip))
+
+    def on_depart_timeout(self) -> None:
+        """DepartTimeout."""
+        waiting = self.waiting
+        for _ in range(min(TASKS_PER_TURN, len(waiting))):
+            task, trip = waiting.popleft()
+            if task.state == TaskState.SPILLED and task.trip == trip:  # or it is over, or back
+                self.node.remote.depart(task)
+        if waiting:
+            self.node.set_timer(0.0, DepartTimeout())
+
+    # --- not many more than can run soon ---
+
+    def room(self, queue: ReadyQueue, seconds: float) -> int:
+        """How many more of this queue may go up now.  seconds: what one of them takes."""
+        kind, now = self.kinds.get(queue.blob), self.node.now
+        if kind is None:
+            kind = self.kinds[queue.blob] = Kind(now)
+            kind.away = self._count().get(queue.blob, 0)
+        places = self._places(queue.resources)
+        allowed = min(AWAY_MAX, AWAY_MIN + int(places * (1 + HORIZON_SECONDS / max(seconds, 1e-6))))
+        if kind.away >= allowed + kind.extra and now - kind.counted_at >= LOOK_AGAIN_SECONDS:
+            self._count_again(now)
+        return allowed + kind.extra - kind.away
+
+    def _places(self, request: dict[str, int]) -> int:
+        """How many such tasks the other nodes could run at once if they did nothing else."""
+        count = 0
+        members = self.node.members
+        for peer, total in members.peers.items():
+            if peer not in members.outside:
+                fits = [total.get(name, 0) // amount for name, amount in request.items() if amount]
+                count += min(fits, default=AWAY_MIN)
+        return count
+
+    def went(self, queue: ReadyQueue, count: int) -> None:
+        """So many of them did."""
+        self.kinds[queue.blob].away += count
+
+    def look_again(self) -> None:
+        """Some stay here that might go later."""
+        if not self.looks_again:
+            self.looks_again = True
+            self.node.set_timer(LOOK_AGAIN_SECONDS, LookAgainTimeout())
+
+    def on_look_again_timeout(self) -> None:
+        """LookAgainTimeout."""
+        self.looks_again = False
+        self.node.dispatch.is_dirty = True
+        here = {queue.blob for queue in self.node.dispatch.queues}
+        for blob in [blob for blob in self.kinds if blob not in here]:
+            del self.kinds[blob]
+
+    def _count_again(self, now: float) -> None:
+        counts = self._count()
+        for blob, kind in self.kinds.items():
+            away = counts.get(blob, 0)
+            if away < kind.away:
+                kind.moved_at, kind.extra = now, 0
+            elif now - kind.moved_at >= PATIENCE_SECONDS:
+                kind.moved_at = now
+                kind.extra = max(AWAY_MIN, 2 * kind.extra)
+            kind.away, kind.counted_at = away, now
+
+    def _count(self) -> dict[bytes, int]:
+        """Tasks that are away, by their options."""
+        node = self.node
+        leaving: list[Any] = [pending[0] for pending in node.remote.leaving.values()]
+        ids = {task.spec.task_id for task in leaving}
+        ids.update((task.spec.task_id for task, _ in self.waiting), node.flights.aloft, node.recovery.placed)
+        counts: dict[bytes, int] = {}
+        for task_id in ids:
+            task = node.tasks.get(task_id)
+            if task is not None and task.state == TaskState.SPILLED:
+                counts[task.spec.options] = counts.get(task.spec.options, 0) + 1
+        return counts
+
+
+HANDLERS: dict[type, Any] = {
+    DepartTimeout: lambda self, message: self.departures.on_depart_timeout(),
+    LookAgainTimeout: lambda self, message: self.departures.on_look_again_timeout(),
+}
