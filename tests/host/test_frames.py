@@ -2,6 +2,7 @@
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +199,19 @@ def test_who_says_it_again_and_again_is_dropped(others_work):
         assert {type(message) for message in peer.hear()} == {MessageRefused}
         peer.say(NodeLost("x", "y"))
         assert type(peer.hear()[-1]) is ProcessDropped
+
+
+def test_who_asks_and_does_not_read_is_cut(others_work):
+    """B21: its answers pile up to a cap."""
+    with RawPeer(address()) as peer:
+        assert type(peer.hello()) is Welcome
+        log = Path(context.runtime.paths.log_path("node"))
+
+        def is_cut():
+            peer.say(*[GetStatus(1)] * 5_000)
+            return "it has asked for more than it reads" in log.read_text()
+
+        until(is_cut)
 
 
 def test_an_owners_namesake_does_not_end_the_session(others_work):

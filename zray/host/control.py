@@ -8,8 +8,11 @@ import signal
 import time
 from typing import Any
 
+from msgspec import structs
+
 from .. import __version__
 from ..exceptions import ClusterLostError, ZrayError
+from ..printable import printable
 from ..wire.hosts import GetNodes, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.orders import OrderReply
@@ -104,13 +107,26 @@ class Control:
     def nodes(self) -> list[NodeFact]:
         """The nodes of the cluster that it is part of; without one, itself."""
         found: list[NodeFact] = self.ask(GetNodes(2), NodesReply, whom="cluster").nodes
-        return found
+        return list(map(_shown, found))
 
     def wait_for_end(self, seconds: float) -> bool:
         """Whether the node ended in that time."""
         poll = select.poll()
         poll.register(self.node_pidfd, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
+
+
+def _shown(node: NodeFact) -> NodeFact:
+    """As it may be printed: other nodes have chosen its words."""
+    names = {name: printable(name) for name in (*node.total, *node.free)}
+    return structs.replace(
+        node,
+        node=printable(node.node),
+        kind=printable(node.kind),
+        total={names[name]: amount for name, amount in node.total.items()},
+        free={names[name]: amount for name, amount in node.free.items()},
+        labels={printable(name): printable(value) for name, value in node.labels.items()},
+    )
 
 
 def end(session: Session, node_pid: int) -> bool:

@@ -40,6 +40,9 @@ from .versions import protocol_of_hello, why_not
 if TYPE_CHECKING:
     from .node import Node
 
+# GetNodes that wait for a global scheduler, of all processes.
+ASKED_MAX = 10_000
+
 
 class Doorman:
     """To the reactor it looks like a role: it handles what is addressed to the node as a host."""
@@ -90,6 +93,8 @@ class Doorman:
             fact = NodeFact(local.address, "head", resources.total, resources.free, ready, local.labels)
             self._say(sender, NodesReply(message.request, [fact]))
             return []
+        if len(self.asked) >= ASKED_MAX:
+            self.asked.pop(next(iter(self.asked)))  # whoever asked waits no longer: the answer takes a moment
         self.request += 1
         self.asked[self.request] = (sender, message.request)
         return [Send(local.addresses.global_schedulers[0], GetNodes(self.request))]
@@ -228,6 +233,10 @@ class Doorman:
             self.process_left(peer.address, "was dropped: it sent what cannot be handled")
         else:
             self.node.workers.kill(peer.address)
+
+    def stuck(self, peer: Peer) -> None:
+        """It asks, and does not read."""
+        self.drop(peer, ProtocolError("it has asked for more than it reads"))
 
     def offend(self, peer: Peer, message: Any) -> None:
         """It has said what is not its to say: that is counted, and it is told; after too many it is dropped."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
+from ..printable import printable
 from ..runtime_env import env_vars_of
 from ..store import errors
 from ..wire.message import PROTOCOL_VERSION
@@ -107,7 +108,7 @@ class Driver(Runtime):
         if type(message) is GoodbyeReply:
             self.said_goodbye = True
         elif type(message) is JobNotice:
-            print(f"zray: {message.text}", file=sys.stderr, flush=True)
+            print(f"zray: {printable(message.text)}", file=sys.stderr, flush=True)
         elif type(message) is ProcessDropped:
             self.connection.over = f"The node has ended the link to this process: {message.reason}."
 

@@ -38,6 +38,8 @@ class Loop(Protocol):
     def set_timer(self, delay: float, address: str, message: Local) -> None: ...
 
 
+# A host whose connection answers, and which takes nothing: far longer than any pause of one that still is a member.
+STUCK_SECONDS = 60
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 
 
@@ -59,6 +61,7 @@ class Neighbour:
         "key",
         "link",
         "seen_at",
+        "stuck",
         "wire",
     )
 
@@ -78,6 +81,7 @@ class Neighbour:
         self.attempt = 0  # counts them all
         self.failures = 0  # since it was up
         self.allowed: dict[tuple[str, str], Types] = {}
+        self.stuck = (0, 0, now)  # the last frame that it has taken; for how many seconds, counted last when
 
     def become(self, host: str) -> None:
         """A process that starts anew is a new peer: whatever was agreed with the one before is over."""
@@ -91,6 +95,19 @@ class Neighbour:
         """An attempt of ours has; how long until the next one."""
         self.failures += 1
         return min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(self.failures - 1, 10))
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether it has taken nothing for STUCK_SECONDS, though there is more than the link may hold.
+
+        What piles up for it has an end by that: what we say in so long.  Counted in steps of ours: where we stood
+        still, one has passed.
+        """
+        taken, (last_taken, seconds, counted_at) = self.link.peer_acknowledged, self.stuck
+        if not self.link.is_full or last_taken != taken:
+            self.stuck = (taken, 0, now)
+        elif now - counted_at >= 1.0:
+            self.stuck = (taken, seconds + 1, now)
+        return self.stuck[1] >= STUCK_SECONDS
 
     def sift(self, letter: Letter, roles: set[str]) -> tuple[Letter, list[str]]:
         """What may stand in it; why the rest may not."""

@@ -36,11 +36,10 @@ from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
 from .listener import Arrival, Listener, Wire
 from .neighbour import Cut, Loop, Neighbour, Retry, Unmet
-from .offences import Offences
+from .offences import BoundedLog, Offences
 from .versions import protocol_of_join, why_not
 
 TURN_FRAMES_MAX = 256
-LOGGED_MAX = 1_000
 # How long a farewell may take to leave.
 LAST_WORDS_MS = 200
 CUT_SECONDS = 0.2
@@ -78,8 +77,7 @@ class Neighbours:
         self.roles: set[str] = set()  # our own addresses: membership only
         self.offences = Offences()
         self.dropped_frames = 0
-        self.logged = 0
-        self._log = log
+        self.log = BoundedLog(log)
         self.restless: dict[Any, None] = {}  # sockets that may have something for us
         self.loop: Loop
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
@@ -95,12 +93,6 @@ class Neighbours:
         loop.watch(int(self.listener.monitor.fd), self._look_around)
         self._stir(self.listener)
         self.gate.answer()
-
-    def log(self, line: str) -> None:
-        """As the node's, but it has an end: strangers make some of the lines."""
-        self.logged += 1
-        if self.logged <= LOGGED_MAX:
-            self._log(line)
 
     def _stir(self, socket: Any) -> None:
         self.restless[socket] = None
@@ -245,7 +237,12 @@ class Neighbours:
                 self.log(f"dropped mail for {host[:40]!r}: a host that nobody has told us of")
 
     def _flush(self, neighbour: Neighbour) -> None:
-        if neighbour.backlog and neighbour.is_up and not neighbour.link.is_full:
+        if not neighbour.backlog or not neighbour.is_up:
+            return
+        if neighbour.is_stuck(time.monotonic()):
+            self.log(f"dropped host {neighbour.host}: it takes nothing of what it is sent")
+            self.forget(neighbour.host, "it takes nothing of what it is sent")
+        elif not neighbour.link.is_full:
             backlog, neighbour.backlog = neighbour.backlog, []
             for frame in neighbour.link.pack_mail(backlog):
                 self._put(neighbour, frame)

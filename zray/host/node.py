@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from ..exceptions import ZrayError
+from ..printable import printable
 from ..roles.effects import (
     CreateSegment,
     EndSession,
@@ -99,6 +100,7 @@ class Node:
         self.context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self.peers = Peers(self.context, session.address, self.log)
         self.doorman = Doorman(self, self.driver_pid)
+        self.peers.on_stuck = self.doorman.stuck
         self.reactor = Reactor(
             self._roles(options["total"], options["capacity"], options["labels"]),
             self.peers,
@@ -225,7 +227,7 @@ class Node:
         """One line into node.log, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
             self.log_bytes += len(line) + 32
-            print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     def end(self, reason: str) -> None:
         """After this turn."""

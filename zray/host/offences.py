@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 OFFENCES_MAX = 10
 WINDOW_SECONDS = 60.0
+LINES_MAX = 1_000
+
+
+class BoundedLog:
+    """As a log, but it has an end: strangers make some of the lines."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.write = write
+        self.count = 0
+
+    def __call__(self, line: str) -> None:
+        self.count += 1
+        if self.count <= LINES_MAX:
+            self.write(line)
 
 
 class Offences:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..printable import printable
 from ..wire.reasons import ASKED_MAX, Explain
 
 if TYPE_CHECKING:
@@ -64,4 +65,4 @@ def explain(
     lines = reply.lines if reply is not None else [f"its node has not said why within {ANSWER_SECONDS:g} s"]
     if len(missing) > ASKED_MAX:
         lines = [*lines, f"and {len(missing) - ASKED_MAX:,} more"]
-    print(f"zray: {said}:", *lines, sep="\n  ", file=sys.stderr, flush=True)
+    print(f"zray: {said}:", *map(printable, lines), sep="\n  ", file=sys.stderr, flush=True)

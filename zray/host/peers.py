@@ -12,21 +12,29 @@ from typing import Any
 import zmq
 
 from ..exceptions import ProtocolError
+from ..wire.hosts import NodesReply
 from ..wire.link import Link
 from ..wire.message import Message
-from ..wire.session import Ack
+from ..wire.reasons import ExplainReply
+from ..wire.session import Ack, StatusReply
+from ..wire.tasks import ObjectsReady
 from .sockets import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, send
 
 # Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
 FRAME_BYTES_MAX = 512 << 20
 # Frames taken in per turn: more would make the first of them wait.
 TURN_FRAMES_MAX = 256
+# What one process has asked for and not read, some 300 bytes each: a driver may compute for long while its waits end.
+# Values are not counted: they are as many as its refs.
+UNREAD_MAX = 100_000
+UNREAD_LOOK = 1_000
+WEIGHTS: dict[type[Message], int] = {ObjectsReady: 0, StatusReply: 20, NodesReply: 20, ExplainReply: 20}
 
 
 class Peer:
     """One process at the other end."""
 
-    __slots__ = ("address", "backlog", "identity", "link", "roles")
+    __slots__ = ("address", "backlog", "identity", "link", "looked_into_at", "roles")
 
     def __init__(self, address: str, identity: bytes, roles: Mapping[type, Any] | None = None) -> None:
         self.address = address
@@ -34,6 +42,7 @@ class Peer:
         self.identity = identity
         self.link = Link()
         self.backlog: list[Message] = []  # what the link is too full for
+        self.looked_into_at = UNREAD_LOOK  # when that is longer
 
 
 class Peers:
@@ -50,6 +59,7 @@ class Peers:
         self.by_identity: dict[bytes, Peer] = {}
         self.by_address: dict[str, Peer] = {}
         self.bad_frames = 0
+        self.on_stuck: Callable[[Peer], None] = lambda peer: None  # it has too much unread
 
     def receive(self) -> list[tuple[bytes, bytes]]:
         """The frames that have arrived, with their senders' identities."""
@@ -91,8 +101,18 @@ class Peers:
             return
         if peer.backlog or peer.link.is_full:
             peer.backlog += messages
+            if len(peer.backlog) > peer.looked_into_at:
+                self._look_into(peer)
             return
         self._send(peer, messages)
+
+    def _look_into(self, peer: Peer) -> None:
+        """Somebody who asks and does not read is cut (USERS B21)."""
+        if sum(WEIGHTS.get(type(message), 1) for message in peer.backlog) > UNREAD_MAX:
+            peer.backlog.clear()
+            self.on_stuck(peer)
+        else:
+            peer.looked_into_at = 2 * len(peer.backlog)
 
     def _send(self, peer: Peer, messages: Iterable[Message]) -> None:
         try:

@@ -16,6 +16,7 @@ from typing import Any
 import zmq
 from msgspec import msgpack
 
+from ..printable import printable
 from ..roles.effects import AppendToLog, EndSession, SaveSnapshot
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
@@ -137,7 +138,7 @@ class ServiceHost:
         """One line, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
             self.log_bytes += len(line) + 32
-            print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     # --- the whole ---
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...exceptions import ProtocolError
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import CancelWait, WaitObjects, WaitReply
 from .tables import ObjectEntry, Process, TaskState, Wait
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
+
+# Of one process at once: threads that wait, and references that are awaited.  Each costs some 300 bytes.
+WAITS_MAX = 100_000
 
 
 class Waits:
@@ -32,6 +36,8 @@ class Waits:
         if process is None or message.request in process.wait_by_request:
             node.reject("a wait of a process that is gone, or twice the same")
             return
+        if len(process.wait_by_request) >= WAITS_MAX:
+            raise ProtocolError(f"more than {WAITS_MAX:,} waits of one process at once")
         wait = Wait(process, message.request, {}, [], message.count, message.fetch, message.block)
         for object_id in message.object_ids:
             if object_id in wait.pending:

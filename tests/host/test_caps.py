@@ -1,0 +1,126 @@
+"""What others make us keep has an end, each with a unit (S10, B21, B28)."""
+
+import pytest
+import zmq
+
+from tests.host.wires import Host, Stranger, beat, greet, pump
+from tests.roles.desk import DRIVER, Desk
+from zray.exceptions import ProtocolError
+from zray.host import neighbour, peers
+from zray.host.control import _shown
+from zray.host.neighbour import Neighbour
+from zray.host.peers import Peer, Peers
+from zray.printable import CHARACTERS_MAX, printable
+from zray.roles.local_scheduler import waits
+from zray.wire import link
+from zray.wire.hosts import HostWelcome, NodeFact
+from zray.wire.session import StatusReply
+from zray.wire.tasks import ObjectsReady, WaitObjects, WaitReply
+
+
+def test_a_host_that_takes_nothing_is_dropped(monkeypatch):
+    """B21: it answers on its connection, and reads nothing."""
+    monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(neighbour, "STUCK_SECONDS", 1)
+    with Host("head") as head, Host() as idle, Host() as other, Stranger(head, idle.keys) as stranger:
+        head.meet(idle)
+        head.meet(other)
+        assert greet(head, stranger, [], idle.name) == HostWelcome(head.name)
+
+        def is_dropped():
+            head.say("local", idle.role("local"), *[beat(number) for number in range(20)])
+            return idle.name in head.links.gone
+
+        pump((head,), is_dropped)
+        assert head.has_logged("takes nothing of what it is sent") and other.name in head.links.by_host
+
+
+def test_who_takes_something_now_and_then_is_not_stuck_nor_is_all_the_world_when_we_stood_still(monkeypatch):
+    monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", 0)
+    it = Neighbour("a" * 16, None, "", 0.0)
+    it.link.in_flight_bytes = 1
+    for second in range(1_000):
+        it.link.peer_acknowledged = second // 50
+        assert not it.is_stuck(float(second))
+    assert not it.is_stuck(10_000.0)
+    assert [it.is_stuck(10_000.0 + second) for second in range(1, neighbour.STUCK_SECONDS + 1)][-1]
+    it.link.in_flight_bytes = 0
+    assert not it.is_stuck(20_000.0)
+
+
+@pytest.fixture
+def node_side(tmp_path, monkeypatch):
+    """The node's side of links that are full."""
+    monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", -1)
+    context = zmq.Context()
+    side = Peers(context, f"ipc://{tmp_path}/s", lambda line: None)
+    side.stuck = []
+    side.on_stuck = side.stuck.append
+    yield side
+    side.close()
+    context.destroy(linger=0)
+
+
+def test_a_process_that_asks_and_does_not_read_is_cut(node_side):
+    """B21: that one, not its neighbour."""
+    asker, other = Peer("driver-1", b"1"), Peer("driver-2", b"2")
+    node_side.add(asker)
+    node_side.add(other)
+    status, answers = StatusReply(1, b"", "", {}, {}, {}), 0
+    while not node_side.stuck:
+        node_side.send(asker.address, [status])
+        node_side.send(other.address, [WaitReply(1, [])])
+        answers += 1
+        assert answers <= peers.UNREAD_MAX
+    assert node_side.stuck == [asker] and not asker.backlog and len(other.backlog) == answers
+
+
+def test_a_driver_that_computes_for_long_is_not(node_side):
+    """Its values pile up, as many as it has refs."""
+    driver = Peer("driver-1", b"1")
+    node_side.add(driver)
+    for _ in range(3 * peers.UNREAD_MAX):
+        node_side.send(driver.address, [ObjectsReady([])])
+    assert not node_side.stuck and len(driver.backlog) == 3 * peers.UNREAD_MAX
+
+
+def test_a_process_has_only_so_many_waits(monkeypatch):
+    monkeypatch.setattr(waits, "WAITS_MAX", 10)
+    desk = Desk()
+    (never,) = desk.submit(desk.new_spec())
+    for request in range(10):
+        desk.tell(DRIVER, WaitObjects(request, [never], 1, fetch=False))
+    with pytest.raises(ProtocolError, match="more than 10 waits"):
+        desk.tell(DRIVER, WaitObjects(10, [never], 1, fetch=False))
+    desk.scheduler.take_effects()
+    desk.scheduler.check_everything()
+    assert len(desk.scheduler.processes[DRIVER].wait_by_request) == 10
+
+
+# --- B28: words ---
+
+WORDS = {
+    "plain, and ünïcödé": "plain, and ünïcödé",
+    "\x1b[2J\x1b]0;owned\x07": "\\x1b[2J\\x1b]0;owned\\x07",
+    "a\0b": "a\\x00b",
+    "\u202egnp.exe": "\\u202egnp.exe",
+    "<b>&amp;": "<b>&amp;",
+    "one\n12:00:00 two\n": "one\n  | 12:00:00 two",
+    "one\r two": "one\\r two",
+    "\ud800": "\\ud800",
+}
+
+
+@pytest.mark.parametrize("words", WORDS, ids=ascii)
+def test_words_of_others_do_nothing_to_a_terminal(words):
+    assert printable(words) == WORDS[words]
+
+
+def test_long_words_are_cut():
+    shown = printable("x" * (CHARACTERS_MAX + 5))
+    assert len(shown) < CHARACTERS_MAX + 100 and "5 more characters" in shown
+
+
+def test_what_a_node_calls_its_resources_is_shown_as_it_may_be():
+    fact = NodeFact("n\x1b/local", "node", {"\x1b[2J": 1}, {"\x1b[2J": 1}, 0, {"a\0": "\x07"})
+    assert _shown(fact) == NodeFact("n\\x1b/local", "node", {"\\x1b[2J": 1}, {"\\x1b[2J": 1}, 0, {"a\\x00": "\\x07"})
