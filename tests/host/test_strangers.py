@@ -2,7 +2,7 @@
 
 import socket
 
-from tests.host.wires import Host, are_up, beat, join, pump
+from tests.host.wires import Host, Wire, are_up, beat, join, pump
 from zray.host.listener import HALF_OPEN_MAX
 
 STRANGERS = 1_000
@@ -58,3 +58,22 @@ def test_the_comings_and_goings_of_strangers_are_not_told_to_members(pair):
             pump(pair, lambda: head.links.listener.half_open)
         pump(pair, lambda: not head.links.listener.half_open)
     assert not looks and link.received == before
+
+
+def test_a_session_that_was_recorded_cannot_be_played_again():
+    """B22: its keys were that connection's."""
+    with Host("head") as head, Host() as node, Wire(head.port) as wire:
+        wire.record = bytearray()
+        join(node, head, wire.endpoint)
+        node.say("local", head.role("local"), beat(1))
+        pump((head, node), lambda: head.heard)
+        for length in (len(wire.record), len(wire.record) // 2):
+            with socket.create_connection(("127.0.0.1", head.port), timeout=20) as replay:
+                replay.sendall(wire.record[:length])
+                replay.shutdown(socket.SHUT_WR)
+                replay.setblocking(False)
+                pump((head, node), lambda replay=replay: not is_open(replay))
+        node.say("local", head.role("local"), beat(2))
+        pump((head, node), lambda: len(head.heard) == 2)
+        assert head.messages() == [beat(1), beat(2)] and len(head.links.by_identity) == 1 and are_up(node)
+        assert not head.links.offences.count and not head.links.dropped_frames

@@ -156,6 +156,7 @@ class Wire:
         self.endpoint = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs = []
         self.carried = 0  # connections so far
+        self.record = None  # a bytearray: what callers have sent
         self.is_over = False
         self.thread = threading.Thread(target=self._carry, daemon=True)
         self.thread.start()
@@ -200,6 +201,8 @@ class Wire:
                 other = pair[1] if pair[0] is end else pair[0]
                 try:
                     data = end.recv(65536)
+                    if self.record is not None and end is pair[0]:
+                        self.record += data
                     other.sendall(data)
                 except OSError:
                     data = b""
