@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "drain": "Have a node finish, hand over, and leave.",
     "keys": "Show who is let into a cluster, and let some in no more.",
     "microbenchmark": "Measure zray beside the floors of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",

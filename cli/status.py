@@ -29,6 +29,7 @@ def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> 
                 "node_id": node.node.partition("/")[0],
                 "kind": node.kind,
                 "pending": node.queue_count,
+                "is_draining": node.is_draining,
                 "resources": resources(node.total, node.free, unit),
             }
             for node in nodes
@@ -68,6 +69,7 @@ def print_cluster(fact: dict[str, Any]) -> None:
             f"{item['total'] - item['free']:g} of {item['total']:g} {name}" for name, item in node["resources"].items()
         ]
         kind = "head" if fact["kind"] == "head" and node["node_id"] == fact["node_id"] else node["kind"]
+        kind += " (draining)" if node["is_draining"] else ""
         table.add_row(node["node_id"], kind, Text(", ".join(used)), str(node["pending"]))
     Console().print(table)
 

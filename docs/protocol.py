@@ -17,6 +17,7 @@ from zray import ids
 from zray.wire import (
     actors,
     chain,
+    drains,
     gcs,
     hosts,
     link,
@@ -32,7 +33,7 @@ from zray.wire import (
 )
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
-DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts, orders, relay)
+DIALOGS = (session, tasks, objects, actors, reasons, scheduling, gcs, chain, hosts, orders, drains, relay)
 
 HEAD = """\
 # The protocol

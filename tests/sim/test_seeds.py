@@ -12,14 +12,16 @@ THREE_NODE_CHUNKS = 15
 REPLICATED_CHUNKS = 5
 DEATH_CHUNKS = 3
 HEAD_CHUNKS = 3
+DRAIN_CHUNKS = 2
 
 
-def assert_all_is_well(seeds, nodes, replicas=0, deaths=0, curious=0, heads=0, shards=1):
-    outcomes = [run_seed((seed, nodes, shards, replicas, deaths, curious, heads)) for seed in seeds]
+def assert_all_is_well(seeds, nodes, replicas=0, deaths=0, curious=0, heads=0, shards=1, drains=0):
+    outcomes = [run_seed((seed, nodes, shards, replicas, deaths, curious, heads, drains)) for seed in seeds]
     failed = [outcome for outcome in outcomes if outcome.error]
     told = "\n\n".join(
         f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas} --shards {shards}"
         f"{' --deaths' if deaths else ''}{' --curious' if curious else ''}{' --heads' if heads else ''}"
+        f"{' --drains' if drains else ''}"
         f"\n{outcome.error}"
         for outcome in failed
     )
@@ -69,6 +71,16 @@ def test_puts_that_are_refused_one_after_another_take_their_time():
 def test_a_lost_object_that_others_hold_too_is_let_go():
     """What stands in its place on a node is no copy that the shard would free."""
     assert_all_is_well([81110], nodes=5, deaths=1, shards=2)
+
+
+@pytest.mark.parametrize(
+    "nodes, deaths, heads, shards, replicas", [(3, 0, 0, 1, 0), (5, 0, 0, 2, 0), (4, 1, 0, 1, 2), (4, 0, 1, 1, 0)]
+)
+@pytest.mark.parametrize("chunk", range(DRAIN_CHUNKS))
+def test_nodes_that_leave_in_order(chunk, nodes, deaths, heads, shards, replicas):
+    """Nothing fails, nothing is left; the head may die with the order, or before it has heard that all is done."""
+    seeds = range(1000 + chunk * CHUNK, 1000 + (chunk + 1) * CHUNK)
+    assert_all_is_well(seeds, nodes, replicas, deaths=deaths, heads=heads, shards=shards, drains=1)
 
 
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])

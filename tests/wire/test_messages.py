@@ -169,6 +169,12 @@ TAGS = {
     201: "TunnelBytes",
     202: "TunnelCredit",
     203: "TunnelClosed",
+    210: "DrainNode",
+    211: "DrainReport",
+    212: "TakeCopies",
+    213: "CopiesTaken",
+    214: "OrderDrain",
+    215: "DrainReply",
 }
 
 ROLES = (
@@ -222,6 +228,7 @@ def test_a_message_is_an_array_with_its_tag_in_front():
 # Said to a process as such, not to a role in it: the reactor, the worker's loop and the driver handle them.
 HOST_MESSAGES = {
     "Ack",
+    "DrainReply",
     "DrawToken",
     "GetKeys",
     "GetStatus",
@@ -242,6 +249,7 @@ HOST_MESSAGES = {
     "JoinRefused",
     "KeysReply",
     "MessageRefused",
+    "OrderDrain",
     "OrderReply",
     "ProcessDropped",
     "RevokeKey",

@@ -1,11 +1,12 @@
-"""What the command line asks and orders of a head: keys (wire/orders.py)."""
+"""What the command line asks and orders of a head: keys (wire/orders.py), nodes that are to leave (wire/drains.py)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..roles.effects import HostLeft
+from ..roles.effects import DrainOrdered, HostLeft
 from ..store.durable import StoreError
+from ..wire.drains import DrainReply, OrderDrain
 from ..wire.message import Message
 from ..wire.orders import DrawToken, GetKeys, KeyFact, KeysReply, OrderReply, RevokeKey, TokenReply
 from .keys import Key, Token
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # A year: longer ones are forgotten about.
 TOKEN_SECONDS_MAX = 366 * 24 * 3600.0
 TOKEN_USES_MAX = 1_000_000
+DRAIN_SECONDS_MAX = 1e9
 
 
 class Orders:
@@ -34,6 +36,8 @@ class Orders:
             return KeysReply(message.request, self._keys(head))
         if type(message) is RevokeKey:
             return self._revoke(head, message)
+        if type(message) is OrderDrain:
+            return self._drain(head, message)
         return self._draw_token(head, message)
 
     def _whose(self) -> str:
@@ -80,6 +84,29 @@ class Orders:
             self.node.reactor.deliver(head.monitor.address, HostLeft(f"{key.name}/local", reason))
         elif key.kind != "joiner":
             head.links.forget(key.name, reason)
+
+    # --- nodes ---
+
+    def _drain(self, head: Head, message: OrderDrain) -> Message:
+        """Have it leave, or see how far it is."""
+        monitor, request = head.monitor, message.request
+        gone = [node for node in monitor.lost if message.name and node.startswith(message.name)]
+        there = [node for node in monitor.nodes if message.name and node.startswith(message.name)]
+        if len(there) != 1:
+            if not there and len(gone) == 1:
+                return DrainReply(request, gone[0].partition("/")[0], [], True)
+            what = "several nodes begin so" if there else "no node is called so"
+            return OrderReply(request, [], f"{message.name[:80]!r}: {what}; `zray status` shows them")
+        (node,) = there
+        if monitor.nodes[node].kind != "node":
+            what = "the head: end it by `zray stop`" if monitor.nodes[node].kind == "head" else "of a program"
+            return OrderReply(request, [], f"{node.partition('/')[0]} is {what}")
+        draining = monitor.draining.get(node)
+        seconds = message.seconds if 0 < message.seconds < DRAIN_SECONDS_MAX else 0.0
+        if draining is None or draining.seconds != seconds:
+            self.node.reactor.deliver(monitor.address, DrainOrdered(node, seconds))
+        waits_for = draining.waits_for if draining is not None else ["its answer"]
+        return DrainReply(request, node.partition("/")[0], waits_for)
 
     # --- tokens ---
 

@@ -277,6 +277,13 @@ class HostLeft(Local):
     reason: str
 
 
+class DrainOrdered(Local):
+    """To the monitor, from the host beside it: have that node leave in order; after so many seconds, leave anyway."""
+
+    node: str
+    seconds: float  # 0: it takes what it takes
+
+
 class TasksReclaimed(Local):
     """Outcome of ReclaimTasks: so many of the last ones in the worker's queue are not its any more."""
 

@@ -5,6 +5,8 @@ Dialog (who says it -> what we do):
     local scheduler    RegisterNode    have it noted for good; tell everybody of everybody
     local scheduler    Heartbeat       it is alive: HeartbeatReply
     our host           HostLeft        a node ends in order: all are told
+    our host           DrainOrdered    DrainNode to that node
+    local scheduler    DrainReport     how far it is; in the end the verdict, by which nothing is lost
     our host           HostLinkChanged    its connection broke, or is back: a look at its machine
     our host           HostProbed      its process has ended
     our timer          MonitorTimeout  whose process has ended, or who has been silent for too long, is lost: NodeLost
@@ -25,9 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..wire.drains import DrainNode, DrainReport
 from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ..wire.message import Local
-from .effects import Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
+from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .role import Role
 
 TICK_SECONDS = 0.1
@@ -52,6 +55,17 @@ class MonitorTimeout(Local):
     """One tick."""
 
 
+class Draining:
+    """A node that is to leave."""
+
+    __slots__ = ("seconds", "ticks_left", "waits_for")
+
+    def __init__(self) -> None:
+        self.waits_for = ["its answer"]
+        self.seconds = 0.0
+        self.ticks_left: int | None = None  # None: it takes what it takes
+
+
 class Monitor(Role):
     """Membership of one cluster.  former, lost: what an earlier monitor of it has had noted."""
 
@@ -66,6 +80,7 @@ class Monitor(Role):
         self.silent_ticks = dict.fromkeys(self.nodes, 0)
         self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
         self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
+        self.draining: dict[str, Draining] = {}
         self.ticked_at = 0.0
         self.is_ticking = False
 
@@ -119,6 +134,26 @@ class Monitor(Role):
     def on_host_left(self, message: HostLeft) -> None:
         self._lose(message.node, message.reason)
 
+    def on_drain_ordered(self, message: DrainOrdered) -> None:
+        if message.node not in self.nodes:
+            return
+        draining = self.draining.get(message.node)
+        if draining is None:
+            draining = self.draining[message.node] = Draining()
+            self.send(message.node, DrainNode())
+        if message.seconds:
+            draining.seconds = message.seconds
+            draining.ticks_left = int(message.seconds / TICK_SECONDS)
+
+    def on_drain_report(self, message: DrainReport) -> None:
+        if message.node != self.sender or message.node not in self.nodes:
+            self.reject("a report of a node that is none, or in another one's name")
+        elif message.is_done:
+            self._lose(message.node, "it has left the cluster: it was drained", is_drained=True)
+        else:
+            # Of a node that an earlier monitor has had drained, too.
+            self.draining.setdefault(message.node, Draining()).waits_for = message.waits_for
+
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
         if message.is_up:
             self.down.pop(message.node, None)
@@ -142,6 +177,8 @@ class Monitor(Role):
         self.ticked_at = self.now
         for node in list(self.nodes):
             self.silent_ticks[node] += 1
+            if node in self.draining and self._is_overdue(node):
+                continue
             ticks_max = RETURN_TICKS_MAX if node in self.returning else SILENT_TICKS_MAX
             if self.silent_ticks[node] > ticks_max:
                 self._lose(node, f"it has not been heard of for {ticks_max * TICK_SECONDS:.1f} s")
@@ -152,7 +189,18 @@ class Monitor(Role):
             elif node in self.down or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1):
                 self._look_at(node)
 
-    def _lose(self, node: str, reason: str) -> None:
+    def _is_overdue(self, node: str) -> bool:
+        draining = self.draining[node]
+        if draining.ticks_left is None:
+            return False
+        draining.ticks_left -= 1
+        if draining.ticks_left < 0:
+            what = ", ".join(draining.waits_for)
+            self._lose(node, f"it was drained, and had not finished after {draining.seconds:g} s: {what}")
+            return True
+        return False
+
+    def _lose(self, node: str, reason: str, *, is_drained: bool = False) -> None:
         """The verdict, which is final."""
         if self.nodes.pop(node, None) is None:
             return
@@ -162,8 +210,9 @@ class Monitor(Role):
         self.silent_ticks.pop(node, None)
         self.down.pop(node, None)
         self.ended_ticks.pop(node, None)
+        self.draining.pop(node, None)
         for other in (*self.listeners, *self.nodes):
-            self.send(other, NodeLost(node, reason))
+            self.send(other, NodeLost(node, reason, is_drained))
         self.send(node, NodeLost(node, reason))  # should it come back: it is not a member any more
 
     def on_heartbeat(self, message: Heartbeat) -> None:
@@ -179,6 +228,8 @@ class Monitor(Role):
         HostLeft: on_host_left,
         HostLinkChanged: on_host_link_changed,
         HostProbed: on_host_probed,
+        DrainOrdered: on_drain_ordered,
+        DrainReport: on_drain_report,
         MonitorTimeout: on_monitor_timeout,
     }
 

@@ -60,7 +60,8 @@ class Checkers:
             name = address.partition("/")[0]
             node = self.world.nodes.get(name)
             was_stopped = self.world.faults.stopped_until.get(name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
-            assert node is None or was_stopped or node.scheduler.members.is_fenced, f"{name} works on, and is lost"
+            does_nothing = node is None or node.scheduler.members.is_fenced or node.scheduler.drain.is_done
+            assert does_nothing or was_stopped, f"{name} works on, and is lost"
 
     def lineage_suffices(self) -> None:
         """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..roles.effects import Finding, HostLinkChanged
+from ..roles.effects import DrainOrdered, Finding, HostLinkChanged
+from ..wire.gcs import NodeLost
 
 if TYPE_CHECKING:
     from .network import Connection
@@ -25,6 +26,8 @@ MEETING_SECONDS = 0.3
 TROUBLE_SECONDS = (0.1, 6.0)
 # How long the news of a node's end takes to the first node: its connections are closed.
 NODE_EXIT_SECONDS = (10e-6, 20e-3)
+# How often somebody looks whether a node that is to leave is about to.
+DRAIN_AGAIN_SECONDS = 1.0
 # That nobody closes them, as when its machine has lost its power.
 SILENT_DEATH_PROBABILITY = 0.3
 
@@ -38,6 +41,7 @@ class Faults:
         self.start_failures = 0
         self.driver_killed = ""
         self.node_kills = 0
+        self.drained: set[str] = set()  # nodes that were told to leave: membership only
         self.troubled: set[str] = set()  # nodes that were stopped or cut off: membership only
         self.stopped_until: dict[str, float] = {}
         self.silent_deaths: set[str] = set()  # nodes whose machines went too: membership only
@@ -58,6 +62,8 @@ class Faults:
             world.call_at(world.now + random.random() * (span - world.now), self._freeze_node)
         for _ in range(options.node_partitions):
             world.call_at(world.now + random.random() * (span - world.now), self._cut_off_node)
+        for _ in range(options.node_drains):
+            world.call_at(world.now + random.random() ** 2 * (span - world.now), self._drain_node)
         if options.kills_fork_server:
             world.call_at(random.random() ** 3 * span, self._kill_fork_server)
         if options.kills_driver:
@@ -209,6 +215,29 @@ class Faults:
         if self.world.random.random() < 0.5:
             self._tell_monitor(0.0, HostLinkChanged(address, False))
             self._tell_monitor(seconds, HostLinkChanged(address, True))
+
+    def expel(self, name: str, reason: str) -> None:
+        """What the head says last to a host that it forgets: it arrives, or not."""
+        node = self.world.nodes.get(name)
+        if node is not None and not self.is_cut(name, self.world.heads.name):
+            lost = NodeLost(node.scheduler.address, reason)
+            self.world.call_later(self.world.draw_delay(), node.arrive, "host", node.scheduler.address, lost)
+
+    def _drain_node(self) -> None:
+        """`zray drain`: it leaves in order, when it has finished."""
+        node, heads = self._choose_node(), self.world.heads
+        if node is not None and heads.is_alive:
+            self.world.trace.event(self.world.now, node.name, "is to leave")
+            self.drained.add(node.name)
+            self._order_drain(node)
+
+    def _order_drain(self, node: Node) -> None:
+        """By hand, and once more where a head has died with the order."""
+        world, heads = self.world, self.world.heads
+        if world.nodes.get(node.name) is node:
+            if heads.is_alive and node.scheduler.address not in heads.monitor.draining:
+                heads.node.arrive("host", heads.monitor.address, DrainOrdered(node.scheduler.address, 0.0))
+            world.call_later(DRAIN_AGAIN_SECONDS, self._order_drain, node)
 
     def node_ends_itself(self, node: Node, reason: str) -> None:
         """EndSession: only where something was wrong."""

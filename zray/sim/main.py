@@ -89,12 +89,13 @@ def _run(world: Simulator) -> None:
     world.checkers.actor_calls()
     # Tasks that nobody waits for may still run; then everything is let go.
     world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
-    if options.head_kills or options.loses_nodes:
+    if options.head_kills or options.loses_nodes or options.node_drains:
         world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
         # One that is back from a standstill may be given up a moment later, for what had not been heard of it.
         world.run(world.now + VERDICT_SECONDS)
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
+    assert not world.faults.drained & world.nodes.keys(), "a node was told to leave, and stays"
     world.run(max(world.now, options.fault_seconds) + REST_SECONDS)
     world.checkers.at_rest()
     for driver in live:
@@ -105,8 +106,8 @@ def _run(world: Simulator) -> None:
 
 
 def _is_settled(world: Simulator) -> bool:
-    """Whether everybody knows who is a member."""
-    return world.heads.is_found_by_all() and world.faults.are_fenced()
+    """Whether everybody knows who is a member, and who was told to leave has left."""
+    return not world.faults.drained & world.nodes.keys() and world.heads.is_found_by_all() and world.faults.are_fenced()
 
 
 def _is_quiet(world: Simulator) -> bool:
@@ -144,10 +145,10 @@ def why_stuck(world: Simulator) -> str:
 
 
 def run_seed(arguments: tuple[int, ...]) -> Outcome:
-    """One seed: (seed, nodes), and as many as are wanted of shards, replicas, deaths, curious, heads."""
+    """One seed: (seed, nodes), and as many as are wanted of shards, replicas, deaths, curious, heads, drains."""
     seed, nodes, *further = arguments
-    shards, replicas, *flags = (*further, *(1, 0, 0, 0, 0)[len(further) :])
-    given = dict(zip(("deaths", "curious", "heads"), map(bool, flags), strict=True))
+    shards, replicas, *flags = (*further, *(1, 0, 0, 0, 0, 0)[len(further) :])
+    given = dict(zip(("deaths", "curious", "heads", "drains"), map(bool, flags), strict=True))
     return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas, **given))
 
 
@@ -161,10 +162,13 @@ def run_seeds(
     deaths: bool = False,
     curious: bool = False,
     heads: bool = False,
+    drains: bool = False,
     processes: int = 0,
 ) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
-    arguments = [(number, nodes, shards, replicas, deaths, curious, heads) for number in range(seed, seed + runs)]
+    arguments = [
+        (number, nodes, shards, replicas, deaths, curious, heads, drains) for number in range(seed, seed + runs)
+    ]
     processes = processes or min(len(arguments), os.cpu_count() or 1)
     if processes == 1:
         return [run_seed(item) for item in arguments]
@@ -183,10 +187,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--deaths", action="store_true", help="nodes die")
     parser.add_argument("--curious", action="store_true", help="who waits asks why")
     parser.add_argument("--heads", action="store_true", help="the head is killed and started again")
+    parser.add_argument("--drains", action="store_true", help="nodes leave in order")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()
-    names = ("nodes", "shards", "replicas", "deaths", "curious", "heads")
+    names = ("nodes", "shards", "replicas", "deaths", "curious", "heads", "drains")
     chain = {name: getattr(given, name) for name in names}
     outcomes = run_seeds(given.seed, given.runs, **chain)
     seconds = time.perf_counter() - began

@@ -296,6 +296,8 @@ class Node:
         for connection in self.world.faults.between(self.name, gone):
             connection.close()
         self.outgoing = {key: sent for key, sent in self.outgoing.items() if key[1].partition("/")[0] != gone}
+        if self.name == self.world.heads.name:
+            self.world.faults.expel(gone, effect.reason)
 
     def _probe_host(self, role: Role, effect: e.ProbeHost) -> None:
         """What the network tells of it, a moment later."""

@@ -55,6 +55,7 @@ class Options(Struct, kw_only=True):
     head_kills: int = 0
     head_kill_probability: float = 0.0
     head_cpus: int = 0
+    node_drains: int = 0  # nodes that are told to leave in order
     fault_seconds: float = 2.0  # faults stop then
     # Replicated shards; 0 replicas: a shard is a role of the first node.
     shards: int = 1
@@ -91,10 +92,12 @@ def options_of(
     deaths: bool = False,
     curious: bool = False,
     heads: bool = False,
+    drains: bool = False,
 ) -> Options:
     """The configuration of a seed.  nodes: 0 lets the seed choose.
 
     deaths: nodes die, freeze and are cut off.  heads: the head is killed and started again.
+    drains: nodes leave in order.
     """
     options = _options_of(seed, nodes)
     options.curious = curious
@@ -106,6 +109,8 @@ def options_of(
         _add_deaths(options)
     if heads:
         _add_head_kills(options, replicas)
+    if drains:
+        _add_drains(options)
     options.shards, options.replicas = shards, replicas
     if replicas:
         random = Random(f"zray chain options {seed}")
@@ -159,6 +164,19 @@ def _add_head_kills(options: Options, replicas: int) -> None:
     options.programs = kept or ("tree",)
     if random.random() < 0.7:
         options.kills, options.kills_fork_server, options.start_failure_probability = 0, False, 0.0
+
+
+def _add_drains(options: Options) -> None:
+    from .workloads import PROGRAMS_THAT_NEED_NODES
+
+    # Where the driver is stays, and the head.
+    can_leave = options.nodes - (2 if options.head_kills else 1)
+    assert can_leave, "no node can leave"
+    random = Random(f"zray drains {options.seed}")
+    options.node_drains = random.randint(1, can_leave)
+    if can_leave - options.node_drains < 2:
+        kept = tuple(name for name in options.programs if name not in PROGRAMS_THAT_NEED_NODES)
+        options.programs = kept or ("tree",)
 
 
 def _options_of(seed: int, nodes: int) -> Options:

@@ -48,6 +48,7 @@ from .chain import (
     ChainUpdates,
     ChainWrite,
 )
+from .drains import CopiesTaken, DrainNode, DrainReport, TakeCopies
 from .gcs import (
     AddLocations,
     CannotRebuild,
@@ -144,7 +145,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
         {
             *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
-            *(FindTasks, TasksFound),
+            *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(Explain, ExplainReply, CodeAdded),
         }
     ),
@@ -157,7 +158,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
         }
     ),
     ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor}),
-    ("local", "monitor"): frozenset({RegisterNode, Heartbeat}),
+    ("local", "monitor"): frozenset({RegisterNode, Heartbeat, DrainReport}),
     ("objects", "objects"): frozenset({PullObject, ObjectChunk, ObjectInline, PullElsewhere, PullRefused, PullDone}),
     ("gcs", "local"): frozenset(
         {
@@ -171,7 +172,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("global", "local"): frozenset({PlaceTask, TaskPlaced, TaskDeferred, SpillRefused, PlaceActor, ActorDeferred}),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
-    ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost}),
+    ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost, DrainNode}),
     ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.

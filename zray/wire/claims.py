@@ -13,6 +13,7 @@ from ..ids import function_id
 from .actors import ActorForgotten, LocateActor, RegisterActor, SpillActor
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
 from .chain import ChainRead, ChainWrite
+from .drains import DrainReport
 from .gcs import (
     AddLocations,
     CannotRebuild,
@@ -32,7 +33,7 @@ from .where import host_of
 
 # The field that names the role which says it.
 OWN_NAME: dict[type[Message], str] = {
-    **dict.fromkeys((RegisterNode, Heartbeat, LoadReport), "node"),
+    **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
     **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, CannotRebuild), "node"),
     **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction), "node"),
     **dict.fromkeys((RegisterActor, ActorForgotten, LocateActor), "node"),

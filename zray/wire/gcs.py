@@ -168,7 +168,11 @@ class NodeJoined(Message, tag=122):
 
 
 class NodeLost(Message, tag=123):
-    """monitor -> all schedulers and shards.  Final: the node's later messages change nothing."""
+    """monitor -> all schedulers and shards.  Final: the node's later messages change nothing.
+
+    is_drained: nothing that others had given it has begun there and not ended.
+    """
 
     node: str
     reason: str
+    is_drained: bool = False

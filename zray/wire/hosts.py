@@ -103,6 +103,7 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     free: dict[str, int]
     queue_count: int
     labels: dict[str, str] = {}
+    is_draining: bool = False
 
 
 class GetNodes(Message, tag=137):

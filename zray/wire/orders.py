@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from .drains import OrderDrain
 from .message import Message, Natural
 
 
@@ -70,4 +71,4 @@ class OrderReply(Message, tag=195):
     refusal: str = ""
 
 
-ORDERS = (GetKeys, RevokeKey, DrawToken)
+ORDERS = (GetKeys, RevokeKey, DrawToken, OrderDrain)

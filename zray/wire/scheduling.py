@@ -46,6 +46,7 @@ class LoadReport(Message, tag=80):
     bandwidth_bytes_per_s: float
     held: dict[str, int] = {}  # what actors have, for as long as they live
     placed_count: Natural = 0  # tasks that have come from the receiver, ever
+    is_draining: bool = False  # it is to leave: nothing more is to be placed there
 
 
 # What is in a bundle of code: modules to import; or the files of the folder that tasks run in, and modules too.

@@ -32,6 +32,7 @@ class NodeLoad(Struct, gc=False):
     task_s_mean: float
     bandwidth_bytes_per_s: float
     kind: str = "node"  # on a "driver" outside of the cluster nothing is placed
+    is_draining: bool = False  # it is to leave, and nothing is placed there either
     held: dict[str, int] = {}  # what actors have, for as long as they live
     rank: int = 0  # among equals, the lower one
     labels: dict[str, str] = {}
@@ -43,6 +44,7 @@ class NodeLoad(Struct, gc=False):
     def renew(self, report: LoadReport) -> None:
         """A report: what was placed, and had arrived when it was made, is in it."""
         self.total = report.total
+        self.is_draining = report.is_draining
         self.free = dict(report.free)
         self.held = dict(report.held)
         self.queue_count = report.queue_count
@@ -117,7 +119,7 @@ def best_node(
 
 def eligible(loads: Iterable[NodeLoad], where: Where | None, request: Mapping[str, int]) -> list[NodeLoad]:
     """Where the task or actor may run, as far as it says that; whether there is room does not matter."""
-    able = [load for load in loads if load.kind != "driver"]
+    able = [load for load in loads if load.kind != "driver" and not load.is_draining]
     if where is None:
         return able
     if where.node:

@@ -211,7 +211,7 @@ class GlobalScheduler(Role):
 
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [
-            NodeFact(load.node, load.kind, load.total, load.free, load.queue_count, load.labels)
+            NodeFact(load.node, load.kind, load.total, load.free, load.queue_count, load.labels, load.is_draining)
             for load in self.loads.values()
         ]
         self.send(self.sender, NodesReply(message.request, facts))

@@ -118,6 +118,8 @@ class Dispatch:
 
     def run(self) -> None:
         """Give workers what can run now."""
+        if self.ready_count and self.node.drain.is_on:
+            self.node.drain.send_away()
         if self.lending.resuming or self.lending.lenders:
             self.lending.resume()
         if self.idle_leases:

@@ -74,7 +74,8 @@ class Infeasible:
         found.update((peer, total) for peer, total in members.peers.items() if peer not in members.outside)
         return found
 
-    def _is_met_elsewhere(self, request: Mapping[str, int]) -> bool:
+    def is_met_elsewhere(self, request: Mapping[str, int]) -> bool:
+        """Whether another node could hold it."""
         members = self.node.members
         return any(is_enough(total, request) for peer, total in members.peers.items() if peer not in members.outside)
 
@@ -103,7 +104,7 @@ class Infeasible:
     def cannot_run_here(self, task: Task) -> None:
         """This node could never run it."""
         request = task.options.resources
-        if self._is_met_elsewhere(request):
+        if self.is_met_elsewhere(request):
             self.node.departures.spill(task)
         else:
             task.state = TaskState.SPILLED
@@ -142,7 +143,7 @@ class Infeasible:
         request = actor.options.resources
         if reason := self.node.strategies.why_no_actor(actor.options.where):
             return f"No node can ever hold this actor: {reason}."
-        if self.node.resources.could_ever_fit(request) or self._is_met_elsewhere(request):
+        if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
             return ""
         if self.is_patient(actor.job):
             self.note_actor(actor)
@@ -190,7 +191,7 @@ class Infeasible:
         job, request = suspect.job, suspect.request
         if not suspect.is_actor:
             return any(task.job is job and task.options.resources == request for task in self.parked.values())
-        if self.node.resources.could_ever_fit(request) or self._is_met_elsewhere(request):
+        if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
             return False
         early = (ActorState.REGISTERING, ActorState.PENDING)
         return any(

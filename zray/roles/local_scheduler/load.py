@@ -76,6 +76,7 @@ class Load:
             self.bandwidth,
             self._held(),
             self.placed_counts.get(receiver, 0),
+            node.drain.is_on,
         )
 
     def _queue_count(self) -> int:

@@ -91,7 +91,7 @@ class Members:
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
         if message.node == self.node.address:
-            self.fence(f"this node was declared lost: {message.reason}")
+            self.fence(message.reason if self.node.drain.is_done else f"this node was declared lost: {message.reason}")
             return
         self._forget_node(message)
         self.node.perform(ForgetHost(message.node, message.reason))
@@ -124,6 +124,7 @@ class Members:
         self.node.remote_calls.node_lost(message.node)
         self.node.moves.node_lost(message.node, error)
         self.node.flights.node_lost(message.node)
+        self.node.drain.node_lost(message.node)
 
     def fence(self, reason: str) -> None:
         """No member any more: what runs here must not go on, since others run it again."""

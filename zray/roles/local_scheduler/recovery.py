@@ -53,7 +53,8 @@ class Recovery:
                 if is_wanted and entry.value is None and not shared.locations and not shared.is_fetching:
                     node.remote.subscribe(entry)
         for task_id in [task_id for task_id, place in self.placed.items() if place == gone]:
-            self._take_back(task_id, gone, is_attempt=True)
+            # A node that was drained had not begun it.
+            self._take_back(task_id, gone, is_attempt=not message.is_drained)
 
     # --- tasks that ran there ---
 

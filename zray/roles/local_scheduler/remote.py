@@ -166,7 +166,10 @@ class Remote:
         if task is not None and task.state == TaskState.SPILLED:
             self.node.recovery.placed.pop(message.task_id, None)
             self.node.flights.landed(message.task_id)
-            self.node.strategies.refuse(task, message)
+            if self.node.drain.refused(task.depth):
+                self._comes_back(task)
+            else:
+                self.node.strategies.refuse(task, message)
 
     # --- tasks that come down ---
 
@@ -289,6 +292,8 @@ class Remote:
         """ObjectLocated: a copy exists.  Its task, if we spilled it, is done."""
         node = self.node
         self.subscribed.discard(message.object_id)
+        if node.drain.is_on:
+            node.drain.located(message)
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None or entry.shared is None:
             return  # come meanwhile, or gone (and perhaps made anew) before

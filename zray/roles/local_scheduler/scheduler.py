@@ -74,6 +74,7 @@ from . import (
     actor_names,
     calls,
     code,
+    drain,
     flights,
     holding,
     members,
@@ -90,6 +91,7 @@ from .calls import Calls
 from .code import JobCode
 from .departures import Departures
 from .dispatch import Dispatch, ProgressTimeout
+from .drain import Drain
 from .explain import EXPLAIN_HANDLERS, Explanations
 from .flights import Flights
 from .infeasible import INFEASIBLE_HANDLERS, Infeasible
@@ -184,6 +186,7 @@ class LocalScheduler(Role):
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)
+        self.drain = Drain(self)
         self.explanations = Explanations(self)
         self.code = JobCode(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
@@ -360,6 +363,7 @@ class LocalScheduler(Role):
         **members.HANDLERS,
         **calls.HANDLERS,
         **flights.HANDLERS,
+        **drain.HANDLERS,
         **actor_ends.HANDLERS,
         **actor_names.HANDLERS,
         **actor_moves.HANDLERS,

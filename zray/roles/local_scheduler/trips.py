@@ -178,6 +178,29 @@ class Trips:
                 node.departures.spill(task)
         node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
 
+    def leave(self, queue: ReadyQueue) -> None:
+        """All that this node does not have to run itself: it is about to leave."""
+        node = self.node
+        tasks, queue.tasks = queue.tasks, deque()
+        for task in tasks:
+            if task.origin == node.address and task.depth:
+                queue.tasks.append(task)  # no other node could
+            elif task.origin == node.address:
+                task.origin = ""
+                task.state = TaskState.SPILLED
+                self._set_aside(task)
+            elif task.origin and task.origin not in node.recovery.lost:
+                self._give_back(task)
+            else:
+                task.origin = ""
+                node.departures.spill(task)
+        node.dispatch.ready_count -= len(tasks) - len(queue.tasks)
+
+    def give_back_waiting(self, task: Task) -> None:
+        """As if its arguments had come, and it had not begun."""
+        self.stop_waiting(task)
+        self._give_back(task)
+
     def _give_back(self, task: Task) -> None:
         """It is its origin's again, as if it had never been here."""
         node, spec = self.node, task.spec

@@ -1,0 +1,173 @@
+"""`zray drain`: a node finishes, hands over what it holds, and leaves; nothing is lost, and nothing done twice."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+import zray as api
+from tests.cli.commands import command_line, zray
+from tests.gates import Gate, Tally, is_running, until
+from tests.scripts import ROOT, environment
+from zray.cluster_utils import Cluster
+from zray.exceptions import ActorDiedError
+
+
+@pytest.fixture
+def cluster(nothing_left):
+    """A head without CPUs, and two nodes; a program on the head."""
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        for _ in range(2):
+            cluster.add_node(num_cpus=2)
+        cluster.wait_for_nodes()
+        cluster.connect()
+        yield cluster
+        api.shutdown()
+
+
+def begin(cluster, node, *arguments):
+    """`zray drain`, which goes on until the node has left."""
+    session = cluster.head_node.session.name
+    return subprocess.Popen(
+        command_line("drain", node.node_id[:10], "--session", session, *arguments),
+        env=environment(),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def says(process, words):
+    """Wait until it says that, among what it waits for."""
+    for line in process.stderr:
+        if words in line:
+            return
+    raise AssertionError(f"it has ended, and never said {words!r}")
+
+
+def end(process):
+    """Exit code and standard output."""
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 0, err
+    return out
+
+
+def listed(cluster):
+    return {node["NodeID"] for node in api.nodes()}
+
+
+def on(node):
+    from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node.node_id, soft=True)
+
+
+def where():
+    return api.get_runtime_context().get_node_id()
+
+
+def test_what_runs_ends_there_what_waits_runs_elsewhere_and_what_lies_there_is_kept(cluster, tmp_path):
+    leaving, other = cluster.worker_nodes
+    gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
+
+    def work(gate, tally, number):
+        tally.visit()
+        gate.wait()
+        return number, where()
+
+    def make(tally, number):
+        tally.visit()
+        return np.full(100_000, number), where()
+
+    made = [api.remote(make).options(num_returns=2, scheduling_strategy=on(leaving)).remote(tally, n) for n in range(5)]
+    assert api.get([place for _, place in made], timeout=30) == [leaving.node_id] * 5
+    inside = api.remote(lambda: [api.put(np.full(100_000, 7))]).options(scheduling_strategy=on(leaving)).remote()
+    api.wait([inside], timeout=30)
+    running = [
+        api.remote(work).options(max_retries=0, scheduling_strategy=on(leaving)).remote(gate, tally, n)
+        for n in range(2)
+    ]
+    until(lambda: tally.count() == 7)
+    process = begin(cluster, leaving)
+    says(process, "2 running tasks")
+    until(lambda: is_draining(cluster, leaving))
+    later = [api.remote(where).remote() for _ in range(20)]
+    assert api.get(later, timeout=30) == [other.node_id] * 20
+    assert is_running(leaving.pid) and tally.count() == 7
+    gate.open()
+    assert end(process) == f"Node {leaving.node_id} has left.\n"
+    until(lambda: not is_running(leaving.pid))
+    assert api.get(running, timeout=30) == [(number, leaving.node_id) for number in range(2)]
+    for number, (array, _) in enumerate(made):
+        assert api.get(array, timeout=30).sum() == 100_000 * number
+    (ref,) = api.get(inside, timeout=30)
+    assert api.get(ref, timeout=30).sum() == 700_000
+    assert tally.count() == 7  # nothing was made again
+    assert listed(cluster) == {node.node_id for node in (cluster.head_node, other)}
+
+
+def is_draining(cluster, node):
+    sessions = json.loads(zray("status", "--format", "json").stdout)["sessions"]
+    (head,) = [fact for fact in sessions if fact["session"] == cluster.head_node.session.name]
+    return any(fact["is_draining"] for fact in head["nodes"] if fact["node_id"] == node.node_id)
+
+
+def test_children_of_what_runs_there_run_elsewhere(cluster, tmp_path):
+    leaving, other = cluster.worker_nodes
+    gate = Gate(tmp_path / "gate")
+
+    def parent(gate):
+        gate.wait()
+        return where(), api.get([api.remote(where).remote() for _ in range(10)])
+
+    ref = api.remote(parent).options(scheduling_strategy=on(leaving)).remote(gate)
+    until(lambda: api.available_resources().get("CPU") == 3)
+    process = begin(cluster, leaving)
+    until(lambda: is_draining(cluster, leaving))
+    gate.open()
+    assert api.get(ref, timeout=30) == (leaving.node_id, [other.node_id] * 10)
+    end(process)
+
+
+def test_after_the_time_that_was_given_it_leaves_whatever_it_does(cluster, tmp_path):
+    leaving, other = cluster.worker_nodes
+    tally = Tally(tmp_path / "tally")
+
+    def work(tally):
+        if tally.visit() == 1:
+            __import__("threading").Event().wait()
+        return where()
+
+    ref = api.remote(work).options(max_retries=1, scheduling_strategy=on(leaving)).remote(tally)
+    until(lambda: tally.count() == 1)
+    end(begin(cluster, leaving, "--timeout", "1"))
+    assert api.get(ref, timeout=30) == other.node_id
+
+
+def test_an_actor_is_waited_for(cluster):
+    leaving, _ = cluster.worker_nodes
+    make = api.remote(type("Holder", (), {"where": lambda self: where()}))
+    holder = make.options(scheduling_strategy=on(leaving), num_cpus=1).remote()
+    assert api.get(holder.where.remote(), timeout=30) == leaving.node_id
+    process = begin(cluster, leaving)
+    says(process, "1 actor")
+    assert api.get(holder.where.remote(), timeout=30) == leaving.node_id
+    api.kill(holder)
+    end(process)
+    with pytest.raises(ActorDiedError):
+        api.get(holder.where.remote(), timeout=30)
+
+
+def test_what_cannot_be_drained_is_refused_in_a_line(cluster):
+    session = ("--session", cluster.head_node.session.name)
+    for arguments, code, words in (
+        (("nobody",), 1, "no node is called so"),
+        (("",), 1, "no node is called so"),
+        ((cluster.head_node.node_id,), 1, "is the head: end it by `zray stop`"),
+        ((cluster.worker_nodes[0].node_id, "--timeout", "0"), 2, "above 0"),
+        ((), 2, "Missing argument"),
+    ):
+        done = zray("drain", *arguments, *session)
+        assert done.returncode == code and words in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -1,0 +1,340 @@
+"""A node that is to leave (`zray drain`): it takes nothing on, finishes what it runs, and hands its objects over.
+
+    DrainNode    -> nothing is placed here any more (LoadReport); what has not begun goes back, or up
+    then         tasks that run end, those that others run for us too, actors end, programs leave
+    then         every object that others may know of gets a copy elsewhere: TakeCopies -> CopiesTaken
+    then         all shards and all nodes have answered that they have what we said
+    DrainReport(is_done) -> the monitor's verdict: nothing was lost with us (NodeLost.is_drained)
+
+A task that nobody else could run, and that another one here may wait for, still runs here.
+The other side, `Taking`: it holds what it was told to take until the shards know of its copies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...wire.drains import CopiesTaken, DrainNode, DrainReport, TakeCopies
+from ...wire.gcs import HoldAtNode, ObjectLocated, SubscribeObject
+from ...wire.message import Local
+from ...wire.task_spec import StoredValue
+from ...wire.where import Where
+from .tables import ActorState, ObjectEntry, ReadyQueue, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+STEP_SECONDS = 0.1
+# Objects on their way to others at once.
+MOVING_MAX = 1_000
+# A node that has not taken an object after so long may have no room: another one is asked.
+PATIENCE_SECONDS = 30.0
+_STATES = {
+    TaskState.WAITING: "waiting task",
+    TaskState.READY: "ready task",
+    TaskState.SENT: "running task",
+    TaskState.SPILLED: "task with another node",
+    TaskState.CALL: "actor call",
+}
+
+
+class DrainTimeout(Local):
+    """See how far we are."""
+
+
+class TakeTimeout(Local):
+    """See what has come."""
+
+
+class Moving(Struct, gc=False, eq=False):
+    """An object of ours that another node is to have."""
+
+    peer: str = ""  # who was asked; "": the shard, who else has it
+    since: float = 0.0
+    tried: int = 0
+
+
+class Drain:
+    """Of one node: its leaving, and what it takes from others that leave."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.is_on = False
+        self.is_done = False
+        self.told = ""  # the monitor that was told so: the next one has not heard it
+        self.moving: dict[bytes, Moving] = {}
+        self.safe: set[bytes] = set()  # objects that others have: membership only
+        self.request = 0
+        self.asked: dict[int, str] = {}  # of TakeCopies, and whom
+        self.own_requests: set[int] = set()  # to shards, of the last round: membership only
+        self.silent: dict[str, None] | None = None  # who has not yet answered that it has all we said
+        self.taking = Taking(node)
+
+    # --- leaving ---
+
+    def on_drain_node(self, message: DrainNode) -> None:
+        """DrainNode; a repeat changes nothing."""
+        if not self.is_on:
+            self.is_on = True
+            self.node.dispatch.is_dirty = True
+            self.on_timeout()
+
+    def send_away(self) -> None:
+        """What is ready here, and has not begun, goes; but for what only we can run."""
+        node = self.node
+        for queue in list(node.dispatch.queues):
+            if queue.tasks and not self._must_stay(queue):
+                node.trips.leave(queue)
+
+    def _give_back(self) -> None:
+        """What others have placed here, and waits for its arguments."""
+        node = self.node
+        for task in list(node.tasks.values()):
+            is_others = task.origin and task.origin != node.address and task.origin not in node.recovery.lost
+            if is_others and task.state == TaskState.WAITING and task.spec.function_id in node.functions:
+                node.trips.give_back_waiting(task)
+
+    def _must_stay(self, queue: ReadyQueue) -> bool:
+        """Whether a task that runs here may wait for it, and nobody else can run it."""
+        return queue.depth > 0 and not self.may_go(queue.resources, queue.options.where)
+
+    def may_go(self, request: dict[str, int], where: Where | None) -> bool:
+        """Whether another node could have it."""
+        node = self.node
+        return not node.strategies.is_bound(where) and node.infeasible.is_met_elsewhere(request)
+
+    def refused(self, depth: int) -> bool:
+        """Whether a task that no other node can run stays with us after all."""
+        return self.is_on and depth > 0
+
+    def on_timeout(self) -> None:
+        """DrainTimeout."""
+        node = self.node
+        if node.members.is_fenced:
+            return
+        node.set_timer(STEP_SECONDS, DrainTimeout())
+        if self.is_done:
+            if self.told != node.addresses.monitor:
+                self._report([])
+            return
+        self.send_away()
+        self._give_back()
+        waits_for = self._unfinished()
+        if not waits_for:
+            self._move()
+            waits_for = self._unmoved()
+        if waits_for:
+            self.silent = None
+        elif self.silent is None:
+            self._ask_all()
+        if not waits_for and self.silent is not None and not self.silent:
+            self.is_done = True
+        self._report(waits_for)
+
+    def _report(self, waits_for: list[str]) -> None:
+        self.told = self.node.addresses.monitor
+        self.node.send(self.told, DrainReport(self.node.address, waits_for, self.is_done))
+
+    def _unfinished(self) -> list[str]:
+        """What has to end, in words."""
+        node = self.node
+        drivers = sum(process.kind == "driver" for process in node.processes.values())
+        actors = sum(actor.state != ActorState.DEAD for actor in node.calls.actors.values())
+        tasks = Counter(task.state for task in node.tasks.values())
+        told = [_count(tasks[state], what) for state, what in _STATES.items() if tasks[state]]
+        told += [_count(number, what) for number, what in ((actors, "actor"), (drivers, "program")) if number]
+        expected = [request for request in node.acks.expected if request not in self.own_requests]
+        under_way = sum(map(len, (node.remote.leaving, node.remote.arriving, expected, node.moves.offers)))
+        return told or ([_count(under_way, "message") + " under way"] if under_way else [])
+
+    # --- objects ---
+
+    def _to_move(self) -> list[ObjectEntry]:
+        return [
+            entry
+            for entry in self.node.objects.entries.values()
+            if entry.value is not None and entry.shared is not None and not entry.is_lost
+            if entry.object_id not in self.safe
+        ]
+
+    def _unmoved(self) -> list[str]:
+        left = self._to_move()
+        size = sum(_size_of(entry) for entry in left)
+        return [f"{_count(len(left), 'object')} ({size / 1e6:,.1f} MB) to be moved"] if left else []
+
+    def _move(self) -> None:
+        """Ask the shards who else has it: if nobody, somebody is to have it."""
+        node = self.node
+        for object_id in [object_id for object_id in self.moving if object_id not in node.objects.entries]:
+            del self.moving[object_id]
+        for entry in islice(self._to_move(), MOVING_MAX):
+            moving = self.moving.get(entry.object_id)
+            if moving is None and len(self.moving) < MOVING_MAX:
+                moving = self.moving[entry.object_id] = Moving()
+            elif moving is None or node.now - moving.since < PATIENCE_SECONDS:
+                continue
+            moving.peer, moving.since = "", node.now
+            shard = node.addresses.shard_of(entry.object_id)
+            node.send(shard, SubscribeObject(node.address, entry.object_id))
+
+    def located(self, message: ObjectLocated) -> None:
+        """ObjectLocated: who has a copy."""
+        moving = self.moving.get(message.object_id)
+        entry = self.node.objects.entries.get(message.object_id)
+        if moving is None or moving.peer or entry is None or entry.value is None:
+            return
+        peers = [peer for peer in self.node.members.peers if peer not in self.node.members.outside]
+        have = [peer for peer in message.holders if peer in peers]
+        if not peers:
+            return  # the next look
+        number = int.from_bytes(message.object_id[6:16], "big") + moving.tried
+        moving.peer = have[0] if have and not moving.tried else peers[number % len(peers)]
+        moving.tried += 1
+        self._ask(moving.peer, [(message.object_id, _size_of(entry))])
+
+    def _ask(self, peer: str, objects: list[tuple[bytes, int]]) -> None:
+        self.request += 1
+        self.asked[self.request] = peer
+        self.node.send(peer, TakeCopies(self.request, objects))
+
+    def _ask_all(self) -> None:
+        """Shards and nodes: whether they have all that we have said."""
+        node = self.node
+        self.own_requests.clear()
+        self.silent = dict.fromkeys((*node.addresses.shards, *node.members.peers))
+        for peer in node.members.peers:
+            self._ask(peer, [])
+        for shard in node.addresses.shards:
+            request = node.acks.next_request()
+            self.own_requests.add(request)
+            node.acks.expect(request, 1, lambda shard=shard: self._has_answered(shard))  # type: ignore[misc]
+            node.send(shard, HoldAtNode(node.address, [], request))
+
+    def _has_answered(self, who: str) -> None:
+        if self.silent is not None:
+            self.silent.pop(who, None)
+
+    def on_copies_taken(self, message: CopiesTaken) -> None:
+        """CopiesTaken."""
+        if self.asked.pop(message.request, None) != self.node.sender:
+            self.node.reject("copies taken that nobody was asked to take")
+            return
+        self._has_answered(self.node.sender)
+        for object_id in message.object_ids:
+            self.moving.pop(object_id, None)
+            self.safe.add(object_id)
+
+    def node_lost(self, lost: str) -> None:
+        """What it took is gone with it."""
+        self.taking.node_lost(lost)
+        if not self.is_on:
+            return
+        # It may have been the only other one: all are looked at again.
+        self.safe.clear()
+        self.asked = {request: peer for request, peer in self.asked.items() if peer != lost}
+        for moving in self.moving.values():
+            if moving.peer == lost:
+                moving.since = -PATIENCE_SECONDS
+        self._has_answered(lost)
+
+
+class Taking:
+    """Objects that this node takes from others, which leave."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.orders: dict[tuple[str, int], dict[bytes, None]] = {}  # (who asks, its request) -> what has not come
+        self.timer_is_set = False
+
+    def on_take_copies(self, message: TakeCopies) -> None:
+        """TakeCopies."""
+        node, asker = self.node, self.node.sender
+        if asker in node.recovery.lost:
+            return
+        wanted: dict[bytes, None] = {}
+        for object_id, size in message.objects:
+            if object_id in wanted:
+                continue
+            wanted[object_id] = None
+            entry = node.objects.retain(object_id)  # until the shards know
+            if entry.shared is None and entry.value is None and entry.task is None:
+                node.remote.adopt(entry)
+            if entry.value is None and entry.task is None:
+                self._fetch(entry, asker, size)
+        if not wanted:
+            node.send(asker, CopiesTaken(message.request, []))
+            return
+        self.orders[(asker, message.request)] = wanted
+        self._set_timer()
+
+    def _fetch(self, entry: ObjectEntry, asker: str, size: int) -> None:
+        shared = entry.share()
+        if not shared.is_fetching:
+            shared.size = shared.size or size
+            shared.locations = shared.locations or (asker,)
+            self.node.remote._fetch(entry, shared)
+
+    def _set_timer(self) -> None:
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.set_timer(STEP_SECONDS, TakeTimeout())
+
+    def on_timeout(self) -> None:
+        """TakeTimeout."""
+        self.timer_is_set = False
+        node = self.node
+        for (asker, request), wanted in list(self.orders.items()):
+            entries = [node.objects.entries[object_id] for object_id in wanted]
+            if all(entry.value is not None for entry in entries):
+                self._tell_shards(asker, request, entries)
+                continue
+            for entry in entries:
+                if entry.value is None and entry.task is None:
+                    self._fetch(entry, asker, 0)
+        if self.orders:
+            self._set_timer()
+
+    def _tell_shards(self, asker: str, request: int, entries: list[ObjectEntry]) -> None:
+        """That we hold them, and what is inside: the answers come after the news that copies are here."""
+        node = self.node
+        del self.orders[(asker, request)]
+        object_ids = [entry.object_id for entry in entries]
+        here = [entry for entry in entries if not entry.is_lost]
+        for entry in here:
+            node.remote.share_value(entry)
+        inner = [object_id for entry in here for object_id in entry.contained]
+        own = node.acks.next_request()
+        count = node.remote._hold_at_shards([*object_ids, *inner], own)
+
+        def tell() -> None:
+            node.send(asker, CopiesTaken(request, [entry.object_id for entry in here]))
+            node.objects.drop_all(object_ids)
+
+        node.acks.expect(own, count, tell)
+
+    def node_lost(self, lost: str) -> None:
+        """Who asked is gone: nobody waits for the answer."""
+        for asker, request in [key for key in self.orders if key[0] == lost]:
+            self.node.objects.drop_all(self.orders.pop((asker, request)))
+
+
+def _size_of(entry: ObjectEntry) -> int:
+    value = entry.value
+    return value.size if type(value) is StoredValue else len(value) if type(value) is bytes else 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+HANDLERS: dict[type, Any] = {
+    DrainNode: lambda self, message: self.drain.on_drain_node(message),
+    DrainTimeout: lambda self, message: self.drain.on_timeout(),
+    CopiesTaken: lambda self, message: self.drain.on_copies_taken(message),
+    TakeCopies: lambda self, message: self.drain.taking.on_take_copies(message),
+    TakeTimeout: lambda self, message: self.drain.taking.on_timeout(),
+}
