@@ -8,6 +8,7 @@ import pytest
 
 import zray
 from tests.gates import is_running, until
+from tests.scripts import start_script
 from zray.cluster_utils import Cluster
 from zray.exceptions import ClusterLostError
 from zray.host import control
@@ -75,6 +76,77 @@ def test_a_second_goes_unnoticed(cluster):
         stand_still([node.pid], 1.0)
     assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
     assert all(is_running(node.pid) for node in cluster.worker_nodes)
+
+
+@pytest.mark.slow
+def test_a_worker_that_stood_still_is_waited_for(cluster, gate):
+    """Its node answers for it: a process that is stopped is no dead one."""
+    cluster.connect()
+    actor = zray.remote(num_cpus=1)(Counter).remote()
+    pid = zray.get(actor.add.remote(), timeout=30)[1]
+    work = zray.remote(lambda at: (at.wait(), os.getpid())[1]).remote(gate)
+    stand_still([pid], LONG_SECONDS)
+    gate.open()
+    assert zray.get(actor.add.remote(), timeout=30) == (2, pid)
+    assert zray.get(work, timeout=30) != pid
+
+
+class Counter:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return self.count, os.getpid()
+
+
+OUTSIDE = """
+    import zray
+    zray.init(address={address!r})
+
+    @zray.remote(num_cpus=1)
+    class Busy:
+        def ready(self):
+            return "ready"
+
+        def stay(self):
+            __import__("threading").Event().wait()
+
+    busy = Busy.remote()
+    print(zray.get(busy.ready.remote()), flush=True)
+    ref = busy.stay.remote()
+    print(zray.host.context.runtime.node_pid, flush=True)
+    try:
+        zray.get(ref)
+    except zray.exceptions.ClusterLostError as error:
+        print("told:", error)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_outside_whose_lid_was_closed_is_told_that_it_has_lost_the_cluster(cluster, tmp_path):
+    """F04 for one laptop of several machines: it was given up, and nothing of it is left on the others."""
+    (tmp_path / "outside").mkdir()
+    os.environ.update(ZRAY_TOKEN=cluster.token, ZRAY_TMPDIR=str(tmp_path / "outside"))
+    try:
+        driver = start_script(tmp_path, OUTSIDE.format(address=cluster.address))
+    finally:
+        del os.environ["ZRAY_TOKEN"], os.environ["ZRAY_TMPDIR"]
+    with driver:
+        assert driver.stdout.readline() == "ready\n", driver.stderr.read()
+        laptop = [driver.pid, int(driver.stdout.readline())]
+        for pid in laptop:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            for node in cluster.list_all_nodes():
+                with control.Control(node.session, node.pid) as link:
+                    until(lambda link=link: (counts := link.status().counts)["actors"] == counts["jobs"] == 0)
+        finally:
+            for pid in laptop:
+                os.kill(pid, signal.SIGCONT)
+        said, _ = driver.communicate(timeout=30)
+    assert said.startswith("told: ") and driver.returncode == 0, said
+    assert not os.listdir(tmp_path / "outside")
 
 
 @pytest.mark.slow

@@ -1,0 +1,78 @@
+"""What was put on a node that is killed: whoever wants it is told within 2 s of the kill, by virtual clocks."""
+
+import pytest
+
+from zray.sim import faults
+from zray.sim.language import Get, Put, Sleep, Submit, remote
+from zray.sim.object_programs import join_big, sum_inside
+from zray.sim.options import Options
+from zray.sim.simulator import Simulator
+from zray.sim.task_programs import nap
+from zray.sim.values import Big, RemoteError
+
+pytestmark = pytest.mark.sim
+
+SAID_SECONDS = 2.0
+SIZE = 40_000
+
+
+@remote
+def put_some(count):
+    refs = []
+    for number in range(count):
+        refs.append((yield Put(Big(number, SIZE))))
+    return refs
+
+
+def get(ref):
+    return (yield Get(ref))
+
+
+def as_an_argument(ref):
+    return (yield Get((yield Submit(join_big, (ref, ref)))))
+
+
+def inside_an_argument(ref):
+    return (yield Get((yield Submit(sum_inside, ([ref], 1)))))
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("later", [0.0, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("use", [get, as_an_argument, inside_an_argument])
+def test_it_is_said_within_two_seconds(use, later, seed, monkeypatch):
+    """Wanted so long after the kill: before the verdict, and after it."""
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)  # its process is killed, its machine is there
+    world = Simulator(Options(seed=seed, nodes=3, cpus=1, delay="even"))
+    world.run(0.3)
+    killed = []
+
+    def kill():
+        for node in list(world.nodes.values()):
+            if any(type(entry.value).__name__ == "StoredValue" for entry in node.scheduler.objects.entries.values()):
+                world.faults.kill_node(node, "is killed")
+                killed.append(world.now)
+
+    def program():
+        busy = yield Submit(nap, (0.5, None))  # so that the other one goes elsewhere
+        yield Sleep(0.05)
+        (ref,) = yield Get((yield Submit(put_some, (1,))))
+        world.call_later(0.0, kill)
+        while not killed:
+            yield Sleep(0.001)
+        yield Sleep(later)
+        begun = world.now
+        try:
+            yield from use(ref)
+        except RemoteError as error:
+            seconds = world.now - begun
+            yield Get(busy)
+            return error.failed, seconds
+        return None
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert world.run(20.0, unless=lambda: driver.is_done)
+    assert len(killed) == 1
+    failed, seconds = driver.result
+    assert "was put" in str(failed)
+    assert failed.kind == ("task" if use is inside_an_argument else "ObjectLostError")
+    assert seconds < SAID_SECONDS
