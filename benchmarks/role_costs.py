@@ -18,7 +18,7 @@ from zray.roles.client import Client
 from zray.roles.effects import OpenWindow, ProcessJoined, Send, SetTimer, StartWorker
 from zray.roles.gcs import GcsShard
 from zray.roles.local_scheduler import LocalScheduler
-from zray.roles.local_scheduler.scheduler import Addresses
+from zray.roles.local_scheduler.addresses import Addresses
 from zray.roles.object_manager import ObjectManager
 from zray.roles.task_executor import TaskExecutor
 from zray.wire.link import Link

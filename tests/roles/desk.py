@@ -3,7 +3,7 @@
 from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler import LocalScheduler
-from zray.roles.local_scheduler.scheduler import Addresses
+from zray.roles.local_scheduler.addresses import Addresses
 from zray.wire.task_spec import RESOURCE_UNIT, TaskSpec
 from zray.wire.tasks import Function, PublishFunction, StartTasks, SubmitTasks, TaskResult, TasksFinished, TasksReturned
 

@@ -100,9 +100,9 @@ def test_a_node_that_took_an_actor_in_is_told_what_was_added_on_its_way():
     one = node.put_bundle()
     node.publish(one)
     node.take_sent()
-    node.tell(FAR, ActorAccepted(spill.spec.task_id))
+    node.tell(FAR, ActorAccepted(spill.spec.task_id, spill.life.birth))
     assert node.sent_kinds(ActorHandedOver, CodeAdded) == [
-        (FAR, ActorHandedOver(spill.spec.task_id)),
+        (FAR, ActorHandedOver(spill.spec.task_id, spill.life.birth)),
         (FAR, CodeAdded(JOB, (one,))),
     ]
 

@@ -15,9 +15,10 @@ from zray.wire.gcs import (
     ObjectLost,
     RebuildObject,
     RecordTasks,
+    ReleaseAtNode,
     SubscribeObject,
 )
-from zray.wire.objects import HoldObjects
+from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.scheduling import JobFacts, PlaceTask, SpillTask, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import ObjectsReady
@@ -164,3 +165,12 @@ def test_what_is_lost_is_an_error_until_its_task_runs_again(desk):
     error = decode_system_error(ready.objects[0][1])
     assert type(error).__name__ == "ObjectLostError" and "it is gone" in str(error)
     assert not desk.take_sent(AddLocations)
+
+
+def test_nobodys_word_is_awaited_about_what_is_lost(desk):
+    """What stands in its place is no copy: the shard tells only those that have one when all have let go."""
+    desk.tell(DRIVER, HoldObjects([PUT]))
+    desk.tell("gcs-0", ObjectLost(PUT, "it is gone"))
+    desk.tell(DRIVER, ReleaseObjects([PUT]))
+    assert PUT not in desk.scheduler.objects.entries
+    assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [PUT]))]

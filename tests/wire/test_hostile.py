@@ -8,7 +8,7 @@ from zray.exceptions import ProtocolError
 from zray.ids import return_id
 from zray.roles.effects import ProcessJoined
 from zray.roles.local_scheduler import LocalScheduler
-from zray.roles.local_scheduler.scheduler import Addresses
+from zray.roles.local_scheduler.addresses import Addresses
 from zray.wire.allowed import ALLOWED
 
 FROM_PROCESSES = sorted(ALLOWED["worker", "local"] | ALLOWED["driver", "local"], key=lambda kind: kind.__name__)

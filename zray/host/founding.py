@@ -10,7 +10,7 @@ import errno
 import time
 from collections.abc import Callable
 
-from ..roles.local_scheduler.scheduler import Addresses
+from ..roles.local_scheduler.addresses import Addresses
 from ..store.durable import StoreError
 from ..wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.message import Message

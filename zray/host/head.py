@@ -16,7 +16,7 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
-from ..roles.local_scheduler.scheduler import Addresses
+from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.relay import Relay
 from ..roles.services import Services

@@ -23,8 +23,8 @@ import zmq
 from .. import __version__
 from ..exceptions import ProtocolError, ZrayError
 from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost
+from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
-from ..roles.local_scheduler.scheduler import Addresses
 from ..wire.codec import decode_mail
 from ..wire.hosts import HostAdded, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered

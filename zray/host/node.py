@@ -53,7 +53,7 @@ from ..roles.effects import (
 from ..roles.gcs import GcsShard
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.local_scheduler import LocalScheduler
-from ..roles.local_scheduler.scheduler import Addresses
+from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..store.segment import Segment, segment_name

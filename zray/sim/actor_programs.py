@@ -216,6 +216,77 @@ def run_spread(actors: int, callers: int, count: int, size: int, resource: str =
 
 
 @remote
+def call_lasting(box: list[Any], caller: str, count: int) -> Script:
+    """Calls that may be repeated."""
+    counter = (yield Get(box[0]))[0]
+    refs = []
+    for number in range(1, count + 1):
+        refs.append((yield Call(counter, "add", (caller, number), max_retries=-1)))
+    return (yield from outcomes(refs))
+
+
+def run_survivors(actors: int, callers: int, count: int, size: int, seconds: float) -> Script:
+    """Actors that are made again as often as their processes or nodes die, with calls that may be repeated.
+
+    The driver's own calls do not notice.  Every second actor is detached: it is found by its name, and killed.
+    """
+    counters, boxes, refs, own, starts = [], [], [], [], []
+    for number in range(actors):
+        starts.append((yield Put(Big(number, size))))
+    for number, start in enumerate(starts):
+        counters.append(
+            (
+                yield Create(
+                    *(Counter, (start,)),
+                    max_restarts=-1,
+                    resources={"room": 10_000},
+                    name=f"survivor-{number}",
+                    detached=number % 2 == 1,
+                )
+            )
+        )
+        yield Drop([start])
+        boxes.append((yield Put([counters[-1]])))
+        for caller in range(callers):
+            work = yield Submit(call_lasting, ([boxes[-1]], f"caller-{number}-{caller}", count), max_retries=0)
+            refs.append(work)
+    for number in range(1, count + 1):
+        for counter in counters:
+            own.append((yield Call(counter, "take", ("driver", 2 * number - 1, 7), max_retries=-1)))
+        yield Sleep(seconds)
+        try:
+            large = yield Put(Big(number, size))
+        except RemoteError as error:
+            own += [error.failed] * actors  # the store is full
+            continue
+        for counter in counters:
+            own.append((yield Call(counter, "take", ("driver", 2 * number, large), max_retries=-1)))
+        yield Drop([large])
+    found = []
+    for item in own:
+        found.append(item if type(item) is Failed else (yield from outcome(item)))
+    for item in found:
+        if type(item) is Failed:
+            is_answer = item.kind == "ObjectLostError"  # a large one, which stays where it was made
+            assert is_answer or "is lost" not in item.text, f"an actor that is made again was not: {item.text}"
+            assert item.kind != "ActorUnavailableError", f"a call that may be repeated was not: {item.text}"
+    callers_found = yield from outcomes(refs)
+    named = []
+    yield Drop(counters)
+    for number in range(actors):
+        counter = yield Find(f"survivor-{number}")
+        if number % 2 == 1 and counter is None:
+            named.append(Failed("ActorDiedError", "nobody has that name", True))
+        elif number % 2 == 1:
+            named.append((yield from outcome((yield Call(counter, "add", ("by name", 1), max_retries=-1)))))
+            yield Kill(counter)
+        if counter is not None:
+            yield Drop([counter])
+    yield Drop(boxes)
+    return [found, named, callers_found]
+
+
+@remote
 def ask_for_late(number: int) -> Script:
     """A task that runs where nobody has what it asks for either."""
     ref = yield Submit(increment, (number,), resources={"late": 5_000})

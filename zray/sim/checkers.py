@@ -134,6 +134,7 @@ class Checkers:
         nothing(scheduler.moves.offers, "actors about to arrive")
         nothing(scheduler.acks.expected, "requests to shards that are not acknowledged")
         nothing(scheduler.routes.lent, "refs of calls that nobody has accepted")
+        nothing(scheduler.guards.guarded, "actors that are guarded")
         nothing(scheduler.remote_calls.unheld, "results of calls that their callers do not hold")
         assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
         nothing(scheduler.departures.waiting, "tasks whose turn to leave has not come")
@@ -186,7 +187,7 @@ class Checkers:
         nothing(shard.tasks.records, "records of tasks")
         nothing(shard.function_waiters, "nodes that wait for code")
         nothing(shard.actor_by_name, "names of actors")
-        nothing(shard.homes.home, "homes of actors")
+        nothing(shard.homes.homes, "homes of actors")
         nothing(shard.homes.askers, "nodes that ask for actors")
 
     def jobs_are_gone(self) -> None:

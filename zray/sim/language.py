@@ -85,6 +85,7 @@ class Create(Struct):
     resources: dict[str, int] | None = None
     where: Where | None = None
     name: str = ""
+    detached: bool = False
 
 
 class Call(Struct):

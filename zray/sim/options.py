@@ -123,10 +123,13 @@ def options_of(
 
 
 def _add_deaths(options: Options) -> None:
-    from .workloads import PROGRAMS, PROGRAMS_WITH_ACTORS
+    from .workloads import PROGRAMS, PROGRAMS_OF_CLUSTERS, PROGRAMS_WITH_ACTORS
 
     random = Random(f"zray deaths {options.seed}")
-    names = sorted(name for name in PROGRAMS if name not in PROGRAMS_WITH_ACTORS)
+    # Where nodes go, what needs CPUs of several of them may wait for ever.
+    names = sorted(PROGRAMS.keys() - PROGRAMS_OF_CLUSTERS)
+    if random.random() < 0.5:
+        names = sorted(PROGRAMS_WITH_ACTORS - PROGRAMS_OF_CLUSTERS)
     options.programs = tuple(random.sample(names, random.randint(1, 3)))
     options.node_kills = random.choice((1, 1, 2, options.nodes - 1))
     options.node_kill_probability = random.choice((0.002, 0.01, 0.05))

@@ -194,6 +194,7 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
         resources=request.resources or {},
         max_restarts=request.max_restarts,
         name=request.name,
+        detached=request.detached,
         class_name=request.cls.__name__,
         where=request.where,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..roles import effects as e
 from ..roles.local_scheduler import LocalScheduler
-from ..roles.local_scheduler.scheduler import Addresses
+from ..roles.local_scheduler.addresses import Addresses
 from ..roles.object_manager import ObjectManager
 from ..wire.scheduling import JobFacts
 from ..wire.session import Goodbye
@@ -101,10 +101,12 @@ class Simulator:
             self.call_at(self.now, self._join, node)
 
     def _rooms_of(self, name: str) -> int:
-        """Actors that ask for room find it on other nodes than their driver's, one on each."""
+        """Actors that ask for room find it on other nodes than their driver's: one on each, or all on the one left."""
         if self.options.nodes == 1:
             return 10
-        return 0 if name in ("n1", self.heads.home) else 1
+        if name in ("n1", self.heads.home):
+            return 0
+        return 10 if self.options.loses_nodes or self.options.node_drains else 1
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now

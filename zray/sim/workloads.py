@@ -19,6 +19,7 @@ from .actor_programs import (
     run_own_actors,
     run_patient,
     run_spread,
+    run_survivors,
 )
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_views
 from .task_programs import (
@@ -86,6 +87,16 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
     "choosy": (run_choosy, lambda random: (random.randint(1, 6),)),
     "residents": (run_residents, lambda random: (random.randint(1, 2),)),
+    "survivors": (
+        run_survivors,
+        lambda random: (
+            random.randint(1, 2),
+            random.randint(0, 2),
+            random.choice((1, 5, 20)),
+            random.choice((10, 2_000)),
+            random.choice((0.0, 0.02, 0.2)),
+        ),
+    ),
     "crowd": (
         run_spread,
         lambda random: (random.randint(1, 2), random.randint(0, 3), random.choice((1, 5)), 10, "CPU"),
@@ -107,7 +118,7 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
 }
 PROGRAMS_WITH_ACTORS = frozenset(
-    {"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "crowd", "residents"}
+    {"counter", "actor_refs", "actor_ends", "own_actors", "named", "spread", "survivors", "crowd", "residents"}
 )
 # Their actors take CPUs: one node alone has none left for the tasks that call them.
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})

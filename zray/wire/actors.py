@@ -18,10 +18,8 @@ local scheduler    ActorAccepted     to the one that spilled it: I have room, an
 local scheduler    ActorHandedOver   back: it is yours.  Or KillActor: no longer wanted
 global scheduler, local scheduler    ActorDeferred    nobody has room now: keep it, ask again later
 
-Calls go from the caller's local scheduler to the actor's, which the shard of the actor's id knows:
+Calls go from the caller's local scheduler to the actor's, which the shard of the actor's id knows (dialog of homes):
 
-local scheduler    ActorAt, ActorForgotten    to the shard: where it lives
-local scheduler    LocateActor -> ActorLocated
 local scheduler    ForwardCalls      calls, in order
 local scheduler    CallsAccepted     back: I hold the refs that these take
 local scheduler    CallsFinished     back: values, or that they lie at the sender
@@ -34,6 +32,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..ids import ActorID, ObjectID, TaskID
+from .homes import ActorLife
 from .message import Message, Natural
 from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
@@ -53,6 +52,7 @@ class RegisterActor(Message, tag=61):
     actor_id: ActorID
     options: ActorOptions
     node: str
+    guardian: str = ""  # who has it made again if that node is lost
 
 
 class ActorRegistered(Message, tag=62):
@@ -150,6 +150,7 @@ class SpillActor(Message, tag=170):
     spec: TaskSpec
     options: ActorOptions
     origin: str
+    life: ActorLife
     job_id: bytes
     job: JobFacts = JobFacts()
 
@@ -160,6 +161,7 @@ class PlaceActor(Message, tag=171):
     spec: TaskSpec
     options: ActorOptions
     origin: str
+    life: ActorLife
     job_id: bytes
     job: JobFacts = JobFacts()
 
@@ -168,12 +170,14 @@ class ActorAccepted(Message, tag=172):
     """local scheduler -> local scheduler of the origin.  The refs that its constructor takes are held here too."""
 
     actor_id: ActorID
+    birth: str
 
 
 class ActorHandedOver(Message, tag=173):
-    """local scheduler of the origin -> local scheduler.  It is yours: start it."""
+    """local scheduler of the origin -> local scheduler.  It is yours: claim it, and start it."""
 
     actor_id: ActorID
+    birth: str
 
 
 class ActorDeferred(Message, tag=174):
@@ -182,41 +186,11 @@ class ActorDeferred(Message, tag=174):
     actor_id: ActorID
 
 
-class ActorAt(Message, tag=175):
-    """local scheduler -> GCS shard of the actor.  It lives there; unless is_settled, that may change."""
-
-    actor_id: ActorID
-    node: str
-    is_settled: bool = True
-
-
-class ActorForgotten(Message, tag=176):
-    """local scheduler -> GCS shard of the actor.  It is dead, and nobody holds a handle."""
-
-    actor_id: ActorID
-    node: str
-
-
-class LocateActor(Message, tag=177):
-    """local scheduler -> GCS shard of the actor.  wait: the answer comes when it is known, else at once."""
-
-    actor_id: ActorID
-    node: str
-    wait: bool = True
-
-
-class ActorLocated(Message, tag=178):
-    """GCS shard -> local scheduler.  node "": not known, or gone with its node, which `lost` then names."""
-
-    actor_id: ActorID
-    node: str
-    lost: str = ""
-
-
 class ForwardCalls(Message, tag=179):
     """local scheduler -> local scheduler.  Calls on actors there, in order."""
 
     specs: list[TaskSpec]
+    attempts: list[Natural] = []  # that each of them has had; empty: none
 
 
 class CallsAccepted(Message, tag=180):

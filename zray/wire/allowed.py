@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from .actors import (
     ActorAccepted,
-    ActorAt,
     ActorDeferred,
     ActorExited,
-    ActorForgotten,
     ActorHandedOver,
-    ActorLocated,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
@@ -25,7 +22,6 @@ from .actors import (
     FindActor,
     ForwardCalls,
     KillActor,
-    LocateActor,
     LookUpActor,
     LookUpActorReply,
     PlaceActor,
@@ -70,6 +66,20 @@ from .gcs import (
     ReleaseAtNode,
     RemoveLocations,
     SubscribeObject,
+)
+from .homes import (
+    ActorAt,
+    ActorClaimed,
+    ActorForgotten,
+    ActorGuarded,
+    ActorKilled,
+    ActorLocated,
+    ActorRefused,
+    ActorRestarted,
+    ActorUnguarded,
+    GuardActor,
+    LocateActor,
+    UnguardActor,
 )
 from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 from .message import Message
@@ -146,6 +156,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
+            *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused),
             *(Explain, ExplainReply, CodeAdded),
         }
     ),
@@ -154,7 +165,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
             CannotRebuild,
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
-            *(ActorAt, ActorForgotten, LocateActor),
+            *(ActorAt, ActorForgotten, ActorUnguarded, ActorKilled, LocateActor),
         }
     ),
     ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor}),
@@ -163,7 +174,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("gcs", "local"): frozenset(
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
-            *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated),
+            *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated, ActorClaimed, ActorRefused),
             *(RebuildObject, ObjectLost),
         }
     ),

@@ -20,13 +20,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from .actors import (
-    ActorAt,
-    ActorForgotten,
-    ActorLocated,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
-    LocateActor,
     LookUpActor,
     LookUpActorReply,
     RegisterActor,
@@ -49,6 +45,16 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from .homes import (
+    ActorAt,
+    ActorClaimed,
+    ActorForgotten,
+    ActorKilled,
+    ActorLocated,
+    ActorRefused,
+    ActorUnguarded,
+    LocateActor,
+)
 from .message import Message, Natural
 from .scheduling import LocateObjects, LocateObjectsReply
 from .tasks import PublishFunction
@@ -70,6 +76,8 @@ ShardRequest = (
     | LookUpActor
     | ActorAt
     | ActorForgotten
+    | ActorUnguarded
+    | ActorKilled
     | LocateActor
     | NodeLost
 )
@@ -86,6 +94,8 @@ ShardReply = (
     | ActorNameTaken
     | LookUpActorReply
     | ActorLocated
+    | ActorClaimed
+    | ActorRefused
 )
 
 

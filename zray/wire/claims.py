@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ids import function_id
-from .actors import ActorForgotten, LocateActor, RegisterActor, SpillActor
+from .actors import SpillActor
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
 from .chain import ChainRead, ChainWrite
 from .drains import DrainReport
@@ -26,6 +26,7 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from .homes import ActorForgotten, LocateActor
 from .message import Message
 from .scheduling import LoadReport, SpillTask
 from .tasks import PublishFunction
@@ -36,7 +37,7 @@ OWN_NAME: dict[type[Message], str] = {
     **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
     **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, CannotRebuild), "node"),
     **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction), "node"),
-    **dict.fromkeys((RegisterActor, ActorForgotten, LocateActor), "node"),
+    **dict.fromkeys((ActorForgotten, LocateActor), "node"),
     **dict.fromkeys((SpillTask, SpillActor), "origin"),
 }
 

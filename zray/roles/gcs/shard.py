@@ -10,7 +10,7 @@ Dialog (who says it -> what we do):
     global scheduler   LocateObjects     sizes and places of a task's arguments
     local scheduler    PublishFunction, FetchFunction
     local scheduler    RegisterActor, LookUpActor, ActorRemoved    who has a name
-    local scheduler    ActorAt, ActorForgotten, LocateActor        where an actor lives
+    local scheduler    ActorAt, ActorUnguarded, ActorKilled, ActorForgotten, LocateActor    where an actor lives (homes)
     monitor            NodeLost          its holds and copies are gone
 
 Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority per key).
@@ -21,15 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...ids import is_put, task_of
+from msgspec.structs import replace
+
+from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.actors import (
-    ActorAt,
-    ActorForgotten,
-    ActorLocated,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
-    LocateActor,
     LookUpActor,
     LookUpActorReply,
     RegisterActor,
@@ -50,11 +48,13 @@ from ...wire.gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from ...wire.homes import ActorAt, ActorForgotten, ActorKilled, ActorUnguarded, LocateActor
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..role import Role
 from . import losses
-from .tables import ActorHomes, ObjectRecord, TaskTable
+from .homes import ActorHomes
+from .tables import ObjectRecord, TaskTable
 
 
 class GcsShard(Role):
@@ -68,7 +68,7 @@ class GcsShard(Role):
         self.function_waiters: dict[bytes, dict[str, None]] = {}
         self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
-        self.homes = ActorHomes(self.lost)
+        self.homes = ActorHomes(self.lost, self.send, self.tasks.is_held)
 
     def _is_of_lost_node(self, node: str) -> bool:
         """Whether what it says changes nothing any more."""
@@ -125,8 +125,10 @@ class GcsShard(Role):
     def release(self, object_id: bytes, node: str) -> None:
         """The node leaves the holders.  Nobody left: the copies go."""
         item = self.tasks.release(object_id, node)
-        if item is not None:
-            for holder in dict.fromkeys((*item.sizes, node)):
+        home = self.homes.handle_gone(task_of(object_id)) if object_id[-4:] == FIRST_RETURN else ""
+        if item is not None or home:
+            sizes = item.sizes if item is not None else {}
+            for holder in dict.fromkeys((*sizes, node, home or node)):
                 if holder not in self.lost:
                     self.send(holder, FreeCopies([object_id]))
 
@@ -173,9 +175,21 @@ class GcsShard(Role):
     # --- actors ---
 
     def on_register_actor(self, message: RegisterActor) -> None:
+        if self._is_of_lost_node(self.sender):
+            return
         key = (message.options.namespace, message.options.name)
         holder = self.actor_by_name.get(key)
-        if holder is not None and holder.actor_id != message.actor_id:
+        is_own = holder is not None and holder.actor_id == message.actor_id
+        if message.node != self.sender and not (holder and is_own and self.sender in (holder.node, holder.guardian)):
+            self.reject("a name given away by somebody who does not have it")
+            return
+        if message.node in self.lost:
+            # Handed over to a node that has died since.
+            if not message.guardian or message.guardian in self.lost:
+                self.on_actor_removed(ActorRemoved(message.actor_id))
+                return
+            message = replace(message, node=message.guardian, guardian="")
+        if holder is not None and not is_own:
             self.send(self.sender, ActorNameTaken(message.actor_id, holder.actor_id))
             return
         self.actor_by_name[key] = message
@@ -192,35 +206,20 @@ class GcsShard(Role):
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
         self.send(self.sender, LookUpActorReply(message.namespace, message.name, actor_id, handle, node))
 
-    def on_actor_at(self, message: ActorAt) -> None:
-        for asker in self.homes.settle(message.actor_id, message.node, is_settled=message.is_settled):
-            self._send_home(asker, message.actor_id)
-
-    def on_actor_forgotten(self, message: ActorForgotten) -> None:
-        self.homes.forget(message.actor_id, message.node)
-
-    def on_locate_actor(self, message: LocateActor) -> None:
-        if self.homes.must_wait(message.actor_id, wait=message.wait):
-            self.homes.askers.setdefault(message.actor_id, {})[message.node] = None
-        else:
-            self._send_home(message.node, message.actor_id)
-
-    def _send_home(self, asker: str, actor_id: bytes) -> None:
-        home = self.homes.home.get(actor_id, "")
-        is_lost = home in self.homes.lost
-        self.send(asker, ActorLocated(actor_id, "" if is_lost else home, home if is_lost else ""))
-
     # --- nodes ---
 
     def on_node_lost(self, message: NodeLost) -> None:
         if message.node in self.lost:
             return  # a head that was started again says so once more
         losses.node_lost(self, message)
-        for actor_id, askers in self.homes.lose(message.node):
-            for asker in askers:
-                self._send_home(asker, actor_id)
+        self.homes.node_lost(message.node)
         for key, registered in list(self.actor_by_name.items()):
-            if registered.node == message.node:
+            guardian = "" if registered.guardian in self.lost else registered.guardian
+            if registered.node not in self.lost:
+                self.actor_by_name[key] = replace(registered, guardian=guardian)
+            elif guardian:  # who has it made again, and says then where
+                self.actor_by_name[key] = replace(registered, node=guardian, guardian="")
+            else:
                 del self.actor_by_name[key], self.name_by_actor[registered.actor_id]
 
     # --- snapshots ---
@@ -256,9 +255,11 @@ class GcsShard(Role):
         RegisterActor: on_register_actor,
         ActorRemoved: on_actor_removed,
         LookUpActor: on_look_up_actor,
-        ActorAt: on_actor_at,
-        ActorForgotten: on_actor_forgotten,
-        LocateActor: on_locate_actor,
+        ActorAt: lambda self, message: self.homes.on_actor_at(message, self.sender),
+        ActorUnguarded: lambda self, message: self.homes.on_actor_unguarded(message, self.sender),
+        ActorKilled: lambda self, message: self.homes.on_actor_killed(message),
+        ActorForgotten: lambda self, message: self.homes.on_actor_forgotten(message),
+        LocateActor: lambda self, message: self.homes.on_locate_actor(message),
         NodeLost: on_node_lost,
         CannotRebuild: lambda self, message: losses.cannot_rebuild(self, message),
     }

@@ -14,8 +14,10 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ...wire.actors import RegisterActor
+from ...wire.homes import ActorLife
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
+from .homes import Home
 from .tables import ObjectRecord, TaskRecord
 
 if TYPE_CHECKING:
@@ -43,6 +45,16 @@ class TaskState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     objects: list[ObjectState] | None
 
 
+class HomeState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A Home."""
+
+    node: str
+    life: ActorLife
+    is_settled: bool
+    guardian: str
+    is_killed: bool
+
+
 class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """So much of a shard."""
 
@@ -50,9 +62,8 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     functions: list[Function] = []
     function_waiters: list[tuple[bytes, list[str]]] = []
     actors: list[RegisterActor] = []
-    homes: list[tuple[bytes, str]] = []
+    homes: list[tuple[bytes, HomeState]] = []
     home_askers: list[tuple[bytes, list[str]]] = []
-    unsettled: list[bytes] = []
     makers: list[tuple[bytes, str]] = []
     lost: list[str] = []
 
@@ -82,9 +93,11 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
         Part(
             function_waiters=waiters,
             actors=list(shard.actor_by_name.values()),
-            homes=list(homes.home.items()),
+            homes=[
+                (actor_id, HomeState(home.node, home.life, home.is_settled, home.guardian, home.is_killed))
+                for actor_id, home in homes.homes.items()
+            ],
             home_askers=[(actor_id, list(nodes)) for actor_id, nodes in homes.askers.items()],
-            unsettled=list(homes.unsettled),
             lost=list(shard.lost),
         )
     )
@@ -113,10 +126,10 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             key = (actor.options.namespace, actor.options.name)
             shard.actor_by_name[key] = actor
             shard.name_by_actor[actor.actor_id] = key
-        shard.homes.home.update(part.homes)
+        for actor_id, home in part.homes:
+            shard.homes.homes[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
-        shard.homes.unsettled.update(dict.fromkeys(part.unsettled))
 
 
 def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:

@@ -31,59 +31,6 @@ class TaskRecord(Struct, gc=False, eq=False):
     objects: dict[bytes, ObjectRecord] | None = None
 
 
-# Actors that went with their nodes are remembered up to so many: their callers may still ask.
-LOST_ACTORS_MAX = 10_000
-
-
-class ActorHomes:
-    """Where actors live: from their creation until they are dead and nobody holds a handle."""
-
-    def __init__(self, lost: dict[str, None]) -> None:
-        self.home: dict[bytes, str] = {}  # actor -> its local scheduler
-        self.unsettled: dict[bytes, None] = {}  # those whose maker may yet place them elsewhere
-        self.askers: dict[bytes, dict[str, None]] = {}  # actor not heard of yet -> who asks
-        self.lost = lost  # nodes: the shard's own table
-
-    def settle(self, actor_id: bytes, node: str, *, is_settled: bool) -> dict[str, None]:
-        """It lives there, or its name and place are that node's to settle.  Returns who asked."""
-        self.home[actor_id] = node
-        if node in self.lost:
-            self._trim()
-        elif not is_settled:
-            self.unsettled[actor_id] = None
-            return {}
-        self.unsettled.pop(actor_id, None)
-        return self.askers.pop(actor_id, {})
-
-    def must_wait(self, actor_id: bytes, *, wait: bool) -> bool:
-        """Whether who asks now is answered later.  wait: also where nothing is known of it."""
-        return actor_id in self.unsettled or (wait and actor_id not in self.home)
-
-    def forget(self, actor_id: bytes, node: str) -> None:
-        """Unless it was made anew elsewhere."""
-        if self.home.get(actor_id) == node:
-            del self.home[actor_id]
-            self.unsettled.pop(actor_id, None)
-
-    def lose(self, node: str) -> list[tuple[bytes, dict[str, None]]]:
-        """The node is lost, and what it asked.  Returns the actors that it will never settle, and who asked."""
-        for actor_id, askers in list(self.askers.items()):
-            askers.pop(node, None)
-            if not askers:
-                del self.askers[actor_id]
-        never = [actor_id for actor_id in self.unsettled if self.home[actor_id] == node]
-        for actor_id in never:
-            del self.unsettled[actor_id]
-        answers = [(actor_id, self.askers.pop(actor_id, {})) for actor_id in never]
-        self._trim()
-        return answers
-
-    def _trim(self) -> None:
-        lost = [actor_id for actor_id, home in self.home.items() if home in self.lost]
-        for actor_id in lost[: max(0, len(lost) - LOST_ACTORS_MAX)]:
-            del self.home[actor_id]
-
-
 class TaskTable:
     """Lineage and object directory of one shard."""
 
@@ -120,6 +67,16 @@ class TaskTable:
         """The full record, where there is one."""
         record = self.records.get(task_of(object_id))
         return record.objects.get(object_id) if record is not None and record.objects else None
+
+    def is_held(self, object_id: bytes) -> bool:
+        """Whether some node holds it."""
+        record = self.records.get(task_of(object_id))
+        if record is None:
+            return False
+        if record.holder and object_id[-4:] == FIRST_RETURN:
+            return True
+        item = record.objects.get(object_id) if record.objects else None
+        return item is not None and bool(item.holders)
 
     def record(self, spec: TaskSpec, node: str) -> None:
         """A spec, and that the node holds the task's first return."""

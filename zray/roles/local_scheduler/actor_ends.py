@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import ActorExited, ActorRemoved, KillActor
@@ -88,15 +90,16 @@ class ActorEnds:
         actor.worker = None
         inflight = list(actor.inflight.values())
         begun_count = max(0, len(inflight) - message.unclaimed)
-        may_restart = actor.options.max_restarts < 0 or actor.restart_count < actor.options.max_restarts
+        may_restart = actor.options.max_restarts < 0 or actor.life.restart_count < actor.options.max_restarts
         if actor.state == ActorState.DEAD or actor.killed or not may_restart:
             text = f"The actor {actor.options.class_name} died"
-            if (count := actor.restart_count) and not actor.killed:
+            if (count := actor.life.restart_count) and not actor.killed:
                 text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
             text += f": {actor.killed}." if actor.killed else "."
             self.bury(actor, encode_system_error("ActorDiedError", text, message.details()))
             return
-        actor.restart_count += 1
+        actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
+        node.guards.restarted(actor)
         for position, task in reversed(list(enumerate(inflight))):
             begun = position < begun_count
             limit = task.options.max_retries
@@ -131,6 +134,7 @@ class ActorEnds:
             node.lifecycle.fail_with(task, error)
         actor.inflight.clear()
         actor.queue.clear()
+        node.guards.dismiss(actor, is_dead=was_named)
         if actor.options.name and was_named:
             shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
             node.send(shard, ActorRemoved(actor.actor_id))

@@ -2,7 +2,8 @@
 
     no room here now -> the arguments and the handle are shared -> SpillActor -> (global scheduler) -> PlaceActor ->
     the other node has room and holds the arguments -> ActorAccepted -> handed over: from here on its calls are
-    forwarded.  ActorDeferred: nobody had room; it starts here when there is, or asks again.
+    forwarded, and the other node claims it at its shard (guards).  ActorDeferred: nobody had room; it starts here when
+    there is, or asks again.
 
 Until it is handed over it is this node's, so that two nodes never have it.
 """
@@ -12,25 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
-from ...wire.actors import (
-    ActorAccepted,
-    ActorAt,
-    ActorDeferred,
-    ActorForgotten,
-    ActorHandedOver,
-    KillActor,
-    PlaceActor,
-    RegisterActor,
-    SpillActor,
-)
+from ...wire.actors import ActorAccepted, ActorDeferred, ActorHandedOver, PlaceActor, SpillActor
+from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, ActorRefused
 from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
-from .actor_names import name_key
+from ...wire.task_spec import ActorOptions, TaskSpec
 from .routes import Route
-from .tables import Actor, ActorState, TaskState
+from .tables import Actor, ActorState, Job, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -57,32 +50,41 @@ class ActorMoves:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.asks: dict[bytes, Ask] = {}
-        self.offers: dict[bytes, str] = {}  # actors that are here, but not ours before their origin says so
+        # Actors that are here, but not ours before their origin says so; "": it has, and the shard is asked.
+        self.offers: dict[bytes, str] = {}
         self.timer_is_set = False
 
     def ask(self, actor: Actor) -> None:
         """There is no room for it here: its refs are shared, and then a global scheduler asked."""
         node, spec = self.node, actor.creation.spec
         ask = self.asks[actor.actor_id] = Ask(actor)
-        self._tell_home(actor.actor_id, is_settled=False)
+        self.tell_home(actor, is_settled=False)
         node.lineage.flush()
         request = node.acks.next_request()
         shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
         node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
 
-    def _tell_home(self, actor_id: bytes, home: str = "", *, is_settled: bool = True) -> None:
+    def tell_home(self, actor: Actor, *, is_settled: bool = True) -> None:
+        """Its shard is to know that it is ours, and who guards it."""
         node = self.node
         if not node.is_embedded:
-            node.send(node.addresses.shard_of(actor_id), ActorAt(actor_id, home or node.address, is_settled))
+            guardian = actor.guardian if actor.is_guarded else ""
+            message = ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
+            node.send(node.addresses.shard_of(actor.actor_id), message)
 
     def settled_here(self, actor: Actor) -> None:
         """It was made here, and stays."""
-        self._tell_home(actor.actor_id)
+        self.tell_home(actor)
+        self.node.guards.choose(actor)
+
+    def is_settled(self, actor: Actor) -> bool:
+        """Whether its home is this node for good."""
+        return actor.state != ActorState.REGISTERING and actor.actor_id not in self.asks
 
     def settle_later(self, actor: Actor) -> None:
         """It was made here, and waits for its name.  Who finds it by that counts on its object at the shard."""
         if not self.node.is_embedded:
-            self._tell_home(actor.actor_id, is_settled=False)
+            self.tell_home(actor, is_settled=False)
             actor.entry.share()
             self.node.remote._hold_at_shards([actor.entry.object_id], 0)
 
@@ -95,73 +97,129 @@ class ActorMoves:
     def _send_up(self, actor: Actor) -> None:
         node, spec, job = self.node, actor.creation.spec, actor.job
         schedulers = node.addresses.global_schedulers
-        message = SpillActor(spec, actor.options, node.address, job.job_id, job.facts)
+        message = SpillActor(spec, actor.options, node.address, actor.life, job.job_id, job.facts)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
     def on_place_actor(self, message: PlaceActor) -> None:
         """PlaceActor: if there is room."""
         node, spec, options = self.node, message.spec, message.options
         known = node.calls.actors.get(spec.task_id)
-        is_lost = message.origin not in node.members.peers or message.job.home in node.recovery.lost
-        if not node.calls.has_room_for(options) or known is not None or is_lost:
+        is_lost = message.origin not in node.members.peers
+        is_over = message.job.home in node.recovery.lost and not options.detached
+        if not node.calls.has_room_for(options) or known is not None or is_lost or is_over:
             node.send(message.origin, ActorDeferred(spec.task_id))
             return
-        job = node.code.job_of(message.job_id, message.job)
+        job = node.code.job_of(message.job_id, message.job, is_detached=options.detached)
+        self.offers[spec.task_id] = message.origin
+        accepted = ActorAccepted(spec.task_id, message.life.birth)
+        node.remote_calls.join_holders((*spec.deps, *spec.holds), message.origin, accepted)
+        node.calls.promise(options)
+        self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
+
+    def receive(self, spec: TaskSpec, options: ActorOptions, life: ActorLife, job: Job) -> Actor:
+        """One that was made elsewhere; with the calls on it that have waited here already."""
+        node = self.node
         entry = node.objects.require(spec.task_id + FIRST_RETURN)
         shared = entry.share()
         shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
         route = node.routes.by_actor.get(spec.task_id)
         if route is not None:
             entry.actor = None
-        self.offers[spec.task_id] = message.origin
-        node.remote_calls.join_holders((*spec.deps, *spec.holds), message.origin, ActorAccepted(spec.task_id))
-        actor = node.calls.make(spec, options, job, entry)
-        node.calls.promise(options)
+        actor = node.calls.make(spec, options, life, job, entry)
         if route is not None:
-            node.routes.come_here(route, actor)
+            node.routes.come_here(route)
+        return actor
 
     def on_actor_accepted(self, message: ActorAccepted) -> None:
         """ActorAccepted: it goes, if it is still to go."""
         node, home = self.node, self.node.sender
-        ask = self.asks.pop(message.actor_id, None)
-        if ask is None or node.calls.actors.get(message.actor_id) is not ask.actor or home not in node.members.peers:
-            node.send(home, KillActor(message.actor_id))
+        ask = self.asks.get(message.actor_id)
+        if home not in node.members.peers:
             return
-        actor, task, entry = ask.actor, ask.actor.creation, ask.actor.entry
-        node.send(home, ActorHandedOver(actor.actor_id))
-        node.code.moved(actor.job, home)
-        self._tell_home(actor.actor_id, home)
-        node.calls.actors.pop(actor.actor_id)
-        node.calls.wanting.pop(actor.actor_id)
+        if ask is None or ask.actor.life.birth != message.birth:
+            node.send(home, ActorRefused(message.actor_id, message.birth))
+            return
+        del self.asks[message.actor_id]
+        node.send(home, ActorHandedOver(message.actor_id, message.birth))
+        node.code.moved(ask.actor.job, home)
+        is_guarded = node.guards.hand_over(ask.actor, home)
+        if ask.actor.options.name:
+            # Should that node die before it can say so itself, the name must not be said to be ours.
+            node.names.register(ask.actor, home, node.address if is_guarded else "")
+        node.routes.settle(self._leaves(ask.actor), home)
+        spec = ask.actor.creation.spec
+        if is_guarded:
+            for object_id in (*spec.deps, *spec.holds):
+                node.objects.retain(object_id)
+        self._has_left(ask.actor)
+
+    def _leaves(self, actor: Actor) -> Route:
+        """It is another node's: this is the way there, for the calls that it has here."""
+        node, task, entry = self.node, actor.creation, actor.entry
+        del node.calls.actors[actor.actor_id]
+        node.calls.wanting.pop(actor.actor_id, None)
         node.tasks.pop(actor.actor_id, None)
         task.state = TaskState.DONE
         entry.task = entry.actor = None
         route = node.routes.by_actor[actor.actor_id] = Route(actor.actor_id)
         route.is_forgotten = True
-        for call in actor.queue:
-            node.routes.queue(route, call)
+        calls = list(actor.queue)
         actor.queue.clear()
-        node.routes.route(actor.actor_id)
-        node.routes.settle(route, home)
-        arguments = (*task.spec.deps, *task.spec.holds)
+        for call in calls:
+            if call.origin:
+                text = "The actor was made anew, or elsewhere, before this call began."
+                node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
+            else:
+                node.routes.queue(route, call)
+        return node.routes.route(actor.actor_id)
+
+    def _has_left(self, actor: Actor) -> None:
+        """Nothing is kept for it here."""
+        node, entry, spec = self.node, actor.entry, actor.creation.spec
+        arguments = (*spec.deps, *spec.holds)
         node.objects.drop_all((*arguments, *arguments))  # for the constructor now, and for another one
         if entry.waiting or entry.watchers:
             node.remote.want(entry)
         node.objects.free_if_unreferenced(entry)
-        node.routes.calls_ended(route)
+        route = node.routes.by_actor.get(actor.actor_id)
+        if route is not None:
+            node.routes.calls_ended(route)
 
     def on_handed_over(self, message: ActorHandedOver) -> None:
-        """ActorHandedOver: it is ours."""
-        actor = self.node.calls.actors.get(message.actor_id)
-        if self.offers.get(message.actor_id) != self.node.sender or actor is None:
+        """ActorHandedOver: it is ours, if the shard agrees."""
+        actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
+        if self.offers.get(message.actor_id) != origin or actor is None or actor.life.birth != message.birth:
             return
-        del self.offers[message.actor_id]
-        options = actor.options
-        self.node.calls.promise(options, -1)
-        if options.name:
-            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
-            self.node.send(shard, RegisterActor(actor.actor_id, options, self.node.address))
-        self.node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
+        self.offers[message.actor_id] = ""
+        if actor.options.max_restarts:
+            actor.guardian, actor.is_guarded = origin, True
+        self.tell_home(actor)
+
+    def claimed(self, actor: Actor, claim: ActorClaimed) -> None:
+        """It is ours."""
+        node = self.node
+        if claim.is_killed or not (claim.is_held or actor.options.detached):
+            text = "The actor was killed by kill()." if claim.is_killed else "The actor's last handle is gone."
+            node.ends.bury(actor, encode_system_error("ActorDiedError", text))
+            return
+        del self.offers[actor.actor_id]
+        node.calls.promise(actor.options, -1)
+        node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
+        node.guards.choose(actor)
+
+    def give_up(self, actor: Actor) -> None:
+        """It was offered to us, and is not to be ours after all."""
+        node = self.node
+        del self.offers[actor.actor_id]
+        node.calls.promise(actor.options, -1)
+        node.guards.dismiss(actor, is_dead=False)
+        route, entry = self._leaves(actor), actor.entry
+        self._has_left(actor)
+        if entry.is_released and entry.object_id not in node.objects.freed_shared:
+            node.objects.forget_released(entry)  # the shard's word on it goes to its home
+        node.ends.handles_gone()
+        if node.routes.by_actor.get(actor.actor_id) is route:
+            node.routes.locate(route, wait=False)
 
     def withdrawn(self, actor: Actor) -> bool:
         """It is being buried, perhaps while it asks, or before it is handed over.  Whether it was to start here."""
@@ -169,7 +227,7 @@ class ActorMoves:
         if self.offers.pop(actor.actor_id, None) is not None:
             self.node.calls.promise(actor.options, -1)
         elif is_asking or actor.state == ActorState.REGISTERING:
-            self._tell_home(actor.actor_id)
+            self.tell_home(actor)
         return not is_asking
 
     def deferred(self, message: ActorDeferred) -> None:
@@ -224,12 +282,12 @@ class ActorMoves:
         if not self.node.is_embedded:
             self.node.send(self.node.addresses.shard_of(actor_id), ActorForgotten(actor_id, self.node.address))
 
-    def node_lost(self, lost: str, error: bytes) -> None:
-        """What it offered is not to be had; what asks may have been offered to it."""
-        calls = self.node.calls
-        for actor_id, origin in list(self.offers.items()):
+    def node_lost(self, lost: str) -> None:
+        """What asks may have been offered to it.  What it offered is ours, unless somebody else has it."""
+        for actor_id, origin in self.offers.items():
             if origin == lost:
-                self.node.ends.bury(calls.actors[actor_id], error)
+                self.offers[actor_id] = ""
+                self.tell_home(self.node.calls.actors[actor_id])
         self.ask_again()
 
     def ask_again(self) -> None:

@@ -13,8 +13,9 @@ from ...wire.actors import (
     FindActorReply,
     LookUpActor,
     LookUpActorReply,
+    RegisterActor,
 )
-from .tables import ActorState, ObjectEntry, Process
+from .tables import Actor, ActorState, ObjectEntry, Process
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -34,6 +35,14 @@ class ActorNames:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
+
+    def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
+        """It is to have its name, or its name is to say where it lives: here, unless it is about to leave."""
+        options, node = actor.options, self.node
+        shard = node.addresses.shard_of(name_key(options.namespace, options.name))
+        if not home:
+            home, guardian = node.address, actor.guardian if actor.is_guarded else ""
+        node.send(shard, RegisterActor(actor.actor_id, options, home, guardian))
 
     def registered(self, message: ActorRegistered) -> None:
         """ActorRegistered: the name is ours."""
@@ -71,7 +80,8 @@ class ActorNames:
             return
         actor_id = message.actor_id
         here = self.node.calls.actors.get(actor_id)
-        if actor_id and (here is None or here.is_going) and (message.node == self.node.address or here is not None):
+        is_here = message.node == self.node.address and actor_id not in self.node.guards.guarded
+        if actor_id and (here is None or here.is_going) and (is_here or here is not None):
             actor_id = b""  # it died, or began to leave, while we asked
         if actor_id and here is None:
             self.node.routes.name_found(actor_id, message.node)

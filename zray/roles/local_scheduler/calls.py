@@ -24,13 +24,13 @@ from ...wire.actors import (
     ActorStarted,
     ActorStartFailed,
     CreateActor,
-    RegisterActor,
     StartActor,
 )
+from ...wire.homes import ActorLife
 from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
 from ...wire.tasks import StartTasks
 from ..effects import OpenWindow
-from .actor_names import NOTHING, name_key
+from .actor_names import NOTHING
 from .resources import CPU
 from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
@@ -84,25 +84,25 @@ class Calls:
             )
         node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
-        actor = self.make(spec, options, process.job, entry)
+        actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
         refusal = node.infeasible.why_not_ever(actor)
         if refusal:
             self.node.ends.bury(actor, encode_system_error("ActorUnschedulableError", refusal))
         elif options.name:
             node.moves.settle_later(actor)
-            shard = node.addresses.shard_of(name_key(options.namespace, options.name))
-            node.send(shard, RegisterActor(actor.actor_id, options, node.address))
+            node.names.register(actor)
         else:
             self.want_worker(actor, ActorState.PENDING)
 
-    def make(self, spec: TaskSpec, options: ActorOptions, job: Job, entry: ObjectEntry) -> Actor:
+    def make(self, spec: TaskSpec, options: ActorOptions, life: ActorLife, job: Job, entry: ObjectEntry) -> Actor:
         """An actor of this node, or one that may become it."""
         node = self.node
+        node.recovery.made_after_all(entry)
         entry.value = entry.pushed_to = None
         task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
         entry.task = task
         node.tasks[spec.task_id] = task
-        actor = Actor(task, options, job, entry)
+        actor = Actor(task, options, life, job, entry)
         entry.actor = actor
         self.actors[actor.actor_id] = actor
         node.lifecycle.retain_arguments(task)
@@ -206,7 +206,7 @@ class Calls:
         spec = actor.creation.spec
         functions = node.dispatch.batches.functions_for(worker, [spec])
         arguments = node.dispatch.batches.arguments_for(worker, [spec])
-        node.send(worker.address, StartActor(spec, actor.options, functions, arguments, actor.restart_count))
+        node.send(worker.address, StartActor(spec, actor.options, functions, arguments, actor.life.restart_count))
 
     def started(self, message: ActorStarted) -> None:
         """ActorStarted: its constructor returned."""

@@ -55,12 +55,17 @@ class JobCode:
     def _known(self, object_ids: list[bytes]) -> list[bytes]:
         return [object_id for object_id in object_ids if object_id in self.node.objects.entries]
 
-    def job_of(self, job_id: bytes, facts: JobFacts) -> Job:
-        """The job of a task that comes; its workers are told of code that is new here."""
+    def job_of(self, job_id: bytes, facts: JobFacts, *, is_detached: bool = False) -> Job:
+        """The job of a task that comes; its workers are told of code that is new here.
+
+        is_detached: of an actor that outlives it, so that nobody says here when it ends.
+        """
         node = self.node
         job = node.jobs.get(job_id)
         if job is None:
-            job = node.jobs[job_id] = Job(job_id, facts)
+            job = Job(job_id, facts)
+            if not is_detached:
+                node.jobs[job_id] = job
         else:
             self._learn(job, facts.code)
         return job
@@ -72,9 +77,13 @@ class JobCode:
 
     def added(self, message: CodeAdded) -> None:
         """CodeAdded: ahead of calls on actors that are here."""
-        job = self.node.jobs.get(message.job_id)
-        if job is not None and self.node.sender == job.home:
-            self._learn(job, message.code)
+        node, job_id = self.node, message.job_id
+        jobs = [job] if (job := node.jobs.get(job_id)) else []
+        jobs += [actor.job for actor in node.calls.actors.values() if actor.job.job_id == job_id]
+        for job in jobs:
+            if node.sender == job.home:
+                self._learn(job, message.code)
+        node.guards.code_added(message)
 
     def _learn(self, job: Job, code: tuple[Bundle, ...]) -> None:
         if len(code) > len(job.facts.code) and job.driver is None:

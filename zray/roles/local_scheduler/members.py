@@ -10,7 +10,6 @@ from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, Registe
 from ...wire.message import Local
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from .lease import HEAD_WAIT_SECONDS, Lease
-from .routes import gone_error
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -78,6 +77,7 @@ class Members:
                 self.outside.add(message.node)
             else:
                 self.node.infeasible.node_joined(message.total)
+                self.node.guards.node_joined()
 
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
@@ -118,11 +118,11 @@ class Members:
         self.labels.pop(message.node, None)
         self.outside.discard(message.node)
         self.node.recovery.node_lost(message)
-        error = gone_error(f"The actor died: its node {message.node} is lost ({message.reason}).")
         self.node.acks.node_lost(message.node)
-        self.node.routes.node_lost(message.node, error)
+        self.node.routes.node_lost(message.node)
         self.node.remote_calls.node_lost(message.node)
-        self.node.moves.node_lost(message.node, error)
+        self.node.moves.node_lost(message.node)
+        self.node.guards.node_lost(message.node)
         self.node.flights.node_lost(message.node)
         self.node.drain.node_lost(message.node)
 

@@ -45,7 +45,8 @@ class RemoteCalls:
     def on_forward_calls(self, message: ForwardCalls) -> None:
         """ForwardCalls."""
         node, origin = self.node, self.node.sender
-        for spec in message.specs:
+        attempts = message.attempts or [0] * len(message.specs)
+        for spec, attempt in zip(message.specs, attempts, strict=False):
             options = parse_options(spec.options)
             known = node.tasks.get(spec.task_id)
             if known is not None:
@@ -57,6 +58,7 @@ class RemoteCalls:
             actor = node.calls.actors.get(options.actor_id)
             job = actor.job if actor is not None else Job(b"", JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
+            task.attempts = attempt
             if spec.deps or spec.holds:
                 self.join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))
             node.calls.submit(task)

@@ -15,15 +15,14 @@ from msgspec.structs import replace
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.actors import (
-    ActorLocated,
     CallsAccepted,
     CallsFinished,
     ForwardCalls,
     KillActor,
-    LocateActor,
     ResultsHeld,
 )
-from .tables import Actor, ObjectEntry, Task, TaskState
+from ...wire.homes import ActorKilled, ActorLocated, LocateActor
+from .tables import ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -62,15 +61,17 @@ class Routes:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.by_actor: dict[bytes, Route] = {}
-        self.lent: dict[bytes, tuple[bytes, ...]] = {}  # sent calls -> refs that they take, held until accepted
+        # Where calls were sent -> the refs that each of them takes, held until they are accepted there.
+        self.lent: dict[str, dict[bytes, tuple[bytes, ...]]] = {}
         self.touched: dict[bytes, None] = {}  # routes to look at, at the end of the turn
 
     def route(self, actor_id: bytes) -> Route:
+        """The way to it; a new one asks where it lives."""
         route = self.by_actor.get(actor_id)
         if route is None:
             route = self.by_actor[actor_id] = Route(actor_id)
             route.is_forgotten = True
-            self._locate(route, wait=True)
+            self.locate(route)
         if route.is_forgotten:
             entry = self.node.objects.entries.get(actor_id + FIRST_RETURN)
             if entry is not None and entry.actor is None:
@@ -78,9 +79,10 @@ class Routes:
                 route.is_forgotten = False
         return route
 
-    def _locate(self, route: Route, *, wait: bool) -> None:
+    def locate(self, route: Route, *, wait: bool = True, lost: str = "") -> None:
+        """Ask its shard: as in LocateActor."""
         node = self.node
-        node.send(node.addresses.shard_of(route.actor_id), LocateActor(route.actor_id, node.address, wait))
+        node.send(node.addresses.shard_of(route.actor_id), LocateActor(route.actor_id, node.address, wait, lost))
 
     def submit(self, task: Task) -> None:
         """A call of a process of this node on an actor that is not here."""
@@ -114,16 +116,44 @@ class Routes:
         route = self.by_actor.get(message.actor_id)
         if route is None or route.home:
             return
+        lost = self.node.recovery.lost
         home = message.node or ("" if message.lost else route.hint)
-        if not home or home == self.node.address:
-            text = f"its node {message.lost} is lost" if message.lost else "it has ended, or never was"
-            self.fail_route(route, gone_error(f"The actor is not there: {text}."))
-            return
-        self.settle(route, home)
+        if message.is_coming:
+            self._fail_begun(route)
+        elif home in lost:
+            self.locate(route, lost=home)  # the shard has not heard of that loss
+        elif home and home != self.node.address:
+            self.settle(route, home)
+        elif message.lost:
+            reason = f" ({lost[message.lost]})" if message.lost in lost else ""
+            self.fail_route(route, gone_error(f"The actor died: its node {message.lost} is lost{reason}."))
+        else:
+            self.fail_route(route, gone_error("The actor is not there: it has ended, or never was."))
 
     def settle(self, route: Route, home: str) -> None:
+        """It lives there: what may be repeated of what its former home had goes first."""
+        self._fail_begun(route)
+        self._repeat_sent(route)
         route.home = home
         self.touched[route.actor_id] = None
+
+    def _fail_begun(self, route: Route) -> None:
+        """Nobody knows whether its former home had begun these calls; they may not be repeated."""
+        for task_id, task in list(route.sent.items()):
+            limit = task.options.max_retries
+            if 0 <= limit <= task.attempts:
+                del route.sent[task_id]
+                text = "The actor's node is lost, and may have begun this call; the actor is made again elsewhere."
+                self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
+
+    @staticmethod
+    def _repeat_sent(route: Route) -> None:
+        again = []
+        for task in route.sent.values():
+            task.attempts += 1
+            again.append(Leaving(task, True))
+        route.sent.clear()
+        route.queue.extendleft(reversed(again))
 
     def name_found(self, actor_id: bytes, hint: str) -> None:
         """An actor of another node was found by name: its handle's object is held here from now on."""
@@ -135,7 +165,7 @@ class Routes:
             route = self.by_actor[actor_id] = Route(actor_id)
             route.is_forgotten = True
             route.hint = hint
-            self._locate(route, wait=False)
+            self.locate(route, wait=False)
         self.route(actor_id)
 
     def kill(self, message: KillActor) -> None:
@@ -143,6 +173,8 @@ class Routes:
         if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None:
             return
         route = self.route(message.actor_id)
+        if message.no_restart:
+            self.node.send(self.node.addresses.shard_of(message.actor_id), ActorKilled(message.actor_id))
         if route.home:
             self._send_calls(route)
             self.node.send(route.home, message)
@@ -161,26 +193,36 @@ class Routes:
                     self.node.send(route.home, KillActor(actor_id))
 
     def _send_calls(self, route: Route) -> None:
-        queue, specs, size = route.queue, [], 0
+        queue, calls, size = route.queue, ForwardCalls([]), 0
         while queue and queue[0].is_ready:
             task = queue.popleft().task
             spec = task.spec
-            specs.append(spec)
+            if task.attempts:
+                calls.attempts = calls.attempts or [0] * len(calls.specs)
+            if calls.attempts or task.attempts:
+                calls.attempts.append(task.attempts)
+            calls.specs.append(spec)
             route.sent[spec.task_id] = task
-            if spec.deps or spec.holds:
-                self.lent[spec.task_id] = (*spec.deps, *spec.holds)
+            if (spec.deps or spec.holds) and not task.options.max_retries:
+                # What may be repeated keeps them until it is done.
+                self.lent.setdefault(route.home, {})[spec.task_id] = (*spec.deps, *spec.holds)
                 task.spec = replace(spec, deps=(), holds=())
             size += len(spec.args)
-            if size > BATCH_BYTES_MAX or len(specs) == BATCH_COUNT_MAX:
-                self.node.send(route.home, ForwardCalls(specs))
-                specs, size = [], 0
-        if specs:
-            self.node.send(route.home, ForwardCalls(specs))
+            if size > BATCH_BYTES_MAX or len(calls.specs) == BATCH_COUNT_MAX:
+                self.node.send(route.home, calls)
+                calls, size = ForwardCalls([]), 0
+        if calls.specs:
+            self.node.send(route.home, calls)
 
     def accepted(self, message: CallsAccepted) -> None:
         """CallsAccepted."""
+        lent = self.lent.get(self.node.sender)
+        if lent is None:
+            return
         for task_id in message.task_ids:
-            self.node.objects.drop_all(self.lent.pop(task_id, ()))
+            self.node.objects.drop_all(lent.pop(task_id, ()))
+        if not lent:
+            del self.lent[self.node.sender]
 
     def finished(self, message: CallsFinished) -> None:
         """CallsFinished."""
@@ -202,6 +244,7 @@ class Routes:
         task.state = TaskState.DONE
         del node.tasks[task.spec.task_id]
         node.finished_count += 1
+        node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
         elsewhere: list[tuple[ObjectEntry, int]] = []
         for entry, value in zip(node.lifecycle.returns_of(task), values or [b""], strict=False):
             entry.task = None
@@ -251,8 +294,7 @@ class Routes:
         if entry is not None and entry.actor is route:
             entry.actor = None
         route.is_forgotten = True
-        for task_id, task in list(route.sent.items()):
-            self.node.objects.drop_all(self.lent.pop(task_id, ()))
+        for task in list(route.sent.values()):
             self.node.lifecycle.fail_with(task, error)
         for item in list(route.queue):
             item.task.missing = 0
@@ -274,8 +316,10 @@ class Routes:
                 self.node.send(route.home, KillActor(actor_id))
             self.fail_route(route, gone_error("The task that made the actor died, and made it anew."))
 
-    def come_here(self, route: Route, actor: Actor) -> None:
-        """Calls on it have waited here already."""
+    def come_here(self, route: Route) -> None:
+        """It lives here from now on: calls on it have waited here already."""
+        self._fail_begun(route)
+        self._repeat_sent(route)
         items = list(route.queue)
         route.queue.clear()
         route.is_forgotten = True
@@ -285,11 +329,16 @@ class Routes:
             self.node.objects.drop_all((*spec.deps, *spec.holds))
         self.calls_ended(route)
 
-    def node_lost(self, lost: str, error: bytes) -> None:
-        """Its actors are dead."""
-        for route in list(self.by_actor.values()):
+    def node_lost(self, lost: str) -> None:
+        """Its actors are dead, or made again elsewhere: their shards will say."""
+        for object_ids in self.lent.pop(lost, {}).values():
+            self.node.objects.drop_all(object_ids)
+        for route in self.by_actor.values():
+            if lost in (route.home, route.hint):
+                route.hint = ""
             if route.home == lost:
-                self.fail_route(route, error)
+                route.home = ""
+                self.locate(route, lost=lost)
 
 
 def gone_error(text: str) -> bytes:

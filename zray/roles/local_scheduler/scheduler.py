@@ -19,8 +19,8 @@ Dialog (who says it -> what we do):
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Rooms: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls and
-actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls and recovery (other
-nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet),
+actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls, guards and recovery
+(other nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet),
 code (of jobs, for other nodes).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
@@ -76,6 +76,7 @@ from . import (
     code,
     drain,
     flights,
+    guards,
     holding,
     members,
     pool,
@@ -87,6 +88,7 @@ from .acks import Acks
 from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
+from .addresses import Addresses
 from .calls import Calls
 from .code import JobCode
 from .departures import Departures
@@ -94,6 +96,7 @@ from .dispatch import Dispatch, ProgressTimeout
 from .drain import Drain
 from .explain import EXPLAIN_HANDLERS, Explanations
 from .flights import Flights
+from .guards import Guards
 from .infeasible import INFEASIBLE_HANDLERS, Infeasible
 from .lifecycle import Lifecycle
 from .lineage import Lineage, LineageTimeout
@@ -113,24 +116,6 @@ from .waits import Waits
 
 # Values up to this size travel in messages.
 INLINE_BYTES_MAX = 100 * 1024
-
-
-class Addresses:
-    """Where the roles are that a local scheduler talks to."""
-
-    __slots__ = ("global_schedulers", "monitor", "object_manager", "shards")
-
-    def __init__(self, object_manager: str, global_schedulers: list[str], shards: list[str], monitor: str) -> None:
-        self.object_manager = object_manager
-        self.global_schedulers = global_schedulers
-        self.shards = shards
-        self.monitor = monitor
-
-    def shard_of(self, task_or_object_id: bytes) -> str:
-        """The shard that is the one authority for a task, its lineage and its objects (DESIGN 5)."""
-        if len(self.shards) == 1:
-            return self.shards[0]
-        return self.shards[int.from_bytes(task_or_object_id[6:16], "big") % len(self.shards)]
 
 
 class LocalScheduler(Role):
@@ -179,6 +164,7 @@ class LocalScheduler(Role):
         self.load = Load(self)
         self.names = ActorNames(self)
         self.moves = ActorMoves(self)
+        self.guards = Guards(self)
         self.acks = Acks(self)
         self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
@@ -222,12 +208,14 @@ class LocalScheduler(Role):
     def on_job_ended(self, message: JobEnded) -> None:
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
+        self.guards.end_job(message.job_id, self.sender)
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
 
     def end_job(self, job: Job) -> None:
         """Nothing of it starts any more; what runs is ended."""
         job.is_over = True
+        self.guards.end_job(job.job_id, job.home)
         self.dispatch.cancel_job(job)
         self.ends.end_job(job)
         self.pool.end_job(job)
@@ -367,6 +355,7 @@ class LocalScheduler(Role):
         **actor_ends.HANDLERS,
         **actor_names.HANDLERS,
         **actor_moves.HANDLERS,
+        **guards.HANDLERS,
         **trips.HANDLERS,
         **acks.HANDLERS,
         **routes.HANDLERS,

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ...wire.homes import ActorLife
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, EnvVars, StoredValue, TaskOptions, TaskSpec
 from .call_queue import CallQueue
@@ -248,20 +249,23 @@ class Actor:
         "creation",
         "death",
         "entry",
+        "guardian",
         "inflight",
         "is_going",
+        "is_guarded",
         "job",
         "killed",
+        "life",
         "options",
         "queue",
-        "restart_count",
         "state",
         "worker",
     )
 
-    def __init__(self, creation: Task, options: ActorOptions, job: Job, entry: ObjectEntry) -> None:
+    def __init__(self, creation: Task, options: ActorOptions, life: ActorLife, job: Job, entry: ObjectEntry) -> None:
         self.actor_id = creation.spec.task_id
         self.creation = creation
+        self.life = life
         self.options = options
         self.job = job
         self.entry = entry
@@ -269,7 +273,8 @@ class Actor:
         self.worker: Worker | None = None
         self.queue = CallQueue()  # calls not yet sent
         self.inflight: dict[bytes, Task] = {}  # calls sent, in order
-        self.restart_count = 0
+        self.guardian = ""  # the local scheduler that has it made again if this node is lost
+        self.is_guarded = False  # it has said that it can
         self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done
         self.killed = ""  # why it must not be restarted
         self.death = b""  # the error value that calls get

@@ -1,0 +1,102 @@
+"""Actors whose nodes die: real processes, kill -9."""
+
+import pytest
+
+import zray
+from tests.gates import Gate, Tally, until
+from zray.cluster_utils import Cluster
+from zray.exceptions import ActorDiedError, RayActorError
+
+
+@pytest.fixture
+def cluster(nothing_left):
+    """A head without CPUs, and two nodes with disks; a program on the head."""
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
+        cluster.add_node(num_cpus=1, resources={"disk": 4})
+        cluster.add_node(num_cpus=1, resources={"disk": 4})
+        cluster.wait_for_nodes()
+        with zray.init(address=cluster.address, namespace="tests"):
+            yield cluster
+
+
+@zray.remote(resources={"disk": 1})
+class Place:
+    def __init__(self, number=0):
+        self.number = number
+
+    def where(self):
+        return zray.get_runtime_context().get_node_id()
+
+    def start(self):
+        return self.number
+
+    def pass_through(self, gate, tally):
+        tally.visit()
+        gate.wait(60)
+        return self.number
+
+    def stay(self):
+        import threading
+
+        threading.Event().wait()
+
+
+def kill_home(cluster, actor):
+    """Kill the node where it lives.  Returns that node's id."""
+    home = zray.get(actor.where.remote(), timeout=20)
+    cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == home))
+    return home
+
+
+def test_an_actor_with_restarts_left_goes_on_elsewhere(cluster):
+    """Its name leads to its new home, and what its constructor took is there too."""
+    place = Place.options(name="it", max_restarts=1, max_task_retries=-1).remote(zray.put(7))
+    first = kill_home(cluster, place)
+    second = zray.get(place.where.remote(), timeout=30)
+    assert second != first
+    assert zray.get(zray.get_actor("it").start.remote(), timeout=20) == 7
+    assert kill_home(cluster, place) == second
+    with pytest.raises(ActorDiedError, match=second):
+        zray.get(place.where.remote(), timeout=30)
+
+
+def test_an_actor_without_restarts_says_which_node_was_lost(cluster):
+    place = Place.options(name="it").remote()
+    home = kill_home(cluster, place)
+    with pytest.raises(ActorDiedError, match=home):
+        zray.get(place.where.remote(), timeout=30)
+    with pytest.raises(ValueError, match="it"):
+        zray.get_actor("it")
+
+
+def test_a_call_that_may_have_begun_is_not_repeated_unless_that_is_allowed(cluster):
+    place = Place.options(max_restarts=-1).remote()
+    home = zray.get(place.where.remote(), timeout=20)
+    begun = place.stay.remote()
+    cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == home))
+    with pytest.raises(RayActorError, match="may have begun"):
+        zray.get(begun, timeout=30)
+    assert zray.get(place.where.remote(), timeout=30) != home
+
+
+def test_a_call_under_way_that_may_be_repeated_is(cluster, tmp_path):
+    gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
+    place = Place.options(max_restarts=-1, max_task_retries=-1).remote(7)
+    home = zray.get(place.where.remote(), timeout=20)
+    begun, waits = place.pass_through.remote(gate, tally), place.where.remote()
+    until(lambda: tally.count() == 1)
+    cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == home))
+    until(lambda: tally.count() == 2)
+    gate.open()
+    assert zray.get(begun, timeout=30) == 7
+    assert zray.get(waits, timeout=30) != home
+
+
+def test_a_detached_actor_goes_on_too(cluster):
+    place = Place.options(name="it", lifetime="detached", max_restarts=-1, max_task_retries=-1).remote()
+    first = kill_home(cluster, place)
+    del place
+    found = zray.get_actor("it")
+    assert zray.get(found.where.remote(), timeout=30) != first
+    zray.kill(found)
+    until(lambda: zray.available_resources().get("disk") == 4.0)

@@ -1,0 +1,168 @@
+"""Where actors live, and who has them made again: the shard's side, and the end of an offer."""
+
+from tests.roles.desk import JOB, Desk
+from zray.ids import FIRST_RETURN
+from zray.roles.effects import Send
+from zray.roles.gcs import GcsShard
+from zray.wire.actors import ActorRegistered, LookUpActor, LookUpActorReply, PlaceActor, RegisterActor
+from zray.wire.gcs import FreeCopies, HoldAtNode, NodeLost, ReleaseAtNode
+from zray.wire.homes import (
+    ActorAt,
+    ActorClaimed,
+    ActorForgotten,
+    ActorKilled,
+    ActorLife,
+    ActorLocated,
+    ActorRefused,
+    ActorUnguarded,
+    LocateActor,
+)
+from zray.wire.scheduling import JobFacts
+from zray.wire.task_spec import ActorOptions, TaskSpec
+
+N1, N2, N3 = "n1/local", "n2/local", "n3/local"
+ACTOR = b"a" * 16
+HANDLE = ACTOR + FIRST_RETURN
+MADE, MOVED, AGAIN = (ActorLife("n1/local#1", term) for term in range(3))
+
+
+def tell(shard, sender, message):
+    """What the shard says to that."""
+    effects = shard.handle(sender, message, 1.0)
+    return [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
+
+
+def shard_of(*, guardian=N1, held_by=(N1, N3)):
+    """One actor, made at the first node, that lives at the second."""
+    shard = GcsShard("gcs-0")
+    tell(shard, N1, ActorAt(ACTOR, N1, MADE, is_settled=False))
+    for node in held_by:
+        tell(shard, node, HoldAtNode(node, [HANDLE], 0))
+    tell(shard, N1, ActorAt(ACTOR, N2, MOVED, is_settled=False, guardian=guardian))
+    assert tell(shard, N3, LocateActor(ACTOR, N3)) == []  # until it is settled
+    said = tell(shard, N2, ActorAt(ACTOR, N2, MOVED, guardian=guardian))
+    assert said == [(N2, ActorClaimed(ACTOR, MOVED, is_held=True)), (N3, ActorLocated(ACTOR, N2))]
+    return shard
+
+
+def test_an_actor_without_a_guardian_goes_with_its_node():
+    shard = shard_of(guardian="")
+    assert tell(shard, "monitor", NodeLost(N2, "")) == []
+    dead = ActorLocated(ACTOR, "", N2)
+    assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == [(N3, dead)]
+    for node in (N1, N3):
+        tell(shard, node, ReleaseAtNode(node, [HANDLE]))
+    assert not shard.homes.homes
+
+
+def test_who_asks_before_the_shard_has_heard_is_told_afterwards():
+    for guardian in ("", N1):
+        shard = shard_of(guardian=guardian)
+        assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == []
+        told = (N3, ActorLocated(ACTOR, "", N2, is_coming=bool(guardian)))
+        assert told in tell(shard, "monitor", NodeLost(N2, ""))
+
+
+def test_the_guardian_has_it_when_its_node_is_lost():
+    shard = shard_of()
+    tell(shard, "monitor", NodeLost(N2, ""))
+    tell(shard, N3, LocateActor(ACTOR, N3, lost=N2))
+    said = tell(shard, N1, ActorAt(ACTOR, N1, AGAIN, is_settled=False))
+    assert said == [(N1, ActorClaimed(ACTOR, AGAIN, is_held=True))]
+    assert (N3, ActorLocated(ACTOR, N1)) in tell(shard, N1, ActorAt(ACTOR, N1, AGAIN))
+
+
+def test_a_claim_of_an_earlier_term_changes_nothing():
+    """The node that is lost was about to claim it when it died; its word comes late, or the shard hears late."""
+    shard = shard_of()
+    tell(shard, N1, ActorAt(ACTOR, N1, AGAIN, is_settled=False))
+    assert tell(shard, N2, ActorAt(ACTOR, N2, MOVED, guardian=N1)) == [(N2, ActorRefused(ACTOR, MOVED.birth))]
+    assert shard.homes.homes[ACTOR].node == N1
+
+
+def test_who_hands_it_over_may_be_heard_last():
+    shard = shard_of()
+    assert tell(shard, N1, ActorAt(ACTOR, N2, MOVED, is_settled=False, guardian=N1)) == []
+    assert tell(shard, N3, LocateActor(ACTOR, N3)) == [(N3, ActorLocated(ACTOR, N2))]
+
+
+def test_without_its_guardian_it_is_dead_whoever_is_lost_first():
+    for order in ((N1, N2), (N2, N1)):
+        shard = shard_of()
+        for node in order:
+            tell(shard, "monitor", NodeLost(node, ""))
+        assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == [(N3, ActorLocated(ACTOR, "", N2))]
+
+
+def test_a_guardian_that_does_not_have_it_any_more_says_so():
+    shard = shard_of()
+    tell(shard, N3, LocateActor(ACTOR, N3, lost=N2))
+    tell(shard, "monitor", NodeLost(N2, ""))
+    assert tell(shard, N1, ActorUnguarded(ACTOR, MADE.birth)) == [(N3, ActorLocated(ACTOR, "", N2))]
+
+
+def test_a_task_that_runs_again_makes_it_anew():
+    shard = shard_of()
+    anew = ActorLife("n3/local#1")
+    refused = ActorRefused(ACTOR, MADE.birth)
+    assert tell(shard, N3, ActorAt(ACTOR, N3, anew)) == [(N2, refused), (N1, refused)]
+    assert tell(shard, N1, ActorAt(ACTOR, N1, AGAIN)) == [(N1, refused)]
+    assert shard.homes.homes[ACTOR].life == anew
+
+
+def test_who_was_killed_is_not_made_again():
+    shard = shard_of()
+    tell(shard, N3, ActorKilled(ACTOR))
+    tell(shard, "monitor", NodeLost(N2, ""))
+    claimed = ActorClaimed(ACTOR, AGAIN, is_held=True, is_killed=True)
+    assert tell(shard, N1, ActorAt(ACTOR, N1, AGAIN, is_settled=False)) == [(N1, claimed)]
+
+
+def test_who_was_forgotten_is_not_made_again():
+    shard = shard_of()
+    tell(shard, N2, ActorForgotten(ACTOR, N2))
+    gone = ActorRefused(ACTOR, AGAIN.birth, is_gone=True)
+    assert tell(shard, N1, ActorAt(ACTOR, N1, AGAIN, is_settled=False)) == [(N1, gone)]
+
+
+def test_its_node_hears_that_nobody_has_a_handle():
+    """Also one that does not hold the handle's object, and has no copy of it."""
+    shard = shard_of()
+    assert tell(shard, N1, ReleaseAtNode(N1, [HANDLE])) == []
+    assert (N2, FreeCopies([HANDLE])) in tell(shard, N3, ReleaseAtNode(N3, [HANDLE]))
+
+
+def test_a_name_goes_with_its_actor():
+    shard = GcsShard("gcs-0")
+    options = ActorOptions(name="it", max_restarts=1)
+
+    def found():
+        ((_, reply),) = tell(shard, N3, LookUpActor("", "it"))
+        assert type(reply) is LookUpActorReply
+        return reply.node
+
+    registered = [(N1, ActorRegistered(ACTOR))]
+    assert tell(shard, N1, RegisterActor(ACTOR, options, N2, N1)) == []  # not its own yet: it gives nothing away
+    assert tell(shard, N1, RegisterActor(ACTOR, options, N1)) == registered
+    assert tell(shard, N3, RegisterActor(ACTOR, options, N2)) == []
+    assert tell(shard, N1, RegisterActor(ACTOR, options, N2, N1)) == registered
+    assert found() == N2
+    tell(shard, "monitor", NodeLost(N2, ""))
+    assert found() == N1  # its guardian
+    assert tell(shard, N1, RegisterActor(ACTOR, options, N2, N1)) == registered  # handed over before that was known
+    assert found() == N1
+    assert tell(shard, N1, RegisterActor(ACTOR, options, N2)) == []  # and nobody guards it
+    assert found() == ""
+
+
+def test_an_offer_that_comes_to_nothing_leaves_nothing():
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    spec = TaskSpec(ACTOR, b"f" * 16)
+    desk.tell("global", PlaceActor(spec, ActorOptions(), N1, MADE, JOB, JobFacts(home=N1)))
+    assert ACTOR in desk.scheduler.moves.offers
+    desk.tell(N1, ActorRefused(ACTOR, MADE.birth))
+    assert not desk.scheduler.calls.actors and not desk.scheduler.moves.offers
+    assert HANDLE not in desk.scheduler.objects.entries
+    assert not desk.scheduler.routes.by_actor

@@ -1,0 +1,173 @@
+"""Where actors live: from their creation until they are dead and nobody holds a handle.
+
+unheard of                      who asks waits, if it wants to
+not settled                     who asks waits
+settled                         who asks is told
+its node is lost, a guardian    the guardian will claim it; who asks is told that it is coming, and waits
+its node is lost, no guardian   dead: who asks is told which node took it along
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ...ids import FIRST_RETURN
+from ...wire.homes import (
+    ActorAt,
+    ActorClaimed,
+    ActorForgotten,
+    ActorKilled,
+    ActorLife,
+    ActorLocated,
+    ActorRefused,
+    ActorUnguarded,
+    LocateActor,
+)
+from ...wire.message import Message
+
+# Actors that went with their nodes are remembered up to so many: their callers may still ask.
+LOST_ACTORS_MAX = 10_000
+
+
+class Home(Struct, gc=False, eq=False):
+    """Of one actor."""
+
+    node: str  # its local scheduler
+    life: ActorLife
+    is_settled: bool
+    guardian: str  # "": none
+    is_killed: bool = False
+
+
+class ActorHomes:
+    """The homes of the actors of one shard.  lost: the shard's own table of lost nodes."""
+
+    def __init__(
+        self, lost: dict[str, None], send: Callable[[str, Message], None], is_held: Callable[[bytes], bool]
+    ) -> None:
+        self.homes: dict[bytes, Home] = {}
+        self.askers: dict[bytes, dict[str, None]] = {}  # actor that is not settled, or not heard of -> who asks
+        self._lost = lost
+        self._send = send
+        self._is_held = is_held  # whether somebody has a handle, by the handle's object
+
+    # --- claims ---
+
+    def on_actor_at(self, message: ActorAt, sender: str) -> None:
+        """ActorAt: of its new home, or of the one that hands it over to that."""
+        actor_id, node, life = message.actor_id, message.node, message.life
+        if sender in self._lost:
+            return
+        home = self.homes.get(actor_id)
+        if home is None and life.term:
+            self._refuse(actor_id, node, life, is_gone=True)
+            return
+        if home is not None and home.life.birth != life.birth:
+            if life.term:
+                self._refuse(actor_id, node, life)
+                return
+            for place in dict.fromkeys((home.node, home.guardian)):
+                self._refuse(actor_id, place, home.life)
+            home = None
+        is_new = home is None or life.term > home.life.term
+        if home is None:
+            home = self.homes[actor_id] = Home(node, life, message.is_settled, "")
+        elif not is_new and (node != home.node or life.term < home.life.term):
+            self._refuse(actor_id, node, life)
+            return
+        elif not is_new and sender != node:
+            return  # it has claimed it since it was handed over
+        home.node, home.life, home.is_settled = node, life, message.is_settled
+        home.guardian = "" if message.guardian in self._lost else message.guardian
+        if sender == node and (life.term or home.guardian):
+            is_held = self._is_held(actor_id + FIRST_RETURN)
+            self._send(node, ActorClaimed(actor_id, life, is_held, home.is_killed))
+        self._answer(actor_id, home)
+
+    def _refuse(self, actor_id: bytes, node: str, life: ActorLife, *, is_gone: bool = False) -> None:
+        if node and node not in self._lost:
+            self._send(node, ActorRefused(actor_id, life.birth, is_gone))
+
+    def on_actor_killed(self, message: ActorKilled) -> None:
+        """ActorKilled: nobody makes it again."""
+        home = self.homes.get(message.actor_id)
+        if home is not None:
+            home.is_killed = True
+
+    def on_actor_unguarded(self, message: ActorUnguarded, sender: str) -> None:
+        """ActorUnguarded: where its node is lost, it is dead now."""
+        home = self.homes.get(message.actor_id)
+        if home is not None and home.life.birth == message.birth and home.guardian == sender:
+            home.guardian = ""
+            self._answer(message.actor_id, home)
+
+    def on_actor_forgotten(self, message: ActorForgotten) -> None:
+        """ActorForgotten: unless it was made anew elsewhere."""
+        home = self.homes.get(message.actor_id)
+        if home is not None and home.node == message.node:
+            del self.homes[message.actor_id]
+
+    # --- questions ---
+
+    def on_locate_actor(self, message: LocateActor) -> None:
+        """LocateActor."""
+        actor_id = message.actor_id
+        home = self.homes.get(actor_id)
+        if message.node in self._lost:
+            return
+        if home is None and not (message.wait and not message.lost):
+            self._send(message.node, ActorLocated(actor_id, "", message.lost))
+            return
+        askers = self.askers.setdefault(actor_id, {})
+        askers[message.node] = None
+        if home is None or (home.node == message.lost and message.lost not in self._lost):
+            return  # not heard of; or we have not heard of that loss, and nobody is told before we have
+        if message.lost and not home.is_settled and home.node not in self._lost:
+            self._send(message.node, ActorLocated(actor_id, "", message.lost, is_coming=True))
+        self._answer(actor_id, home, only=message.node)
+
+    def _answer(self, actor_id: bytes, home: Home, only: str = "") -> None:
+        """Those that ask, as far as there is something to say.  only: the one that has not been told what there is."""
+        askers = self.askers.get(actor_id)
+        if askers is None:
+            return
+        is_lost = home.node in self._lost
+        if is_lost and home.guardian:
+            for asker in (only,) if only else askers:
+                self._send(asker, ActorLocated(actor_id, "", home.node, is_coming=True))
+        elif is_lost or home.is_settled:
+            del self.askers[actor_id]
+            for asker in askers:
+                self._send(asker, ActorLocated(actor_id, "" if is_lost else home.node, home.node if is_lost else ""))
+
+    # --- ends ---
+
+    def node_lost(self, node: str) -> None:
+        """The node is lost (it stands in the table): what it guarded, what it asked, and what lived there."""
+        for actor_id, askers in list(self.askers.items()):
+            askers.pop(node, None)
+            if not askers:
+                del self.askers[actor_id]
+        for actor_id, home in list(self.homes.items()):
+            was_guarded = bool(home.guardian)
+            if home.guardian == node:
+                home.guardian = ""
+            if home.node == node or (was_guarded and home.node in self._lost):
+                self._answer(actor_id, home)
+                self.handle_gone(actor_id)
+        dead = [actor_id for actor_id, home in self.homes.items() if home.node in self._lost and not home.guardian]
+        for actor_id in dead[: max(0, len(dead) - LOST_ACTORS_MAX)]:
+            del self.homes[actor_id]
+
+    def handle_gone(self, actor_id: bytes) -> str:
+        """Some node let go of its handle.  Returns who is to be told, if nobody has one any more: where it lives."""
+        home = self.homes.get(actor_id) if self.homes else None
+        if home is None or self._is_held(actor_id + FIRST_RETURN):
+            return ""
+        if home.node not in self._lost:
+            return home.node
+        if not home.guardian:
+            del self.homes[actor_id]
+        return ""

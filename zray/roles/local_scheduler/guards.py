@@ -1,0 +1,277 @@
+"""Actors that outlive their node (dialog of homes).
+
+    here, and may ever be restarted     somebody guards it: its maker, where it was handed over; else the first peer
+    here, and its guardian is lost      another one
+    we guard it, and its node is lost   the shard is asked for it (ActorAt, of the next term); ActorClaimed: it is made
+                                        again here, or where there is room, unless that has happened too often
+
+A guardian holds what the constructor takes.  It makes nothing before the shard has said that the actor is its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...exceptions import encode_system_error
+from ...wire.actors import ActorRemoved
+from ...wire.homes import (
+    ActorAt,
+    ActorClaimed,
+    ActorGuarded,
+    ActorLife,
+    ActorRefused,
+    ActorRestarted,
+    ActorUnguarded,
+    GuardActor,
+    UnguardActor,
+)
+from ...wire.scheduling import CodeAdded, JobFacts
+from ...wire.task_spec import ActorOptions, TaskSpec
+from .actor_names import name_key
+from .tables import Actor, ActorState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Guard(Struct, gc=False, eq=False):
+    """An actor that we have made again if its home is lost."""
+
+    spec: TaskSpec
+    options: ActorOptions
+    life: ActorLife
+    job_id: bytes
+    job: JobFacts
+    home: str
+    is_over: bool = False  # its job has ended
+
+
+class Guards:
+    """Of one node: those whom we guard, and who guards ours."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.guarded: dict[bytes, Guard] = {}
+        self.birth_count = 0
+
+    def new_life(self) -> ActorLife:
+        """Of an actor that is made here."""
+        self.birth_count += 1
+        return ActorLife(f"{self.node.address}#{self.birth_count}")
+
+    # --- actors that live here ---
+
+    def choose(self, actor: Actor) -> None:
+        """Somebody is to guard it, if that has a meaning."""
+        node = self.node
+        if actor.guardian or not actor.options.max_restarts or node.calls.actors.get(actor.actor_id) is not actor:
+            return
+        members = node.members
+        guardian = next((peer for peer in members.peers if peer not in members.outside), "")
+        if not guardian:
+            return
+        actor.guardian = guardian
+        spec = actor.creation.spec
+        node.lineage.flush()
+        request = node.acks.next_request()
+        expected = node.remote._share([*spec.deps, *spec.holds, *node.code.leaving(actor.job)], request)
+        node.acks.expect(request, expected, lambda: self._ask(actor, guardian))
+
+    def _ask(self, actor: Actor, guardian: str) -> None:
+        """The shards know that we hold what it takes."""
+        node = self.node
+        if actor.guardian == guardian and node.calls.actors.get(actor.actor_id) is actor:
+            job = actor.job
+            node.send(guardian, GuardActor(actor.creation.spec, actor.options, actor.life, job.job_id, job.facts))
+
+    def on_actor_guarded(self, message: ActorGuarded) -> None:
+        """ActorGuarded: from now on it outlives us."""
+        node = self.node
+        actor = node.calls.actors.get(message.actor_id)
+        if actor is None or actor.life.birth != message.birth or actor.guardian != node.sender:
+            return
+        actor.is_guarded = True
+        node.moves.tell_home(actor)
+
+    def restarted(self, actor: Actor) -> None:
+        """Its process was replaced here."""
+        if actor.guardian:
+            self.node.send(actor.guardian, ActorRestarted(actor.actor_id, actor.life))
+
+    def dismiss(self, actor: Actor, *, is_dead: bool) -> None:
+        """It needs none any more."""
+        if actor.guardian:
+            self.node.send(actor.guardian, UnguardActor(actor.actor_id, actor.life.birth, is_dead))
+            actor.guardian = ""
+
+    def node_joined(self) -> None:
+        """There may have been nobody who could guard them."""
+        for actor in list(self.node.calls.actors.values()):
+            if not actor.guardian and self.node.moves.is_settled(actor):
+                self.choose(actor)
+
+    # --- actors that live elsewhere ---
+
+    def hand_over(self, actor: Actor, home: str) -> bool:
+        """It leaves for there.  Whether we guard it from now on: if that has a meaning."""
+        node, actor_id, options, job = self.node, actor.actor_id, actor.options, actor.job
+        life = replace(actor.life, term=actor.life.term + 1)
+        guardian = node.address if options.max_restarts else ""
+        # Should that node die before it can say so itself, it must not be looked for here.
+        message = ActorAt(actor_id, home, life, is_settled=False, guardian=guardian)
+        node.send(node.addresses.shard_of(actor_id), message)
+        self._let_go(actor_id)
+        if guardian:
+            self.guarded[actor_id] = Guard(actor.creation.spec, options, life, job.job_id, job.facts, home)
+        return bool(guardian)
+
+    def on_guard_actor(self, message: GuardActor) -> None:
+        """GuardActor."""
+        node, spec = self.node, message.spec
+        home = node.sender
+        if home not in node.members.peers:
+            node.reject("an actor of a lost node to guard")
+            return
+        arguments = (*spec.deps, *spec.holds)
+        node.remote_calls.join_holders(arguments, home, ActorGuarded(spec.task_id, message.life.birth))
+        for object_id in arguments:
+            node.objects.retain(object_id)
+        self._let_go(spec.task_id)
+        self.guarded[spec.task_id] = Guard(spec, message.options, message.life, message.job_id, message.job, home)
+
+    def on_actor_restarted(self, message: ActorRestarted) -> None:
+        """ActorRestarted."""
+        guard = self.guarded.get(message.actor_id)
+        if guard is not None and guard.home == self.node.sender and guard.life.birth == message.life.birth:
+            guard.life = message.life
+
+    def on_unguard_actor(self, message: UnguardActor) -> None:
+        """UnguardActor."""
+        node, guard = self.node, self.guarded.get(message.actor_id)
+        if guard is None or guard.life.birth != message.birth or guard.home != node.sender:
+            return
+        self._let_go(message.actor_id)
+        node.send(node.addresses.shard_of(message.actor_id), ActorUnguarded(message.actor_id, message.birth))
+        if message.is_dead:
+            self._free_name(guard)
+
+    def _free_name(self, guard: Guard) -> None:
+        """Its node has said so too; but if that is lost, nobody may have heard it."""
+        options = guard.options
+        if options.name:
+            shard = self.node.addresses.shard_of(name_key(options.namespace, options.name))
+            self.node.send(shard, ActorRemoved(guard.spec.task_id))
+
+    def _let_go(self, actor_id: bytes) -> None:
+        guard = self.guarded.pop(actor_id, None)
+        if guard is not None:
+            self.node.objects.drop_all((*guard.spec.deps, *guard.spec.holds))
+
+    def end_job(self, job_id: bytes, home: str) -> None:
+        """Its driver, of that node, is gone."""
+        for guard in self.guarded.values():
+            if guard.job_id == job_id and guard.job.home == home:
+                guard.is_over = True
+
+    def code_added(self, message: CodeAdded) -> None:
+        """CodeAdded: what they may need when they are made again."""
+        for guard in self.guarded.values():
+            if guard.job_id == message.job_id and guard.job.home == self.node.sender:
+                guard.job = replace(guard.job, code=message.code)
+
+    # --- losses ---
+
+    def node_lost(self, lost: str) -> None:
+        """What lived there is to be made again; what it guarded, another one guards."""
+        node = self.node
+        for actor_id, guard in self.guarded.items():
+            if guard.home == lost:
+                guard.life = replace(guard.life, term=guard.life.term + 1)
+                message = ActorAt(actor_id, node.address, guard.life, is_settled=False)
+                node.send(node.addresses.shard_of(actor_id), message)
+        for actor in list(node.calls.actors.values()):
+            if actor.guardian == lost:
+                actor.guardian = ""
+                actor.is_guarded = False
+                if node.moves.is_settled(actor):
+                    self.choose(actor)
+
+    def on_actor_claimed(self, message: ActorClaimed) -> None:
+        """ActorClaimed: of one that we guarded, or that was handed over to us; or the shard knows its guardian now."""
+        node, actor_id = self.node, message.actor_id
+        guard = self.guarded.get(actor_id)
+        if guard is not None and guard.life == message.life and guard.home not in node.members.peers:
+            self._adopt(guard, message)
+            return
+        actor = node.calls.actors.get(actor_id)
+        if actor is None or (actor.life.birth, actor.life.term) != (message.life.birth, message.life.term):
+            return
+        if actor_id in node.moves.offers:
+            node.moves.claimed(actor, message)
+        elif actor.options.name and actor.is_guarded:
+            node.names.register(actor)
+
+    def on_actor_refused(self, message: ActorRefused) -> None:
+        """ActorRefused: it was made anew, or is another node's."""
+        node, actor_id = self.node, message.actor_id
+        guard = self.guarded.get(actor_id)
+        if guard is not None and guard.life.birth == message.birth:
+            self._let_go(actor_id)
+            if message.is_gone:
+                self._free_name(guard)
+        actor = node.calls.actors.get(actor_id)
+        if actor is None or actor.life.birth != message.birth:
+            return
+        if actor_id in node.moves.offers:
+            node.moves.give_up(actor)
+            return
+        if actor.worker is not None:
+            node.pool.kill(actor.worker)
+        text = "The task that made the actor died, and made it anew."
+        node.ends.bury(actor, encode_system_error("ActorDiedError", text), was_named=False)
+
+    def _adopt(self, guard: Guard, claim: ActorClaimed) -> None:
+        """It is ours: have it made again, or bury it."""
+        node, spec, options = self.node, guard.spec, guard.options
+        facts = guard.job
+        known = node.jobs.get(guard.job_id)
+        is_over = not options.detached and (guard.is_over or (known is None and facts.home in node.recovery.lost))
+        job = node.code.job_of(guard.job_id, facts, is_detached=options.detached or is_over)
+        actor = node.moves.receive(spec, options, guard.life, job)
+        self._let_go(spec.task_id)
+        lost = f"its node {guard.home} is lost ({node.recovery.lost.get(guard.home)})"
+        count = actor.life.restart_count
+        if is_over:
+            text = "The driver that made the actor has ended."
+        elif claim.is_killed:
+            text = "The actor was killed by kill()."
+        elif not claim.is_held and not options.detached:
+            text = "The actor's last handle is gone."
+        elif 0 <= options.max_restarts <= count:
+            often = f" after {count} restart{'s' * (count > 1)} (max_restarts={options.max_restarts})"
+            text = f"The actor {options.class_name} died{often}: {lost}."
+        else:
+            text = ""
+        refusal = "" if text else node.infeasible.why_not_ever(actor)
+        if text or refusal:
+            kind = "ActorDiedError" if text else "ActorUnschedulableError"
+            node.ends.bury(actor, encode_system_error(kind, text or refusal))
+            return
+        actor.life = replace(actor.life, restart_count=count + 1)
+        if options.name:
+            node.names.register(actor)
+        else:
+            node.calls.want_worker(actor, ActorState.PENDING)
+
+
+HANDLERS: dict[type, Any] = {
+    ActorGuarded: lambda self, message: self.guards.on_actor_guarded(message),
+    GuardActor: lambda self, message: self.guards.on_guard_actor(message),
+    ActorRestarted: lambda self, message: self.guards.on_actor_restarted(message),
+    UnguardActor: lambda self, message: self.guards.on_unguard_actor(message),
+    ActorClaimed: lambda self, message: self.guards.on_actor_claimed(message),
+    ActorRefused: lambda self, message: self.guards.on_actor_refused(message),
+}
