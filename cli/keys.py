@@ -81,3 +81,18 @@ def token(hours: float, uses: int, session: str | None) -> None:
     with control.find_head(session) as head:
         drawn = head.order(DrawToken(1, hours * 3600.0, uses), TokenReply)
     click.echo(f"ZRAY_TOKEN={drawn.token} zray start --address {drawn.cluster}")
+
+
+@keys.command()
+@click.option("--hours", type=float, default=24.0, metavar="H", help="How long it is good for. [24]")
+@SESSION
+def reader(hours: float, session: str | None) -> None:
+    """Draw a token that lets others look at the cluster, and do nothing else; and print it."""
+    from zray.host import control
+    from zray.wire.orders import DrawToken, TokenReply
+
+    if not 0 < hours < float("inf"):
+        raise click.UsageError("--hours must be above 0.")
+    with control.find_head(session) as head:
+        drawn = head.order(DrawToken(1, hours * 3600.0, 1, "reader"), TokenReply)
+    click.echo(f"ZRAY_TOKEN={drawn.token} zray status --address {drawn.cluster}")

@@ -15,6 +15,20 @@ def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[st
     return {name: {"total": amount / unit, "free": free.get(name, 0) / unit} for name, amount in sorted(total.items())}
 
 
+def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
+    """The nodes of a cluster as plain data."""
+    return [
+        {
+            "node_id": node.node.partition("/")[0],
+            "kind": node.kind,
+            "pending": node.queue_count,
+            "is_draining": node.is_draining,
+            "resources": resources(node.total, node.free, unit),
+        }
+        for node in nodes
+    ]
+
+
 def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> dict[str, Any]:
     """One session as plain data; resources as users count them."""
     return {
@@ -24,16 +38,7 @@ def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> 
         "cluster": info.cluster,
         "kind": info.kind,
         "endpoint": info.endpoint,
-        "nodes": [
-            {
-                "node_id": node.node.partition("/")[0],
-                "kind": node.kind,
-                "pending": node.queue_count,
-                "is_draining": node.is_draining,
-                "resources": resources(node.total, node.free, unit),
-            }
-            for node in nodes
-        ],
+        "nodes": node_facts(nodes, unit),
         "node_id": status.node_id.hex(),
         "resources": resources(status.total, status.free, unit),
         "counts": dict(sorted(status.counts.items())),
@@ -74,14 +79,37 @@ def print_cluster(fact: dict[str, Any]) -> None:
     Console().print(table)
 
 
+def show_cluster(address: str, form: str) -> None:
+    """--address: from anywhere, as a reader."""
+    from zray.host import control, readers, tokens
+    from zray.wire.task_spec import RESOURCE_UNIT
+
+    token = tokens.token_from_environment()
+    if not token:
+        raise click.UsageError("A token for readers is needed in ZRAY_TOKEN: `zray keys reader` prints one.")
+    try:
+        found = readers.read_cluster(tokens.cluster_address(address), token)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    fact = {"cluster": address, "kind": "", "node_id": "", "nodes": node_facts(control.shown(found), RESOURCE_UNIT)}
+    if form == "json":
+        click.echo(json.dumps({"cluster": address, "nodes": fact["nodes"]}, indent=2))
+    else:
+        print_cluster(fact)
+
+
 @click.command()
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print it.")
-def status(form: str) -> None:
+@click.option("--address", metavar="HOST:PORT", help="Of that cluster, with a token of `zray keys reader`.")
+def status(form: str, address: str | None) -> None:
     """Show the sessions of this machine, and the nodes of their clusters."""
     from zray.exceptions import ClusterLostError
     from zray.host import control
     from zray.wire.task_spec import RESOURCE_UNIT
 
+    if address is not None:
+        show_cluster(address, form)
+        return
     found = []
     for session, info in control.sessions():
         try:

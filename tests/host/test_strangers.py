@@ -52,7 +52,7 @@ def test_the_comings_and_goings_of_strangers_are_not_told_to_members(pair):
     link = node.links.by_host[head.name].link
     pump(pair, lambda: not head.links.listener.half_open)
     before, looks = link.received, []
-    head.links._answer = lambda *arguments: looks.append(arguments)
+    head.links.answer = lambda *arguments: looks.append(arguments)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", head.port), timeout=20):
             pump(pair, lambda: head.links.listener.half_open)

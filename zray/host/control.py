@@ -107,7 +107,7 @@ class Control:
     def nodes(self) -> list[NodeFact]:
         """The nodes of the cluster that it is part of; without one, itself."""
         found: list[NodeFact] = self.ask(GetNodes(2), NodesReply, whom="cluster").nodes
-        return list(map(_shown, found))
+        return shown(found)
 
     def wait_for_end(self, seconds: float) -> bool:
         """Whether the node ended in that time."""
@@ -116,8 +116,12 @@ class Control:
         return bool(poll.poll(seconds * 1000))
 
 
+def shown(nodes: list[NodeFact]) -> list[NodeFact]:
+    """As they may be printed: other nodes have chosen their words."""
+    return list(map(_shown, nodes))
+
+
 def _shown(node: NodeFact) -> NodeFact:
-    """As it may be printed: other nodes have chosen its words."""
     names = {name: printable(name) for name in (*node.total, *node.free)}
     return structs.replace(
         node,

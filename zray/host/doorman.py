@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -52,7 +53,7 @@ class Doorman:
         self.address = f"{node.host}/host"
         self.offences = Offences()
         self.orders = Orders(node)
-        self.asked: dict[int, tuple[str, int]] = {}  # GetNodes passed on: (who asked, its request)
+        self.asked: dict[int, tuple[Callable[[NodesReply], None], int]] = {}  # GetNodes passed on: its request
         self.request = 0
         self.roles_of_kind: dict[str, dict[type, Any]] = {}
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
@@ -72,8 +73,8 @@ class Doorman:
         elif type(message) is GetNodes:
             return self._ask_for_nodes(sender, message)
         elif type(message) is NodesReply and message.request in self.asked:
-            process, request = self.asked.pop(message.request)
-            self._say(process, NodesReply(request, message.nodes))
+            answer, request = self.asked.pop(message.request)
+            answer(NodesReply(request, message.nodes))
         elif type(message) in ORDERS:
             self._say(sender, self.orders.obey(message))
         elif type(message) is HeadChanged:
@@ -93,11 +94,18 @@ class Doorman:
             fact = NodeFact(local.address, "head", resources.total, resources.free, ready, local.labels)
             self._say(sender, NodesReply(message.request, [fact]))
             return []
+        return [self._ask(message, lambda reply: self._say(sender, reply))]
+
+    def _ask(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> Send:
         if len(self.asked) >= ASKED_MAX:
             self.asked.pop(next(iter(self.asked)))  # whoever asked waits no longer: the answer takes a moment
         self.request += 1
-        self.asked[self.request] = (sender, message.request)
-        return [Send(local.addresses.global_schedulers[0], GetNodes(self.request))]
+        self.asked[self.request] = (answer, message.request)
+        return Send(self.node.local.addresses.global_schedulers[0], GetNodes(self.request))
+
+    def ask_for_reader(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> None:
+        """GetNodes, of one that is no process here."""
+        self.node.reactor._perform(self.address, [self._ask(message, answer)])
 
     def _ask_again(self) -> list[Any]:
         """The scheduler that was asked is gone with its head: another one."""

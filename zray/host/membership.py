@@ -26,7 +26,7 @@ from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..wire.codec import decode_mail
-from ..wire.hosts import HostAdded, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
+from ..wire.hosts import HostAdded, HostRefused, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
@@ -213,12 +213,12 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
         while True:
             dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(join))
             try:
-                reply = _wait_for_reply(dealer, started + JOIN_SECONDS)
+                reply = wait_for_reply(dealer, started + JOIN_SECONDS)
             finally:
                 dealer.close()
             if type(reply) is JoinClusterReply:
                 return reply
-            if type(reply) is JoinRefused:
+            if isinstance(reply, (JoinRefused, HostRefused)):
                 raise ZrayError(f"The cluster at {address} refuses this node: {reply.reason}.")
             if not dealer.has_connected and time.monotonic() < started + NOBODY_SECONDS:
                 select.select([], [], [], 0.1)
@@ -236,7 +236,12 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
         context.destroy(linger=0)
 
 
-def _wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
+def wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
+    """What comes back; None: nothing in time, or its attempt is over.
+
+    Raises:
+        ZrayError: it makes no sense here.
+    """
     poll = select.poll()
     for descriptor in dealer.descriptors():
         poll.register(descriptor, select.POLLIN)

@@ -68,6 +68,7 @@ class Neighbours:
         self.on_expelled: Callable[[str, str], None] = lambda host, reason: None  # a host lets us in no more
         self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
         self.way: Callable[[Neighbour, float], tuple[str, float]] = lambda it, now: (it.endpoint, ATTEMPT_SECONDS)
+        self.on_read: Callable[[Arrival, Key, Message | None], None] = lambda arrival, key, message: None  # the head
         self.on_reached: Callable[[Neighbour], None] = lambda neighbour: None  # an attempt of ours has succeeded
         self.welcome = lambda: HostWelcome(self.host)  # what a host that greets us is told
         self.by_host: dict[str, Neighbour] = {}
@@ -253,9 +254,9 @@ class Neighbours:
             dealer.send(frame)
             self._stir(dealer)  # sending may have swallowed the news of something that arrived
         elif neighbour.identity:
-            self._answer(neighbour.identity, frame, neighbour)
+            self.answer(neighbour.identity, frame, neighbour)
 
-    def _answer(self, identity: bytes, frame: MailFrame, neighbour: Neighbour | None = None) -> None:
+    def answer(self, identity: bytes, frame: MailFrame, neighbour: Neighbour | None = None) -> None:
         self._stir(self.listener)  # sending may have swallowed the news of something that arrived
         if not self.listener.send(identity, frame) and neighbour is not None and neighbour.identity == identity:
             self.hang_up(neighbour)  # it will connect again
@@ -265,7 +266,7 @@ class Neighbours:
         if self.listener.has_lost_one():
             for neighbour in list(self.by_host.values()):
                 if neighbour.identity:
-                    self._answer(neighbour.identity, unnumbered(Ack()), neighbour)
+                    self.answer(neighbour.identity, unnumbered(Ack()), neighbour)
 
     def acknowledge(self) -> None:
         """To those that have sent much and heard nothing."""
@@ -352,7 +353,7 @@ class Neighbours:
         if spoken is None or spoken == PROTOCOL_VERSION:
             return False
         self.dropped_frames += 1
-        self._answer(identity, unnumbered(JoinRefused(why_not("cluster", "newcomer", spoken, "", ""))))
+        self.answer(identity, unnumbered(JoinRefused(why_not("cluster", "newcomer", spoken, "", ""))))
         return True
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
@@ -368,33 +369,36 @@ class Neighbours:
     def _greet(self, arrival: Arrival, key: Key, message: Message | None) -> None:
         """The first frame of a connection."""
         identity, peer_address = arrival.identity, arrival.peer_address
+        if key.kind == "reader":
+            self.on_read(arrival, key, message)
+            return
         if key.kind == "joiner":
             if type(message) is JoinCluster and self.on_join is not None:
-                self._answer(identity, unnumbered(self.on_join(message, key, peer_address)))
+                self.answer(identity, unnumbered(self.on_join(message, key, peer_address)))
             else:
-                self._refuse(identity, key, "a token's key may say JoinCluster to the head, and nothing else")
+                self.refuse(identity, key, "a token's key may say JoinCluster to the head, and nothing else")
             return
         neighbour = self.by_host.get(key.name)
         if neighbour is not None and neighbour.identity == identity and type(message) is HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
         elif type(message) is not HostHello or neighbour is None:
             if type(message) not in (MessageRefused, Ack):
-                self._refuse(identity, key, "say HostHello first")
+                self.refuse(identity, key, "say HostHello first")
         elif refusal := why_not("host", "other one", message.protocol, message.version, ""):
-            self._refuse(identity, key, refusal)
+            self.refuse(identity, key, refusal)
         elif message.host != key.name:
-            self._refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
+            self.refuse(identity, key, f"the key of this connection is not that of host {message.host[:40]!r}")
         else:
             self.hang_up(neighbour)
             neighbour.identity, neighbour.seen_at, neighbour.wire = identity, peer_address, Wire(arrival.frame)
             self.by_identity[identity] = neighbour
-            self._answer(identity, unnumbered(self.welcome()))
+            self.answer(identity, unnumbered(self.welcome()))
             self._is_up(neighbour)
 
-    def _refuse(self, identity: bytes, key: Key, reason: str) -> None:
+    def refuse(self, identity: bytes, key: Key, reason: str) -> None:
         self.dropped_frames += 1
         self.log(f"refused {key.kind} {key.name}: {reason}")
-        self._answer(identity, unnumbered(HostRefused(reason)))
+        self.answer(identity, unnumbered(HostRefused(reason)))
 
     def _open(self, neighbour: Neighbour, mail: Mail, size: int) -> Iterator[tuple[Neighbour, Letter]]:
         """The letters of a frame that are the sender's to write and for a role of ours."""

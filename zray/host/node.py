@@ -180,6 +180,9 @@ class Node:
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
         if self.head is not None:
+            from .readers import Readers
+
+            links.on_read = Readers(links, self.doorman.ask_for_reader).hear
             self.head.start(self.reactor)
         for client in self.chain_clients:
             client.start()

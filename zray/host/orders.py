@@ -82,7 +82,7 @@ class Orders:
         head.links.log(f"{key.kind} {key.name}: {reason}")
         if f"{key.name}/local" in head.monitor.nodes:
             self.node.reactor.deliver(head.monitor.address, HostLeft(f"{key.name}/local", reason))
-        elif key.kind != "joiner":
+        elif key.kind not in ("joiner", "reader"):
             head.links.forget(key.name, reason)
 
     # --- nodes ---
@@ -115,8 +115,12 @@ class Orders:
             days = TOKEN_SECONDS_MAX / 86_400
             text = f"a token is good for at most {days:g} days, and from 1 to {TOKEN_USES_MAX:,} joins"
             return OrderReply(message.request, [], text)
+        if message.kind not in ("joiner", "reader"):
+            return OrderReply(message.request, [], f"there are no tokens of the kind {message.kind[:40]!r}")
         token = Token.draw(head.links.keys.public)
         key = token.key(head.links.ring.clock(), message.seconds, message.uses)
+        if message.kind == "reader":
+            key = Key(key.public, "reader", f"reader-{key.public.hex()[:8]}", key.expires_at)
         try:
             head.state.roster.enter(key)
         except StoreError as error:

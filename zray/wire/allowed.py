@@ -211,7 +211,8 @@ ROLES_OF_KEY: dict[str, frozenset[str]] = {
     "driver": frozenset({"local", "objects", "host", "shard", "tunnels"}),
     "replica": frozenset({"gcs"}),
     "scheduler": frozenset({"global", "shard"}),
-    "joiner": frozenset(),
+    "joiner": frozenset(),  # JoinCluster
+    "reader": frozenset(),  # GetNodes, to the head
 }
 
 NOTHING: Types = frozenset()

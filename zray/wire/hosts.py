@@ -6,6 +6,7 @@ host              HostGoodbye       an orderly end
 host              HostExpelled      the receiver's key is let in no more
 host              MessageRefused    not yours to say: counted, and in the end not listened to
 host              GetNodes -> NodesReply    at a global scheduler: who is there, and how loaded
+reader (token)    GetNodes -> NodesReply / HostRefused    at the head: all that such a token buys
 head              HostAdded, HostRemoved    to hosts: a process that hosts roles and is no node
 
 These stand in mail outside the numbering (sequence 0), but for the last two dialogs, which are mail like any other.
@@ -107,13 +108,13 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class GetNodes(Message, tag=137):
-    """host -> global scheduler.  Ask for a NodesReply."""
+    """host -> global scheduler; reader -> head.  Ask for a NodesReply."""
 
     request: int
 
 
 class NodesReply(Message, tag=138):
-    """global scheduler -> host.  As of the latest load reports."""
+    """global scheduler -> host; head -> reader.  As of the latest load reports."""
 
     request: int
     nodes: list[NodeFact]

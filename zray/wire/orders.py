@@ -2,7 +2,7 @@
 
 command line      GetKeys -> KeysReply         who is let in
 command line      RevokeKey -> OrderReply      no more
-command line      DrawToken -> TokenReply      what lets others join
+command line      DrawToken -> TokenReply      what lets others join, or look
 node              OrderReply                   also where it is not the head's, or cannot be: says why
 """
 
@@ -18,7 +18,7 @@ class KeyFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A key that is, or was, let in.  Nothing of it is secret."""
 
     name: str  # a host's id; of a token: "token-..."
-    kind: str  # "head", "node", "driver", "joiner" (a token), "replica", "scheduler"
+    kind: str  # "head", "node", "driver", "joiner" (a token), "reader", "replica", "scheduler"
     public: bytes
     seconds_left: float | None  # None: it does not expire
     uses_left: int  # -1: does not matter
@@ -48,11 +48,12 @@ class RevokeKey(Message, tag=192):
 
 
 class DrawToken(Message, tag=193):
-    """command line -> node.  Let others join with a new token, for so long, so often."""
+    """command line -> node.  A new token lets others join, for so long, so often; or look, however often."""
 
     request: int
     seconds: float
     uses: Natural
+    kind: str = "joiner"  # or "reader"
 
 
 class TokenReply(Message, tag=194):

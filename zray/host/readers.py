@@ -1,0 +1,80 @@
+"""Who may look at a cluster, and do nothing else: a reader's key (USERS S5), on the head's port and from outside.
+
+    reader  connects with the key of a token for readers, and says GetNodes outside the numbering
+    head    asks a global scheduler, and answers NodesReply
+
+It becomes no member, has no host and no roles; whatever else it says is refused, counted and, in the end, its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import zmq
+
+from ..exceptions import ZrayError
+from ..wire.hosts import GetNodes, HostRefused, NodeFact, NodesReply
+from ..wire.link import unnumbered
+from ..wire.message import Message
+from .dealing import DENIED, Dealer
+from .keys import Key, Token, require_curve
+from .listener import Arrival, Wire
+from .membership import wait_for_reply
+
+if TYPE_CHECKING:
+    from .neighbours import Neighbours
+
+READ_SECONDS = 10.0
+
+
+class Readers:
+    """The head's side.  ask: has GetNodes answered, some time."""
+
+    def __init__(self, links: Neighbours, ask: Callable[[GetNodes, Callable[[NodesReply], None]], None]) -> None:
+        self.links = links
+        self.ask = ask
+
+    def hear(self, arrival: Arrival, key: Key, message: Message | None) -> None:
+        """A frame of one."""
+        identity, links = arrival.identity, self.links
+        if type(message) is GetNodes:
+            self.ask(message, lambda reply: links.answer(identity, unnumbered(reply)))
+            return
+        name = type(message).__name__ if message is not None else "mail"
+        links.refuse(identity, key, f"PermissionDenied: a reader may not say {name}: it asks who is there, no more")
+        if links.offences.note(key.name, time.monotonic()):
+            Wire(arrival.frame).cut()
+
+
+def read_cluster(address: str, secret: str) -> list[NodeFact]:
+    """The nodes of the cluster whose head is there, with a token for readers.
+
+    Raises:
+        ZrayError: refused, or nobody there.
+    """
+    require_curve()
+    try:
+        token = Token.decode(secret)
+    except ValueError as error:
+        raise ZrayError(str(error)) from error
+    context: zmq.Context[Any] = zmq.Context(io_threads=1)
+    try:
+        dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(GetNodes(1)))
+        try:
+            reply = wait_for_reply(dealer, time.monotonic() + READ_SECONDS)
+        finally:
+            dealer.close()
+    finally:
+        context.destroy(linger=0)
+    if type(reply) is NodesReply:
+        return reply.nodes
+    if type(reply) is HostRefused:
+        raise ZrayError(f"The cluster at {address} refuses that: {reply.reason}.")
+    if dealer.over == DENIED:
+        raise ZrayError(
+            f"The cluster at {address} does not know this token, or it has expired: `zray keys reader` on the head's "
+            "machine prints one."
+        )
+    raise ZrayError(f"Cannot look at the cluster at {address}: {dealer.over or f'no answer in {READ_SECONDS:g} s'}.")
