@@ -108,13 +108,13 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class GetNodes(Message, tag=137):
-    """host -> global scheduler; reader -> head.  Ask for a NodesReply."""
+    """host, reader -> global scheduler, head.  Ask for a NodesReply."""
 
     request: int
 
 
 class NodesReply(Message, tag=138):
-    """global scheduler -> host; head -> reader.  As of the latest load reports."""
+    """global scheduler, head -> host, reader.  As of the latest load reports."""
 
     request: int
     nodes: list[NodeFact]

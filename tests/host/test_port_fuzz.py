@@ -1,0 +1,151 @@
+"""The port of a cluster that runs, under fire from those who have no key, and from one who has (S10, S11, B03, B13).
+
+Its memory and descriptors stay what they were, and it goes on with its work.
+"""
+
+import os
+import random
+import socket
+
+import psutil
+import pytest
+import zmq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zray as api
+from tests.gates import until
+from tests.host.raw import random_message
+from zray import __version__
+from zray.cluster_utils import Cluster
+from zray.host.dealing import client
+from zray.host.keys import KeyPair, Token
+from zray.host.versions import python_version
+from zray.wire.codec import MESSAGE_TYPES, Letter, Mail, encode
+from zray.wire.hosts import GetNodes, HostHello, JoinCluster
+from zray.wire.link import unnumbered
+from zray.wire.message import PROTOCOL_VERSION
+
+pytestmark = pytest.mark.slow
+
+# What an allocator keeps of what went through it; a leak of one frame of 64 KiB per example would be twice that.
+MEMORY_BYTES_MAX = 24 << 20
+# It may open a file of its own meanwhile; of connections there are hundreds.
+DESCRIPTORS_MORE = 8
+EXAMPLES = 400
+
+GREETINGS = [b"\xff" + bytes(8) + b"\x7f\x03\x01" + name.ljust(20, b"\0") + bytes(32) for name in (b"NULL", b"CURVE")]
+RAW = st.one_of(
+    st.binary(max_size=64 << 10),
+    st.builds(lambda greeting, rest: greeting + rest, st.sampled_from(GREETINGS), st.binary(max_size=2_000)),
+    st.builds(lambda greeting, cut: greeting[:cut], st.sampled_from(GREETINGS), st.integers(0, 64)),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(nothing_left):
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        cluster.connect()
+        yield cluster
+        api.shutdown()
+
+
+@pytest.fixture
+def unmoved(cluster):
+    """The head, before and after."""
+    head = psutil.Process(cluster.head_node.pid)
+    work = api.remote(lambda x: x)
+    assert api.get(work.remote(1), timeout=60) == 1
+    yield head.memory_info().rss
+    assert api.get([work.remote(number) for number in range(50)], timeout=60) == list(range(50))
+    assert head.is_running() and head.status() != psutil.STATUS_ZOMBIE
+
+
+def stays(cluster, before, descriptors):
+    head = psutil.Process(cluster.head_node.pid)
+    until(lambda: head.num_fds() <= descriptors + DESCRIPTORS_MORE)
+    grown = head.memory_info().rss - before
+    assert grown <= MEMORY_BYTES_MAX, f"{grown:,} bytes more than before"
+
+
+def test_bytes_of_strangers(cluster, unmoved):
+    host, _, port = cluster.address.rpartition(":")
+    head = psutil.Process(cluster.head_node.pid)
+    descriptors = head.num_fds()
+
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(RAW)
+    def fire(data):
+        with socket.create_connection((host, int(port)), timeout=20) as wire:
+            try:
+                wire.sendall(data)
+            except OSError:
+                pass  # it has hung up before the end
+
+    fire()
+    stays(cluster, unmoved, descriptors)
+
+
+def frames(token, pick):
+    """What one with a token may come up with: words of all kinds, in an order of their own."""
+    names = [os.urandom(8).hex(), "", "x" * 300, token.head_public.hex()[:16]]
+    kind = pick.choice(list(MESSAGE_TYPES.values()))
+    message = random_message(kind, pick)
+    join = JoinCluster(
+        PROTOCOL_VERSION, __version__, python_version(), pick.choice(names), "node", pick.choice((b"", b"k" * 32))
+    )
+    letter = Letter(f"{pick.choice(names)}/local", f"{pick.choice(names)}/monitor", [message])
+    return pick.choice(
+        [
+            [unnumbered(message)],
+            [encode(Mail(1, pick.randrange(3), 0, [letter]))],
+            [unnumbered(HostHello(PROTOCOL_VERSION, __version__, pick.choice(names)))],
+            [unnumbered(GetNodes(1))],
+            [unnumbered(join)] if join.host != names[0] or join.public_key == b"" else [b""],
+            [pick.randbytes(pick.randrange(2_000))],
+            [pick.randbytes(1_000)] * pick.choice((2, 17, 1_001)),
+            [b"\x91" * 10_000],
+            [pick.randbytes(64 << 10)],
+        ]
+    )
+
+
+def test_frames_of_one_with_a_token(cluster, unmoved):
+    """It is past the handshake, and no member."""
+    token = Token.decode(cluster.token)
+    head = psutil.Process(cluster.head_node.pid)
+    descriptors = head.num_fds()
+    context = zmq.Context()
+
+    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, (1 << 32) - 1))
+    def fire(seed):
+        pick = random.Random(seed)
+        wire = client(context, token.pair, token.head_public)
+        wire.linger = 2_000
+        wire.connect(f"tcp://{cluster.address}")
+        for _ in range(pick.randrange(1, 4)):
+            wire.send_multipart(frames(token, pick))
+        wire.close()
+
+    try:
+        fire()
+    finally:
+        context.term()
+    stays(cluster, unmoved, descriptors)
+
+
+def test_connections_of_strangers_with_keys_that_are_not_let_in(cluster, unmoved):
+    token = Token.decode(cluster.token)
+    head = psutil.Process(cluster.head_node.pid)
+    descriptors = head.num_fds()
+    context = zmq.Context()
+    for _ in range(100):
+        wire = client(context, KeyPair.draw(), token.head_public)
+        wire.connect(f"tcp://{cluster.address}")
+        wire.send(unnumbered(GetNodes(1)))
+        wire.close(linger=1_000)
+    context.term()
+    stays(cluster, unmoved, descriptors)
