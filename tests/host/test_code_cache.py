@@ -11,7 +11,7 @@ import pytest
 from msgspec import msgpack
 
 from zray.exceptions import RuntimeEnvSetupError
-from zray.host.code_cache import CodeCache, read_bundle
+from zray.host.code_cache import CodeCache, array_length, read_bundle
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -188,7 +188,21 @@ def test_files_outside_are_refused(caches, path, tmp_path):
     assert not (tmp_path / "up").exists() and not (tmp_path / "code" / "up").exists()
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", msgpack.encode({"a": 1}), msgpack.encode([["a", 1, b""]])], ids=repr)
+def test_so_many_files_are_no_program():
+    """B27: told by the first bytes, before anything is made of the others."""
+    fits = msgpack.encode([[f"f{number}", False, b""] for number in range(20)])
+    assert array_length(fits) == 20 and len(read_bundle(fits)) == 20
+    assert array_length(msgpack.encode([1] * 3)) == 3 and array_length(msgpack.encode([1] * 70_000)) == 70_000
+    for header in (b"\xdd\x00\x98\x96\x80", b"\xdd\xff\xff\xff\xff", b"\xdd\x00\x00\xc3\x51"):
+        with pytest.raises(RuntimeEnvSetupError, match="files; at most 50,000"):
+            read_bundle(header + b"\x93\xa1a\xc2\xc4\x00" * 10)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xff", b"\x91\x93\xa2\xff\xfe\xc2\xc4\x00", msgpack.encode({"a": 1}), msgpack.encode([["a", 1, b""]])],
+    ids=repr,
+)
 def test_what_is_no_bundle_is_refused(data):
     with pytest.raises(RuntimeEnvSetupError, match="cannot be read"):
         read_bundle(data)

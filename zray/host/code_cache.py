@@ -23,6 +23,8 @@ from msgspec.msgpack import Decoder
 from ..exceptions import RuntimeEnvSetupError
 
 CACHE_BYTES_MAX = 1 << 30
+# In one bundle: each costs a file and, while it is unpacked, an object.
+FILES_MAX = 50_000
 
 _decode = Decoder(list[tuple[str, bool, bytes]]).decode
 
@@ -142,14 +144,25 @@ def read_bundle(data: bytes) -> list[tuple[str, bool, bytes]]:
     Raises:
         RuntimeEnvSetupError: this is no bundle.
     """
+    count = array_length(data)
+    if count > FILES_MAX:
+        raise RuntimeEnvSetupError(f"The code that came is {count:,} files; at most {FILES_MAX:,} are unpacked.")
     try:
         entries = _decode(data)
-    except MsgspecError as error:
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RuntimeEnvSetupError(f"The code that came cannot be read: {error}.") from error
     for path, _, _ in entries:
         if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
             raise RuntimeEnvSetupError(f"The code that came has a file of the name {path!r}.")
     return entries
+
+
+def array_length(data: bytes) -> int:
+    """How many items a msgpack array says that it has; 0 where it is none."""
+    first = data[0] if data else 0
+    if first in (0xDC, 0xDD):
+        return int.from_bytes(data[1 : 3 if first == 0xDC else 5], "big")
+    return first & 0x0F if first >> 4 == 9 else 0
 
 
 def unpack(entries: list[tuple[str, bool, bytes]], folder: str) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 from msgspec import msgpack
 
+from .code_cache import FILES_MAX
+
 BUNDLE_BYTES_MAX = 64 << 20
 # Of what makes a bundle too large, so many are named.
 NAMED_MAX = 10
@@ -61,7 +63,7 @@ def pack(files: Iterable[File], what: str) -> bytes:
     """
     found = {file.path: file for file in files}
     total = sum(file.size for file in found.values())
-    if total > BUNDLE_BYTES_MAX:
+    if total > BUNDLE_BYTES_MAX or len(found) > FILES_MAX:
         largest = sorted(found.values(), key=lambda file: (-file.size, file.path))[:NAMED_MAX]
         named = "".join(f"\n  {file.size:>13,}  {file.path}" for file in largest)
         raise TooLarge(
