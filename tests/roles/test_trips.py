@@ -1,19 +1,21 @@
 """Tasks that are stranded where actors hold what they need: they go back, and ask again."""
 
-from tests.roles.desk import FUNCTION, JOB, Desk
+from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from zray.roles.local_scheduler.trips import AskAgainTimeout
 from zray.wire.actors import CreateActor
-from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined, RecordTasks, RecordTasksReply
+from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined, ObjectLocated, RecordTasks, RecordTasksReply
 from zray.wire.scheduling import (
     JobEnded,
     JobFacts,
     PlaceTask,
     SpillTask,
     TaskDeferred,
+    TaskDone,
     TaskGivenBack,
     TaskPlaced,
 )
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskSpec
+from zray.wire.tasks import ObjectsReady
 
 CPU = {"CPU": RESOURCE_UNIT}
 OTHER = "n2/local"
@@ -130,3 +132,53 @@ def test_only_its_drivers_node_ends_a_job():
     assert TASK in desk.scheduler.tasks
     desk.tell(OTHER, JobEnded(b"job-0002"))
     assert TASK not in desk.scheduler.tasks and b"job-0002" not in desk.scheduler.jobs
+
+
+# --- done elsewhere ---
+
+
+def test_small_results_of_a_placed_task_go_straight_back():
+    desk = desk_with_a_peer()
+    place(desk, trip=2)
+    worker = desk.give_birth()
+    desk.take_sent()
+    desk.finish_one(worker, b"\x07")
+    assert desk.take_sent(TaskDone) == [(OTHER, TaskDone(TASK, 2, [b"\x07"]))]
+
+
+def test_large_results_of_a_placed_task_are_fetched():
+    desk = desk_with_a_peer()
+    desk.scheduler.inline_bytes_max = 100
+    place(desk)
+    worker = desk.give_birth()
+    desk.finish_one(worker, b"\xc4" + bytes(100))
+    assert desk.take_sent(TaskDone) == []
+
+
+def desk_whose_task_is_elsewhere():
+    """A task of the driver's, on its first trip."""
+    desk = desk_with_a_peer()
+    start_actor(desk)
+    spec = desk.new_spec()
+    (ref,) = desk.submit(spec)
+    acknowledge(desk)
+    return desk, spec.task_id, ref
+
+
+def test_the_origin_gives_the_result_to_whoever_submitted():
+    desk, task_id, ref = desk_whose_task_is_elsewhere()
+    desk.tell(OTHER, TaskDone(task_id, 1, [b"\x07"]))
+    assert (DRIVER, ObjectsReady([(ref, b"\x07")])) in desk.take_sent(ObjectsReady)
+    assert task_id not in desk.scheduler.tasks
+    desk.tell("gcs-0", ObjectLocated(ref, 1, [OTHER]))
+    assert desk.take_sent() == []  # it is not fetched
+
+
+def test_results_of_another_trip_or_node_or_too_few_change_nothing():
+    desk, task_id, _ = desk_whose_task_is_elsewhere()
+    desk.tell("global", TaskPlaced(task_id, OTHER, 1))
+    desk.tell("n3/local", TaskDone(task_id, 1, [b"\x07"]))
+    desk.tell(OTHER, TaskDone(task_id, 2, [b"\x07"]))
+    desk.tell(OTHER, TaskDone(task_id, 1, []))
+    assert task_id in desk.scheduler.tasks
+    assert desk.scheduler.rejected

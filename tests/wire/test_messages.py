@@ -95,6 +95,7 @@ TAGS = {
     88: "TaskPlaced",
     89: "TaskDeferred",
     90: "TaskGivenBack",
+    91: "TaskDone",
     95: "FindTasks",
     96: "TasksFound",
     97: "JobNotice",

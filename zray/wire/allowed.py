@@ -114,6 +114,7 @@ from .scheduling import (
     SpillTask,
     TaskAccepted,
     TaskDeferred,
+    TaskDone,
     TaskGivenBack,
     TaskPlaced,
     TasksFound,
@@ -153,7 +154,16 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Between hosts.
     ("local", "local"): frozenset(
         {
-            *(TaskAccepted, TaskGivenBack, JobEnded, JobNotice, ActorAccepted, ActorHandedOver, ActorDeferred),
+            *(
+                TaskAccepted,
+                TaskGivenBack,
+                TaskDone,
+                JobEnded,
+                JobNotice,
+                ActorAccepted,
+                ActorHandedOver,
+                ActorDeferred,
+            ),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused),

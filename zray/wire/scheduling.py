@@ -8,6 +8,7 @@ global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
 local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs; ask again
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
+local scheduler     TaskDone       to the one that spilled it: small results, ahead of the news by way of the shard
 local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
@@ -136,6 +137,17 @@ class TaskGivenBack(Message, tag=90):
     task_id: TaskID
     trip: Natural
     attempts: Natural
+
+
+class TaskDone(Message, tag=91):
+    """local scheduler -> local scheduler of the origin.  All that it returns: small values with no refs inside.
+
+    Others come by way of the object directory, as a copy that is fetched (Ray paper, figure 7b).
+    """
+
+    task_id: TaskID
+    trip: Natural
+    values: list[bytes]
 
 
 class FindTasks(Message, tag=95):

@@ -229,9 +229,12 @@ class Lifecycle:
         more = task.more
         if writer is not None and (more or type(first) is StoredValue):
             self._pin_for(writer, task, values)
-        if task.origin and task.options.actor_id:
-            self.node.remote_calls.finish(task, values, contained)
-            return
+        if task.origin:
+            if task.options.actor_id:
+                self.node.remote_calls.finish(task, values, contained)
+                return
+            if not contained:
+                self.node.trips.tell_origin(task, values)
         self.node.finished_count += 1
         task.state = TaskState.DONE
         task.worker = None

@@ -6,7 +6,8 @@ node that receives it joins the holders before this one lets go (DESIGN 7).
     spill:   record and hold at the shard -> all acknowledged -> SpillTask -> (global scheduler) -> PlaceTask
              -> the other node holds -> TaskAccepted; this node holds them too until the task is done, since it is
              this node that passes the task up again if the other one is lost (recovery)
-    result:  SubscribeObject -> ObjectLocated -> FetchObject (when somebody here wants the value) -> ObjectFetched
+    result:  TaskDone, where it is small; else
+             SubscribeObject -> ObjectLocated -> FetchObject (when somebody here wants the value) -> ObjectFetched
 """
 
 from __future__ import annotations
@@ -308,13 +309,7 @@ class Remote:
         if task is not None and task.state == TaskState.SPILLED:
             entry.task = None
             if all(other.task is None for other in node.lifecycle.returns_of(task)):
-                task.state = TaskState.DONE
-                node.tasks.pop(task.spec.task_id, None)
-                node.recovery.placed.pop(task.spec.task_id, None)
-                node.infeasible.parked.pop(task.spec.task_id, None)
-                node.flights.landed(task.spec.task_id)
-                node.objects.drop_all(task.spec.deps)
-                node.objects.drop_all(task.spec.holds)
+                node.trips.landed(task)
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)

@@ -14,7 +14,7 @@ Dialog (who says it -> what we do):
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; it stays, unless actors hold what it needs
     global scheduler  TaskPlaced, TaskDeferred, SpillRefused
-    local scheduler   TaskAccepted, TaskGivenBack, JobEnded, JobNotice
+    local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 

@@ -7,6 +7,7 @@ for as long as they live, it would stay for ever; such a task is stranded, and g
     placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
     TaskDeferred: actors hold what it needs everywhere   set aside
     set aside                                            up again at the next AskAgainTimeout
+    done on another node                                 TaskDone, with small results; large ones: Remote
 
 Each trip up has a number, so that what is said of an earlier one changes nothing.
 """
@@ -18,8 +19,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...wire.message import Local
-from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
-from ...wire.task_spec import RESOURCE_UNIT
+from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskDone, TaskGivenBack
+from ...wire.task_spec import RESOURCE_UNIT, StoredValue
 from .departures import HANDLERS as DEPARTURES
 from .departures import TASKS_PER_TURN
 from .resources import CPU
@@ -215,6 +216,50 @@ class Trips:
                 node.objects.forget_released(entry)
         node.objects.drop_all((*spec.deps, *spec.holds))
 
+    # --- done ---
+
+    def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
+        """A task of another node is done here: small results go straight there, and need not be asked for."""
+        node = self.node
+        if task.origin == node.address or task.origin in node.recovery.lost:
+            return
+        small = [value for value in values if type(value) is bytes]
+        if len(small) < len(values) or sum(map(len, small)) > node.inline_bytes_max:
+            return
+        small = small or [b""]
+        small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
+        node.send(task.origin, TaskDone(task.spec.task_id, task.trip, small))
+
+    def on_task_done(self, message: TaskDone) -> None:
+        """TaskDone: the news that there is a copy is behind it, and then nobody waits for that."""
+        node = self.node
+        task = self._on_its_way(message.task_id, message.trip)
+        if task is None or node.sender in node.recovery.lost:
+            return
+        if node.recovery.placed.get(message.task_id, node.sender) != node.sender:
+            node.reject("a result of a task that is with another node")
+            return
+        returns = node.lifecycle.returns_of(task)
+        if len(message.values) != len(returns):
+            node.reject("not what the task returns")
+            return
+        self.landed(task)
+        for entry, value in zip(returns, message.values, strict=True):
+            entry.task = None
+            if entry.value is None:
+                node.object_is_here(entry, value)
+
+    def landed(self, task: Task) -> None:
+        """Another node has run it."""
+        node, spec = self.node, task.spec
+        task.state = TaskState.DONE
+        node.tasks.pop(spec.task_id, None)
+        node.recovery.placed.pop(spec.task_id, None)
+        node.infeasible.parked.pop(spec.task_id, None)
+        node.flights.landed(spec.task_id)
+        node.objects.drop_all(spec.deps)
+        node.objects.drop_all(spec.holds)
+
     # --- back ---
 
     def on_given_back(self, message: TaskGivenBack) -> None:
@@ -275,6 +320,7 @@ class Trips:
 HANDLERS: dict[type, Any] = {
     **DEPARTURES,
     TaskGivenBack: lambda self, message: self.trips.on_given_back(message),
+    TaskDone: lambda self, message: self.trips.on_task_done(message),
     TaskDeferred: lambda self, message: self.trips.on_deferred(message),
     AskAgainTimeout: lambda self, message: self.trips.on_ask_again_timeout(),
 }
