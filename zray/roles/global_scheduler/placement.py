@@ -76,7 +76,16 @@ class NodeLoad(Struct, gc=False):
 
     def fits_beside_actors(self, request: Mapping[str, int]) -> bool:
         """Whether it would do with nothing but its actors."""
-        return all(self.total.get(name, 0) - self.held.get(name, 0) >= amount for name, amount in request.items())
+        total, held = self.total, self.held
+        for name, amount in request.items():  # for each task and node: no generator
+            if total.get(name, 0) - held.get(name, 0) < amount:
+                return False
+        return True
+
+    def precedes(self, other: NodeLoad) -> bool:
+        """Where both would start a task as soon."""
+        mine, theirs = self.free.get("CPU", 0), other.free.get("CPU", 0)
+        return (-mine, self.rank, self.node) < (-theirs, other.rank, other.node)
 
     def estimated_wait_s(self, request: Mapping[str, int], bytes_to_fetch: int, guess: float, equals: int) -> float:
         """Seconds until a task with this request would start here.
@@ -105,15 +114,14 @@ def best_node(
     """
     known = list(objects)
     best: NodeLoad | None = None
-    best_cost: tuple[float, int, int, str] = (float("inf"), 0, 0, "")
+    best_wait = float("inf")
     for load in loads:
         if load.kind == "driver" or not load.fits_beside_actors(request):
             continue
-        missing = sum(size for _, size, holders in known if load.node not in holders)
+        missing = sum([size for _, size, holders in known if load.node not in holders]) if known else 0
         wait = load.estimated_wait_s(request, missing, guess, equals)
-        cost = (wait, -load.free.get("CPU", 0), load.rank, load.node)
-        if best is None or cost < best_cost:
-            best, best_cost = load, cost
+        if best is None or wait < best_wait or (wait == best_wait and load.precedes(best)):
+            best, best_wait = load, wait
     return best
 
 

@@ -386,6 +386,10 @@ class Remote:
                 # Held again while the word was on its way: the shard hears of our hold, and then of our copy, anew.
                 self._rejoin()
                 if entry.value is not None:
+                    if entry.shared.is_released:
+                        # And let go again, which it hears at the end of this turn.  A copy that nobody holds it would
+                        # have freed at once, and we would announce it again, without end.
+                        self._hold_at_shards([object_id], 0)
                     self._announce(entry)
             else:
                 self.node.objects.free_copy(entry)
