@@ -18,6 +18,8 @@ zray runs: session {session}, head of the cluster at {cluster}.
 """
 LOOPBACK_NOTE = """
 Only this machine reaches it: say --host and an address of this machine for others to come in."""
+OPEN_NOTE = """
+Other machines reach it: whoever has the token runs programs here as this user."""
 NODE_STARTED = """\
 zray runs: session {session}, a node of the cluster at {cluster}.
 
@@ -198,5 +200,7 @@ def say_how(session: Any, end: str) -> None:
         click.echo(HEAD_STARTED.format(session=session.name, cluster=info.cluster, token=token, end=end), nl=False)
         if info.cluster.startswith("127."):
             click.echo(LOOPBACK_NOTE)
+        else:
+            click.echo(OPEN_NOTE, err=True)
     else:
         click.echo(NODE_STARTED.format(session=session.name, cluster=info.cluster, end=end), nl=False)

@@ -19,7 +19,8 @@
     ├── PendingCallsLimitExceeded, RuntimeEnvSetupError
     ├── OufOfBandObjectRefSerializationException
     ├── SerializationError              also a TypeError
-    ├── DeserializationError, CrossLanguageError, AuthenticationError
+    ├── DeserializationError, CrossLanguageError
+    ├── AuthenticationError             also a ConnectionError
     ├── ActorAlreadyExistsError         also a ValueError
     ├── ClusterLostError                also a ConnectionError
     ├── ProtocolError                   also a ValueError
@@ -345,7 +346,7 @@ class ActorAlreadyExistsError(ZrayError, ValueError):
     """The name is taken in this namespace (definite: no actor was made)."""
 
 
-class AuthenticationError(ZrayError):
+class AuthenticationError(ZrayError, ConnectionError):
     """The peer does not accept our key or token, or we not theirs (definite: nothing was said)."""
 
 

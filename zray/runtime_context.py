@@ -22,6 +22,13 @@ class RuntimeContext:
         """The node."""
         return self._runtime.node_id.hex()
 
+    @property
+    def gcs_address(self) -> str:
+        """HOST:PORT of the cluster, as `zray.init` takes it; "" in a session that is none."""
+        from .host.joining import cluster_of
+
+        return cluster_of(self._runtime)
+
     def get_node_labels(self) -> dict[str, str]:
         """The node's labels."""
         from .api import nodes

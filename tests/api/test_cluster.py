@@ -9,8 +9,9 @@ import zray
 from tests.gates import is_running, until
 from tests.scripts import run_script
 from zray.cluster_utils import Cluster
-from zray.exceptions import ClusterLostError
+from zray.exceptions import AuthenticationError, ClusterLostError
 from zray.host import context, control
+from zray.host.keys import KeyPair, Token
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,26 @@ def test_without_a_token_nobody_joins_from_outside(cluster, tmp_path):
         del os.environ["CLUSTER"], os.environ["ZRAY_TMPDIR"]
     assert result.returncode == 1
     assert "ConnectionError" in result.stderr and "ZRAY_TOKEN is not set" in result.stderr
+
+
+@pytest.mark.parametrize("wrong, why", [("pair", "does not know this token"), ("head_public", "wrong cluster key")])
+def test_a_token_of_another_cluster_is_an_error_of_authentication(cluster, wrong, why):
+    token = Token.decode(cluster.token)
+    setattr(token, wrong, KeyPair.draw() if wrong == "pair" else KeyPair.draw().public)
+    kept, cluster.token = cluster.token, token.encode()
+    try:
+        with pytest.raises(AuthenticationError, match=why):
+            cluster.add_node(num_cpus=1)
+    finally:
+        cluster.token = kept
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://", "zray://"])
+def test_a_program_can_tell_others_where_its_cluster_is(cluster, scheme):
+    with zray.init(address=scheme + cluster.address) as found:
+        assert found["address"] == found.address_info["gcs_address"] == cluster.address
+        there = zray.remote(lambda: zray.get_runtime_context().gcs_address).options(resources={"tape": 1})
+        assert zray.get(there.remote(), timeout=20) == cluster.address
 
 
 @pytest.mark.parametrize(

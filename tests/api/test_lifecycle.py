@@ -42,6 +42,7 @@ def test_a_session_begins_and_ends():
     assert not zray.is_initialized()
     zray.init(num_cpus=1)
     assert zray.is_initialized()
+    assert zray.get_runtime_context().gcs_address == ""  # nobody can join
     zray.shutdown()
     assert not zray.is_initialized()
     zray.shutdown()

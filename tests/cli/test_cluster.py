@@ -2,9 +2,11 @@
 
 import re
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
+from cli.start import say_how
 from tests.cli.commands import command_line, statuses, zray
 from tests.gates import until
 from tests.scripts import ROOT, environment, run_script
@@ -33,6 +35,19 @@ def head(nothing_left):
     yield re.search(r"ZRAY_TOKEN=(\S+) zray start --address (\S+)", printed).group(2, 1)
     assert zray("stop", "--all").returncode == 0
     assert not statuses()
+
+
+@pytest.mark.parametrize("cluster, who", [("127.0.0.1:1", "Only this machine"), ("192.0.2.1:1", "Other machines")])
+def test_who_reaches_a_head_is_said_when_it_starts(cluster, who, tmp_path, capsys):
+    token = tmp_path / "token"
+    token.write_text("the token")
+    token.chmod(0o600)
+    info = SimpleNamespace(kind="head", cluster=cluster)
+    say_how(SimpleNamespace(name="it", token_path=str(token), read_info=lambda: info), "Ctrl-C")
+    printed, warned = capsys.readouterr()
+    assert f"zray start --address {cluster}" in printed and "the token" in printed
+    assert f"{who} reach" in printed + warned
+    assert bool(warned) == (who == "Other machines")
 
 
 def test_three_nodes_and_a_program(head, tmp_path):

@@ -10,7 +10,7 @@ import zray as api
 from tests.cli.commands import command_line, zray
 from tests.gates import is_running, until
 from tests.scripts import ROOT, environment
-from zray.exceptions import ClusterLostError
+from zray.exceptions import AuthenticationError, ClusterLostError
 from zray.host import joining
 
 # S4.
@@ -58,14 +58,14 @@ def test_a_node_whose_key_is_revoked_is_out_on_all_nodes_and_ends(cluster):
 def test_a_token_that_is_revoked_lets_nobody_in_and_a_new_one_does_as_often_as_it_may(cluster, tmp_path):
     name = next(line for line in keys(cluster, "list").stdout.split() if line.startswith("token-"))
     assert keys(cluster, "revoke", name).returncode == 0
-    with pytest.raises(ConnectionError, match="does not know this token"):
+    with pytest.raises(AuthenticationError, match="does not know this token"):
         cluster.add_node(num_cpus=1)
     drawn = keys(cluster, "token", "--uses", "1", "--hours", "2")
     assert drawn.returncode == 0, drawn.stderr
     assert drawn.stdout.endswith(f" zray start --address {cluster.address}\n")
     cluster.token = drawn.stdout.split()[0].removeprefix("ZRAY_TOKEN=")
     cluster.add_node(num_cpus=1)
-    with pytest.raises(ConnectionError, match="does not know this token, or it has expired or been used up"):
+    with pytest.raises(AuthenticationError, match="does not know this token, or it has expired or been used up"):
         cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
 

@@ -28,6 +28,7 @@ ACCEPTED_ARGUMENTS = (
     "dashboard_port",
     "include_log_monitor",
     "job_config",
+    "enable_resource_isolation",
 )
 
 INFEASIBLE = ("raise", "wait")
@@ -211,14 +212,23 @@ def _at_exit() -> None:
 def describe(runtime: Runtime) -> dict[str, Any]:
     """The facts that init() returns."""
     paths = getattr(runtime, "paths", None)
+    cluster = cluster_of(runtime)
     return {
-        "address": paths.address if paths is not None else "",
+        "address": cluster or (paths.address if paths is not None else ""),
+        "gcs_address": cluster,
         "session_name": runtime.session,
         "session_dir": paths.folder if paths is not None else "",
         "node_id": runtime.node_id.hex(),
         "namespace": runtime.namespace,
         "dashboard_url": "",
     }
+
+
+def cluster_of(runtime: Runtime) -> str:
+    """HOST:PORT that the cluster goes by; "" where there is none."""
+    paths = getattr(runtime, "paths", None)
+    info = paths.read_info() if paths is not None else None
+    return info.cluster if info is not None else ""
 
 
 def check_init_arguments(ignored: dict[str, Any], local_mode: bool) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from .. import __version__
-from ..exceptions import ProtocolError, ZrayError
+from ..exceptions import AuthenticationError, ProtocolError, ZrayError
 from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
@@ -30,7 +30,7 @@ from ..wire.hosts import HostAdded, HostRefused, HostRemoved, HostWelcome, JoinC
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
-from .dealing import DENIED, Dealer
+from .dealing import DENIED, WRONG_KEY, Dealer
 from .detours import Detours
 from .keys import Key, KeyPair, KeyRing, Token, require_curve
 from .neighbours import Neighbours
@@ -173,7 +173,7 @@ def join_cluster(
     try:
         token = Token.decode(secret.decode("ascii", "replace"))
     except ValueError as error:
-        raise ZrayError(str(error)) from error
+        raise AuthenticationError(str(error)) from error
     keys, ring = KeyPair.draw(), KeyRing()
     address, kind = options["address"], options["kind"]
     join = JoinCluster(PROTOCOL_VERSION, __version__, python_version(), host, kind, keys.public)
@@ -224,10 +224,12 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
                 select.select([], [], [], 0.1)
                 continue
             if dealer.over == DENIED:
-                raise ZrayError(
+                raise AuthenticationError(
                     f"The cluster at {address} does not know this token, or it has expired or been used up: "
                     "take the one that `zray start --head` printed there."
                 )
+            if dealer.over == WRONG_KEY:
+                raise AuthenticationError(f"Cannot join the cluster at {address} with this token: {WRONG_KEY}.")
             why = dealer.over or f"no answer in {JOIN_SECONDS:g} s"
             raise ZrayError(f"Cannot join the cluster at {address}: {why}.")
     except zmq.ZMQError as error:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from ..exceptions import ZrayError
+from ..exceptions import AuthenticationError, ZrayError
 from ..printable import printable
 from ..roles.effects import (
     CreateSegment,
@@ -65,7 +65,7 @@ from .doorman import Doorman
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
-from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, SessionInfo
+from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, SessionInfo, readiness
 from .workers import Workers
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     try:
         node = Node(session, fork_server, lock, options)
     except (ZrayError, OSError) as error:
-        tell_starter(f"{error}")
+        tell_starter(f"{error}", is_denied=isinstance(error, AuthenticationError))
         raise
     signal.signal(signal.SIGTERM, lambda number, frame: node.reactor.end_soon("told to by a signal"))
     if node.membership is None or (node.head is not None and not node.head.orders):
@@ -393,10 +393,10 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     node.run()
 
 
-def tell_starter(refusal: str) -> None:
-    """That we are ready, or why we never will be."""
+def tell_starter(refusal: str, *, is_denied: bool = False) -> None:
+    """That we are ready, or why we never will be: is_denied, by others for our token."""
     try:
-        os.write(READY_DESCRIPTOR, b"1" if not refusal else b"0" + refusal.encode()[:2_000])
+        os.write(READY_DESCRIPTOR, readiness(refusal, is_denied=is_denied))
     except BrokenPipeError:
         pass  # it has ended: we are about to notice
     os.close(READY_DESCRIPTOR)

@@ -13,10 +13,18 @@ from typing import Any
 
 from msgspec import msgpack
 
-from ..exceptions import ClusterLostError
+from ..exceptions import AuthenticationError, ClusterLostError
 from .machine import cpu_count, store_bytes
 from .processes import last_lines, wait_for_end
-from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, lasting_sessions
+from .session import (
+    DRIVER_DESCRIPTOR,
+    IS_DENIED,
+    IS_READY,
+    READY_DESCRIPTOR,
+    SECRET_DESCRIPTOR,
+    Session,
+    lasting_sessions,
+)
 from .spawn import spawn
 
 NODE_START_SECONDS = 20.0
@@ -98,11 +106,12 @@ def start_node(
         poll = select.poll()
         poll.register(ready, select.POLLIN)
         said = os.read(ready, 4096) if poll.poll(NODE_START_SECONDS * 1000) else b""
-        if not said.startswith(b"1"):
+        if not said.startswith(IS_READY):
             log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
             end_node(session, pid, seconds=NODE_END_SECONDS if said else 0.0)
             if said:
-                raise ConnectionError(said[1:].decode(errors="replace"))
+                why = said[1:].decode(errors="replace")
+                raise AuthenticationError(why) if said.startswith(IS_DENIED) else ConnectionError(why)
             raise ClusterLostError(f"The node process did not start.  It wrote:\n{log}")
     finally:
         for descriptor in ours:

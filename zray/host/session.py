@@ -24,9 +24,11 @@ from ..store.segment import unlink_session
 from ..store.sweeper import check_private, sweep
 
 # The descriptors that its processes are born with, by the numbers that they see (spawn.py).  A node:
-READY_DESCRIPTOR = 3  # of a pipe: a byte says that it listens
+READY_DESCRIPTOR = 3  # of a pipe: a byte says that it listens, or why not
 DRIVER_DESCRIPTOR = 4  # a pidfd of whoever started it
 SECRET_DESCRIPTOR = 5  # the join token, where there is one
+# What it says there first; words follow where it is not ready.
+IS_READY, HAS_FAILED, IS_DENIED = b"1", b"0", b"2"
 # A fork server:
 CONNECTION_DESCRIPTOR = 3  # its end of the socket pair to the node
 NODE_DESCRIPTOR = 4  # a pidfd of the node
@@ -60,6 +62,11 @@ def session_root() -> str:
             f"and owner {status.st_uid}.  Remove it, or set ZRAY_TMPDIR."
         )
     return root
+
+
+def readiness(refusal: str, *, is_denied: bool) -> bytes:
+    """What a node says to whoever started it."""
+    return ((IS_DENIED if is_denied else HAS_FAILED) if refusal else IS_READY) + refusal.encode()[:2_000]
 
 
 class SessionInfo(msgspec.Struct):

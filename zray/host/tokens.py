@@ -24,7 +24,7 @@ def cluster_address(text: str) -> str:
     """
     import socket
 
-    host, colon, port = text.removeprefix("zray://").rpartition(":")
+    host, colon, port = text.removeprefix("zray://").removeprefix("ray://").rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"An address must be HOST:PORT, not {text[:100]!r}.")
     try:
