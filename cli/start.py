@@ -106,9 +106,12 @@ def note_others(new: str) -> None:
 
 @click.command()
 @click.option("--head", is_flag=True, help="Start a cluster on this machine.")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="P", help="With --head: the port; 0 is any. [6379]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="P", help="The port to listen on; 0 is any. [with --head: 6379]"
+)
 @click.option("--host", metavar="IP", help="The address of this machine to listen on. [with --head: 127.0.0.1]")
 @click.option("--address", metavar="HOST:PORT", help="Join the cluster whose head is there.")
+@click.option("--advertise", metavar="HOST[:PORT]", help="With --address: where others reach this node, if elsewhere.")
 @click.option("--token-file", metavar="PATH", help="Read the join token from a file (mode 0600).")
 @click.option("--token-stdin", is_flag=True, help="Read the join token from standard input.")
 @click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those of this machine.")
@@ -165,8 +168,8 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
 
     if where["token_file"] is not None or where["token_stdin"]:
         raise click.UsageError("A head draws its own token; tokens are for --address.")
-    if where["head_wait"] is not None:
-        raise click.UsageError("--head-wait is for nodes that join.")
+    if where["head_wait"] is not None or where["advertise"] is not None:
+        raise click.UsageError("--head-wait and --advertise are for nodes that join.")
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
     host = tokens.own_address(where["host"]) if where["host"] else ""
     return nodes.start_head(total, store, host=host, port=where["port"], labels=where["labels"], **plan)
@@ -179,12 +182,17 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
     for name in HEAD_OPTIONS:
         if where[name] is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} is the head's.")
-    if where["port"] is not None:
-        raise click.UsageError("--port is the head's; a node that joins takes one that is free.")
     token = read_token(where["token_file"], where["token_stdin"])
     host = tokens.own_address(where["host"]) if where["host"] else ""
     address = tokens.cluster_address(address)
-    further = {"host": host, "head_wait": where["head_wait"], "labels": where["labels"]}
+    advertise = tokens.advertised_address(where["advertise"]) if where["advertise"] else ""
+    further = {
+        "host": host,
+        "port": where["port"] or 0,
+        "advertise": advertise,
+        "head_wait": where["head_wait"],
+        "labels": where["labels"],
+    }
     return nodes.start_member(total, store, address, token, **further)
 
 

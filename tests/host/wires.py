@@ -185,6 +185,15 @@ class Wire:
                 pass
             end.close()
 
+    def _accept(self):
+        caller = self.listener.accept()[0]
+        try:
+            self.pairs.append((caller, socket.create_connection(("127.0.0.1", self.port_behind))))
+        except OSError:  # nobody listens behind it any more
+            caller.close()
+            return
+        self.carried += 1
+
     def _carry(self):
         while not self.is_over:
             ends = {end: pair for pair in list(self.pairs) for end in pair if end.fileno() >= 0}
@@ -194,8 +203,7 @@ class Wire:
                 continue  # cut meanwhile
             for end in readable:
                 if end is self.listener:
-                    self.pairs.append((end.accept()[0], socket.create_connection(("127.0.0.1", self.port_behind))))
-                    self.carried += 1
+                    self._accept()
                     continue
                 pair = ends[end]
                 other = pair[1] if pair[0] is end else pair[0]

@@ -62,7 +62,8 @@ class Membership:
         self.chains = f"{head}/chains"  # the chain master
         self.on_scheduler_gone: Callable[[str], None] = lambda role: None
         self.head_wait = HEAD_WAIT_SECONDS  # how long we wait for a head that has ended, or stands still
-        self.endpoint = ""  # where others reach us
+        self.endpoint = ""  # where we listen
+        self.advertised = ""  # where others reach us, where that is not the same
         self.cluster = ""  # the address that the cluster goes by
         self.head_finding: Finding | None = None  # of the last look at it
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
@@ -163,8 +164,8 @@ def addresses_of(host: str, head: str, schedulers: list[str], shards: int) -> Ad
 def join_cluster(
     host: str, folder: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]
 ) -> Membership:
-    """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from).
-    folder: of the session.
+    """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from),
+    port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere).  folder: of the session.
 
     Raises:
         ZrayError: it cannot be; says why.
@@ -180,15 +181,20 @@ def join_cluster(
     reply = ask_head(address, token, join)
     neighbours = Neighbours(host, keys, ring, log)
     listen_host = options.get("listen_host") or address_towards(address)
-    port = neighbours.listener.bind(listen_host, 0)
+    try:
+        port = neighbours.listener.bind(listen_host, options.get("port") or 0)
+    except OSError as error:
+        raise ZrayError(f"This node cannot listen where it should: {error.strerror or error}.") from error
     addresses = addresses_of(host, reply.head, reply.global_schedulers, len(reply.shards))
     membership = Membership(kind, host, neighbours, addresses, reply.head)
     membership.endpoint = f"{listen_host}:{port}"
+    if advertise := options.get("advertise"):
+        membership.advertised = advertise if ":" in advertise else f"{advertise}:{port}"
     membership.cluster, membership.policy = address, reply.policy
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
     membership.head_key = Key(token.head_public, "head", reply.head)
-    log(f"{kind} {host} of the cluster at {address}, reached at {membership.endpoint}")
+    log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}")
     return membership
 
 

@@ -188,7 +188,7 @@ class Node:
             client.start()
             self.reactor._perform(client.address, client.take_effects())
         key = member.neighbours.keys.public
-        self.local.members.start(member.kind, member.endpoint, key, member.head_wait)
+        self.local.members.start(member.kind, member.advertised or member.endpoint, key, member.head_wait)
 
     def _host_left(self, host: str, reason: str) -> None:
         assert self.membership is not None

@@ -171,17 +171,27 @@ def start_member(
     token: str,
     *,
     host: str = "",
+    port: int = 0,
+    advertise: str = "",
     head_wait: float | None = None,
     labels: dict[str, str] | None = None,
 ) -> tuple[Session, int]:
-    """Start a node of the cluster whose head is at `address` (HOST:PORT).  head_wait: seconds that it waits for a head
-    that has ended, or stands still, to come back.
+    """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
+    advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
+    ended, or stands still, to come back.
 
     Raises: as start_node.
     """
     if head_wait is not None and not 0 < head_wait < float("inf"):
         raise ValueError(f"head_wait must be a number of seconds above 0, not {head_wait!r}.")
-    cluster = {"kind": "node", "address": address, "listen_host": host, "head_wait": head_wait}
+    cluster = {
+        "kind": "node",
+        "address": address,
+        "listen_host": host,
+        "port": port,
+        "advertise": advertise,
+        "head_wait": head_wait,
+    }
     return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels)
 
 

@@ -33,6 +33,20 @@ def cluster_address(text: str) -> str:
         raise ConnectionError(f"The host name {host[:100]!r} is not known here: {error}.") from error
 
 
+def advertised_address(text: str) -> str:
+    """HOST[:PORT] where others reach this machine, with the host as an IPv4 address.
+
+    Raises:
+        ValueError: it has no such form, or stands for all addresses.
+        OSError: the name is not known.
+    """
+    host, colon, port = text.rpartition(":") if ":" in text else (text, "", "1")
+    address = cluster_address(f"{host}:{port}").rpartition(":")[0]
+    if address == "0.0.0.0":
+        raise ValueError("Name one address to advertise: others must be told where to reach this machine.")
+    return f"{address}:{port}" if colon else address
+
+
 def own_address(text: str) -> str:
     """An address of this machine to listen on, as a number.
 

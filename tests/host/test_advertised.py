@@ -1,0 +1,68 @@
+"""A node that others reach elsewhere than where it listens: behind a router that forwards a port (U45)."""
+
+import socket
+
+import pytest
+
+import zray
+from tests.host.wires import Wire
+from zray.cluster_utils import Cluster, Node
+from zray.host import nodes
+from zray.host.tokens import advertised_address
+from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+LARGE = 3_000_000
+
+
+@pytest.fixture
+def router(nothing_left):
+    """It forwards what comes to its port to whoever is behind it."""
+    with Wire(0, socket.create_server(("127.0.0.1", 0))) as wire:
+        yield wire
+
+
+@pytest.mark.slow
+def test_others_come_to_where_a_node_says_that_it_is(router):
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        total = nodes.declared_resources(1, None, None)
+        behind = Node(*nodes.start_member(total, None, cluster.address, cluster.token, advertise=router.endpoint))
+        cluster.worker_nodes.append(behind)
+        router.port_behind = int(behind.address.rpartition(":")[2])
+        assert behind.address != router.endpoint
+        other = cluster.add_node(num_cpus=1)  # later: it is the one that connects
+        cluster.wait_for_nodes()
+        cluster.connect()
+        try:
+            make = zray.remote(lambda: bytes(LARGE)).options(scheduling_strategy=there(behind))
+            take = zray.remote(len).options(scheduling_strategy=there(other))
+            assert zray.get(take.remote(make.remote()), timeout=60) == LARGE
+        finally:
+            zray.shutdown()
+        assert router.carried >= 1
+
+
+def there(node):
+    return NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+
+
+@pytest.mark.parametrize(
+    "text, address",
+    [("127.0.0.1", "127.0.0.1"), ("127.0.0.1:7", "127.0.0.1:7"), ("localhost:70", "127.0.0.1:70")],
+)
+def test_what_may_be_advertised(text, address):
+    assert advertised_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", ":7", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:70000", "0.0.0.0", "0.0.0.0:7"])
+def test_what_may_not(text):
+    with pytest.raises(ValueError):
+        advertised_address(text)
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_said():
+    with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(ConnectionError, match=f"cannot listen where it should.*{port}"):
+                nodes.start_member({}, None, cluster.address, cluster.token, port=port)
