@@ -227,6 +227,35 @@ zray.init(address="{cluster.address}")
             assert json.loads(process.communicate(timeout=50)[0].splitlines()[-1]) == ["other", "other"]
 
 
+@pytest.mark.slow
+def test_an_actor_that_is_made_again_elsewhere_finds_its_modules_there(nothing_left, project):
+    """Its node is killed; the project has gone from where it was."""
+    (project / "counting.py").write_text("import os\n\nclass Where:\n    def file(self):\n        return __file__\n")
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        cluster.wait_for_nodes()
+        code = f"""
+import json, os, sys, zray, counting
+zray.init(address="{cluster.address}")
+actor = zray.remote(counting.Where).options(num_cpus=1, max_restarts=3, max_task_retries=3).remote()
+sys.stdout.write(zray.get(actor.file.remote(), timeout=40) + chr(10))
+os.rename({str(project)!r}, {str(project) + "-gone"!r})
+sys.stdout.flush()
+sys.stdin.readline()
+print(zray.get(actor.file.remote(), timeout=40))
+"""
+        (project / "main.py").write_text(code)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, project / "main.py"], env=env, text=True, cwd="/", **pipes) as process:
+            first = process.stdout.readline()
+            doomed, other = sorted(nodes, key=lambda node: node.session.name not in first)
+            assert first.startswith(os.path.join(doomed.session.folder, "code"))
+            cluster.remove_node(doomed)
+            second, _ = process.communicate("\n", timeout=50)
+            assert second.startswith(os.path.join(other.session.folder, "code"))
+
+
 def test_a_working_folder_travels_without_what_stays_behind(cluster, project):
     folder = project / "work"
     for path in ("in.txt", "big.bin", "helper.py", "tools/run.sh", ".git/config", "env/pyvenv.cfg", "logs/a.log"):
