@@ -83,6 +83,12 @@ def test_nodes_that_leave_in_order(chunk, nodes, deaths, heads, shards, replicas
     assert_all_is_well(seeds, nodes, replicas, deaths=deaths, heads=heads, shards=shards, drains=1)
 
 
+@pytest.mark.parametrize("seeds, replicas", [((31113, 32565, 34224), 0), ((30170, 31117, 33927), 2)])
+def test_an_actor_may_have_a_cpu_that_a_task_of_another_node_has_lent_out(seeds, replicas):
+    """That task may wait for the actor."""
+    assert_all_is_well(seeds, nodes=3, replicas=replicas)
+
+
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""

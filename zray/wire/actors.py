@@ -145,7 +145,10 @@ class ActorExited(Message, tag=73):
 
 
 class SpillActor(Message, tag=170):
-    """local scheduler -> global scheduler.  No room for it here now; origin is the sender's address."""
+    """local scheduler -> global scheduler.  No room for it here now; origin is the sender's address.
+
+    may_borrow: also on CPUs that tasks have lent out while they wait: perhaps they wait for this actor.
+    """
 
     spec: TaskSpec
     options: ActorOptions
@@ -153,6 +156,7 @@ class SpillActor(Message, tag=170):
     life: ActorLife
     job_id: bytes
     job: JobFacts = JobFacts()
+    may_borrow: bool = False
 
 
 class PlaceActor(Message, tag=171):
@@ -164,6 +168,7 @@ class PlaceActor(Message, tag=171):
     life: ActorLife
     job_id: bytes
     job: JobFacts = JobFacts()
+    may_borrow: bool = False
 
 
 class ActorAccepted(Message, tag=172):

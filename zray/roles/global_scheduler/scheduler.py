@@ -189,7 +189,8 @@ class GlobalScheduler(Role):
             for name, amount in request.items():
                 load.free[name] -= amount  # until its next report
                 load.held[name] = load.held.get(name, 0) + amount
-            place = PlaceActor(message.spec, message.options, message.origin, message.life, message.job_id, message.job)
+            of_job = (message.job_id, message.job)
+            place = PlaceActor(message.spec, message.options, message.origin, message.life, *of_job, message.may_borrow)
             self.send(load.node, place)
         elif any(is_enough(load.total, request) for load in able):
             self.send(message.origin, ActorDeferred(actor_id))

@@ -3,7 +3,7 @@
     no room here now -> the arguments and the handle are shared -> SpillActor -> (global scheduler) -> PlaceActor ->
     the other node has room and holds the arguments -> ActorAccepted -> handed over: from here on its calls are
     forwarded, and the other node claims it at its shard (guards).  ActorDeferred: nobody had room; it starts here when
-    there is, or asks again.
+    there is, or asks again, also for CPUs that tasks have lent out: they may wait for it.
 
 Until it is handed over it is this node's, so that two nodes never have it.
 """
@@ -42,6 +42,7 @@ class Ask(Struct, gc=False, eq=False):
     actor: Actor
     is_shared: bool = False  # the shards know that we hold what leaves with it
     is_deferred: bool = False  # nobody had room; it waits for the timer, or for room here
+    may_borrow: bool = False  # nobody had room that no task has lent out
 
 
 class ActorMoves:
@@ -92,12 +93,13 @@ class ActorMoves:
         """The shards have acknowledged what leaves with it."""
         ask.is_shared = True
         if self.asks.get(ask.actor.actor_id) is ask:
-            self._send_up(ask.actor)
+            self._send_up(ask)
 
-    def _send_up(self, actor: Actor) -> None:
-        node, spec, job = self.node, actor.creation.spec, actor.job
+    def _send_up(self, ask: Ask) -> None:
+        node, actor = self.node, ask.actor
+        spec, job = actor.creation.spec, actor.job
         schedulers = node.addresses.global_schedulers
-        message = SpillActor(spec, actor.options, node.address, actor.life, job.job_id, job.facts)
+        message = SpillActor(spec, actor.options, node.address, actor.life, job.job_id, job.facts, ask.may_borrow)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
     def on_place_actor(self, message: PlaceActor) -> None:
@@ -106,7 +108,12 @@ class ActorMoves:
         known = node.calls.actors.get(spec.task_id)
         is_lost = message.origin not in node.members.peers
         is_over = message.job.home in node.recovery.lost and not options.detached
-        if not node.calls.has_room_for(options) or known is not None or is_lost or is_over:
+        if (
+            not node.calls.has_room_for(options, may_borrow=message.may_borrow)
+            or known is not None
+            or is_lost
+            or is_over
+        ):
             node.send(message.origin, ActorDeferred(spec.task_id))
             return
         job = node.code.job_of(message.job_id, message.job, is_detached=options.detached)
@@ -234,6 +241,7 @@ class ActorMoves:
         """ActorDeferred: nobody had room."""
         ask = self.asks.get(message.actor_id)
         if ask is not None:
+            ask.may_borrow = True
             self._ask_again_later(ask)
 
     def _ask_again_later(self, ask: Ask) -> None:
@@ -263,7 +271,7 @@ class ActorMoves:
         for ask in self.asks.values():
             if ask.is_deferred:
                 ask.is_deferred = False
-                self._send_up(ask.actor)
+                self._send_up(ask)
 
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: of an actor, or of a task."""
@@ -294,7 +302,7 @@ class ActorMoves:
         """What was asked may have been lost.  Who accepts second is told that it is gone."""
         for ask in self.asks.values():
             if ask.is_shared and not ask.is_deferred:
-                self._send_up(ask.actor)
+                self._send_up(ask)
 
 
 HANDLERS: dict[type, Any] = {
