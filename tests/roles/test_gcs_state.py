@@ -11,7 +11,7 @@ from tests.wire import strategies
 from zray.ids import return_id
 from zray.roles.gcs import GcsShard, state
 from zray.wire.chain import ShardReply, ShardRequest
-from zray.wire.gcs import NodeLost, ObjectLost, RebuildObject
+from zray.wire.gcs import LineageNeeded, NodeLost, ObjectLost, RebuildObject
 
 TASKS = [bytes([number]) * 16 for number in range(3)]
 OBJECTS = [return_id(task, index) for task in TASKS for index in (1, 2, 1 << 31)]
@@ -42,6 +42,10 @@ def tables(shard):
     return plain(kept | {"name_by_actor": sorted(shard.name_by_actor.items())})
 
 
+def turn(shard, message):
+    return shard.handle("n1/local", message, 0.0) + shard.end_turn(0.0)
+
+
 def test_any_state_comes_back(monkeypatch):
     monkeypatch.setitem(strategies._MAKERS, "Bytes", few_ids)
     monkeypatch.setitem(strategies._MAKERS, "Str", lambda node: st.sampled_from(["n1/local", "n2/local", "n3/local"]))
@@ -52,13 +56,13 @@ def test_any_state_comes_back(monkeypatch):
     def comes_back(messages, middle):
         shard = GcsShard("gcs-0")
         for message in messages[:middle]:
-            shard.handle("n1/local", message, 0.0)
+            turn(shard, message)
         other = GcsShard("gcs-0")
         other.load(list(shard.dump()))
         assert tables(other) == tables(shard)
         assert list(other.dump()) == list(shard.dump())
         for message in messages[middle:]:
-            assert other.handle("n1/local", message, 0.0) == shard.handle("n1/local", message, 0.0)
+            assert turn(other, message) == turn(shard, message)
 
     comes_back()
 
@@ -72,6 +76,6 @@ def test_what_is_no_state_is_refused():
 def test_a_chain_carries_all_that_a_shard_handles():
     """A new request of the shard's needs a place in ShardRequest, a new reply one in ShardReply."""
     assert set(get_args(ShardRequest)) == set(GcsShard.HANDLERS)
-    replies = set(get_args(ShardReply)) - {RebuildObject, ObjectLost}
+    replies = set(get_args(ShardReply)) - {RebuildObject, ObjectLost, LineageNeeded}
     assert all(kind.__name__.endswith(("Reply", "ed", "Copies", "Taken")) for kind in replies)
     assert NodeLost in get_args(ShardRequest)

@@ -55,6 +55,12 @@ def test_deaths_of_nodes(chunk, nodes):
     assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, deaths=1)
 
 
+@pytest.mark.parametrize("nodes, shards, replicas", [(4, 3, 0), (3, 2, 2)])
+def test_deaths_of_nodes_with_several_shards(nodes, shards, replicas):
+    """Records are kept from shard to shard, and let go of."""
+    assert_all_is_well(range(1, 1 + CHUNK), nodes, replicas, deaths=1, shards=shards)
+
+
 @pytest.mark.parametrize("nodes, deaths, shards", [(4, 0, 1), (4, 0, 2), (5, 1, 1)])
 @pytest.mark.parametrize("chunk", range(HEAD_CHUNKS))
 def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):

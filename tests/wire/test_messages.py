@@ -116,6 +116,8 @@ TAGS = {
     112: "RebuildObject",
     113: "CannotRebuild",
     114: "ObjectLost",
+    115: "LineageNeeded",
+    116: "LineageNeededReply",
     120: "RegisterNode",
     121: "Heartbeat",
     122: "NodeJoined",

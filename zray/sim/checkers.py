@@ -67,7 +67,7 @@ class Checkers:
         """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).
 
         But for what was put, and for the objects behind actors' handles: neither is made by running a task.  And but
-        for what lies in another shard: a shard keeps alive what its own records need, no more, so far.
+        for what another shard has not been told of yet: until then a node holds it.
         """
         for node in self.world.nodes.values():
             self.actor_ids.update(node.scheduler.calls.actors)
@@ -78,16 +78,26 @@ class Checkers:
             for task_id, record in shard.tasks.records.items()
             if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address
         }
+        unsaid = self.unsaid_words()
         for task_id, record in records.items():
             if record.spec is None:
                 continue
             for object_id in (*record.spec.deps, *record.spec.holds):
                 parent = task_of(object_id)
-                if shard_of(parent, len(names)) != shard_of(task_id, len(names)):
+                if parent in unsaid and shard_of(parent, len(names)) != shard_of(task_id, len(names)):
                     continue
                 if not is_put(object_id) and parent not in self.actor_ids:
                     known = records.get(parent)
                     assert known is not None and known.spec is not None, "a recorded task whose argument's task is not"
+
+    def unsaid_words(self) -> set[bytes]:
+        """Tasks that a shard needs the records of, and of which another one is not known to have heard."""
+        unsaid: set[bytes] = set()
+        for shard in self.world.shards.authorities():
+            keeping = shard.tasks.keeping
+            for peer in keeping.peers.values() if keeping is not None else ():
+                unsaid.update(peer.needed, (task_id for task_id, is_needed in peer.coming.items() if is_needed))
+        return unsaid
 
     def actor_calls(self) -> None:
         """Calls of one caller run in order, each at most once per incarnation."""
@@ -141,6 +151,8 @@ class Checkers:
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
+        nothing(scheduler.lineage.owed, "records that are not acknowledged")
+        nothing(scheduler.lineage.owed_by_object, "objects that shards were not told are let go of")
         nothing(scheduler.recovery.placed, "tasks placed elsewhere")
         nothing(scheduler.infeasible.parked, "tasks that no node can run")
         nothing(scheduler.flights.aloft, "tasks that nobody has accepted")
@@ -185,6 +197,12 @@ class Checkers:
     def shard_is_empty(self, shard: Any) -> None:
         """No lineage, no directory entry, no name."""
         nothing(shard.tasks.records, "records of tasks")
+        keeping = shard.tasks.keeping
+        if keeping is not None:
+            nothing(keeping.abroad, "tasks of other shards whose records are needed")
+            nothing(keeping.kept_for, "records that other shards need")
+            nothing(keeping.held, "replies that wait for other shards")
+            assert self.world.shards.have_said_all(), "words for other shards"
         nothing(shard.function_waiters, "nodes that wait for code")
         nothing(shard.actor_by_name, "names of actors")
         nothing(shard.homes.homes, "homes of actors")

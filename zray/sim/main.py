@@ -96,13 +96,23 @@ def _run(world: Simulator) -> None:
         world.run(world.now + VERDICT_SECONDS)
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
     assert not world.faults.drained & world.nodes.keys(), "a node was told to leave, and stays"
-    world.run(max(world.now, options.fault_seconds) + REST_SECONDS)
+    world.run(max(world.now, options.fault_seconds))
+    _come_to_rest(world)
     world.checkers.at_rest()
     for driver in live:
         world.end_driver(driver)
-    world.run(world.now + REST_SECONDS)
+    _come_to_rest(world)
     world.checkers.at_rest()
     world.checkers.jobs_are_gone()
+
+
+def _come_to_rest(world: Simulator) -> None:
+    world.run(world.now + REST_SECONDS)
+    # A line of records is let go of from shard to shard, one link after the other.
+    far = 10 if world.options.delay == "far" else 1
+    if not world.shards.have_said_all():
+        world.run(world.now + far * LIVENESS_SECONDS, unless=world.shards.have_said_all)
+        world.run(world.now + REST_SECONDS)
 
 
 def _is_settled(world: Simulator) -> bool:

@@ -178,10 +178,23 @@ class Shards:
             return [role for role in self.world.heads.node.roles.values() if type(role) is GcsShard]
         found = []
         for name in self.names:
-            replicas = [member.replica for member in self.members(name) if member.replica is not None]
+            chain = self.chain(name)
+            members = [member for member in self.members(name) if member.replica is not None]
+            # Who has been appended may lag behind what its predecessor has acknowledged alone.
+            full = [member for member in members if chain is not None and member.address not in chain.tentative]
+            replicas = [member.replica for member in full or members if member.replica is not None]
             if replicas:
                 found.append(replicas[-1].shard)
         return found
+
+    def have_said_all(self) -> bool:
+        """Whether no shard has words for another one that it is not known to have heard."""
+        for shard in self.authorities():
+            keeping = shard.tasks.keeping
+            for peer in keeping.peers.values() if keeping is not None else ():
+                if peer.number != peer.heard or peer.coming:
+                    return False
+        return True
 
     def check_order(self) -> None:
         """The prefix rule: each member has all that its successor has."""

@@ -1,4 +1,4 @@
-"""Programs of tasks and actors that say where they run."""
+"""Programs of tasks and actors that say where they run, or would rather."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Generator
 from typing import Any
 
 from ..wire.where import LabelRule, Where
-from .language import Call, Create, Drop, IsHere, Submit, remote
+from .language import Call, Create, Drop, IsHere, Sleep, Submit, remote
+from .object_programs import make_big
 from .task_programs import nap, outcomes, total
+from .values import Big
 
 Script = Generator[Any, Any, Any]
 
@@ -61,3 +63,28 @@ def run_residents(count: int) -> Script:
     found = yield from outcomes(refs)
     yield Drop(residents)
     return found
+
+
+@remote
+def descend(one: Big, two: Big) -> Big:
+    return Big((3 * one.fill + two.fill + 1) % 256, one.size)
+
+
+def run_ancestry(depth: int, width: int, size: int, seconds: float) -> Script:
+    """Lines of tasks that take each other's results, made on the second node and let go of but for the last ones;
+    which are fetched only when that node may be gone.
+    """
+    where = Where(node="n2", is_soft=True)
+    line = []
+    for number in range(width):
+        line.append((yield Submit(make_big, (number + 1, size), where=where)))
+    for _ in range(depth):
+        after = []
+        for number in range(width):
+            # Each has two parents, which are of other shards or not.
+            after.append((yield Submit(descend, (line[number], line[number - 1]), where=where)))
+        yield Drop(line)
+        line = after
+        yield Sleep(0.1)  # they are done, and what they take is gone; nobody has asked for what they return
+    yield Sleep(seconds)
+    return (yield from outcomes(line))

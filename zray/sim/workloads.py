@@ -39,7 +39,7 @@ from .task_programs import (
     run_wait,
 )
 from .values import RemoteError
-from .where_programs import run_choosy, run_residents
+from .where_programs import run_ancestry, run_choosy, run_residents
 
 Script = Generator[Any, Any, Any]
 Draw = Callable[[Random], tuple[Any, ...]]
@@ -111,6 +111,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
     # What it asks for comes with a node that joins late.
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
+    # What it has is lost with the second node, from the last back to the first.
+    "ancestry": (run_ancestry, lambda random: (random.randint(1, 8), random.randint(1, 5), 5_000, 2.0)),
     # It takes more workers than others do.
     "environments": (
         run_environments,

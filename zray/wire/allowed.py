@@ -55,6 +55,8 @@ from .gcs import (
     HeartbeatReply,
     HoldAtNode,
     HoldAtNodeReply,
+    LineageNeeded,
+    LineageNeededReply,
     NodeJoined,
     NodeLost,
     ObjectLocated,
@@ -173,7 +175,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("local", "gcs"): frozenset(
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
-            CannotRebuild,
+            *(CannotRebuild, LineageNeeded, LineageNeededReply),
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
             *(ActorAt, ActorForgotten, ActorUnguarded, ActorKilled, LocateActor),
         }
@@ -185,7 +187,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
             *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated, ActorClaimed, ActorRefused),
-            *(RebuildObject, ObjectLost),
+            *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply),
         }
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),

@@ -35,6 +35,8 @@ from .gcs import (
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
+    LineageNeeded,
+    LineageNeededReply,
     NodeLost,
     ObjectLocated,
     ObjectLost,
@@ -80,6 +82,8 @@ ShardRequest = (
     | ActorKilled
     | LocateActor
     | NodeLost
+    | LineageNeeded
+    | LineageNeededReply
 )
 ShardReply = (
     RecordTasksReply
@@ -96,6 +100,8 @@ ShardReply = (
     | ActorLocated
     | ActorClaimed
     | ActorRefused
+    | LineageNeeded
+    | LineageNeededReply
 )
 
 

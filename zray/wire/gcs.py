@@ -8,6 +8,7 @@ local scheduler    SubscribeObject -> ObjectLocated    where is it, now or as so
 GCS shard          FreeCopies                          nobody holds it: drop your copy
 GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: run its task again
 GCS shard          ObjectLost                          and this one cannot be made again
+GCS shard          LineageNeeded -> LineageNeededReply     by way of a node, to another shard: keep these records
 local scheduler    FetchFunction -> FetchFunctionReply
 node               RegisterNode, Heartbeat             to the monitor
 monitor            HeartbeatReply, NodeJoined, NodeLost
@@ -15,7 +16,7 @@ monitor            HeartbeatReply, NodeJoined, NodeLost
 
 from __future__ import annotations
 
-from ..ids import FunctionID, ObjectID
+from ..ids import FunctionID, ObjectID, TaskID
 from .message import Message, Natural
 from .task_spec import TaskSpec
 from .tasks import Function
@@ -24,12 +25,13 @@ from .tasks import Function
 class RecordTasks(Message, tag=100):
     """local scheduler -> GCS shard.  Specs for the task table; `node` holds their return values.
 
-    request 0 asks for no reply.
+    request 0 asks for no reply.  shards: so many there are.
     """
 
     node: str
     specs: list[TaskSpec]
     request: int = 0
+    shards: Natural = 1
 
 
 class RecordTasksReply(Message, tag=101):
@@ -126,6 +128,29 @@ class ObjectLost(Message, tag=114):
 
     object_id: ObjectID
     reason: str
+
+
+class LineageNeeded(Message, tag=115):
+    """GCS shard -> local scheduler -> GCS shard.  From shard `source` to shard `target` of `shards`, by their numbers.
+
+    Its records need those of the tasks `needed`, and no longer those of `freed`.  number: counts these messages from 1,
+    between these two shards.
+    """
+
+    source: Natural
+    target: Natural
+    shards: Natural
+    number: Natural
+    needed: list[TaskID]
+    freed: list[TaskID]
+
+
+class LineageNeededReply(Message, tag=116):
+    """GCS shard -> local scheduler -> GCS shard.  Shard `target` has heard that number from shard `source`."""
+
+    source: Natural
+    target: Natural
+    number: Natural
 
 
 class RegisterNode(Message, tag=120):

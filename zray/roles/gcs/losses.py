@@ -23,6 +23,8 @@ def node_lost(shard: GcsShard, message: NodeLost) -> None:
     """NodeLost: its holds and copies are gone, and what it had in hand nobody makes.  A walk over all records."""
     node, tasks = message.node, shard.tasks
     shard.lost[node] = None
+    if tasks.keeping is not None:
+        tasks.keeping.node_lost(node)
     for function_id, waiters in list(shard.function_waiters.items()):
         waiters.pop(node, None)
         if not waiters:

@@ -7,6 +7,7 @@ Dialog (who says it -> what we do):
     local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies
     local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy; or losses.py
     local scheduler    CannotRebuild     ask another one
+    local scheduler    LineageNeeded, LineageNeededReply    carried from another shard: see keeping.py
     global scheduler   LocateObjects     sizes and places of a task's arguments
     local scheduler    PublishFunction, FetchFunction
     local scheduler    RegisterActor, LookUpActor, ActorRemoved    who has a name
@@ -40,6 +41,8 @@ from ...wire.gcs import (
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
+    LineageNeeded,
+    LineageNeededReply,
     NodeLost,
     ObjectLocated,
     RecordTasks,
@@ -51,8 +54,9 @@ from ...wire.gcs import (
 from ...wire.homes import ActorAt, ActorForgotten, ActorKilled, ActorUnguarded, LocateActor
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
+from ..effects import Effect
 from ..role import Role
-from . import losses
+from . import keeping, losses
 from .homes import ActorHomes
 from .tables import ObjectRecord, TaskTable
 
@@ -75,6 +79,8 @@ class GcsShard(Role):
         if node in self.lost:
             self.reject("a message of a lost node")
             return True
+        if self.tasks.keeping is not None:
+            self.tasks.keeping.met(self.sender)
         return False
 
     # --- tasks and objects ---
@@ -83,10 +89,12 @@ class GcsShard(Role):
         record, node = self.tasks.record, message.node
         if self._is_of_lost_node(node):
             return
+        if message.shards > 1:
+            self.tasks.keep(message.shards, self.address, self.sender)
         for spec in message.specs:
             record(spec, node)
         if message.request:
-            self.send(self.sender, RecordTasksReply(message.request))
+            self._acknowledge(RecordTasksReply(message.request))
 
     def on_add_locations(self, message: AddLocations) -> None:
         if self._is_of_lost_node(message.node):
@@ -116,7 +124,12 @@ class GcsShard(Role):
         for object_id in message.object_ids:
             self.tasks.hold(object_id, message.node)
         if message.request:
-            self.send(self.sender, HoldAtNodeReply(message.request))
+            self._acknowledge(HoldAtNodeReply(message.request))
+
+    def _acknowledge(self, reply: keeping.Reply) -> None:
+        """Now, or when other shards have heard what it takes to keep their word."""
+        if self.tasks.keeping is None or not self.tasks.keeping.waits(self.sender, reply):
+            self.send(self.sender, reply)
 
     def on_release_at_node(self, message: ReleaseAtNode) -> None:
         for object_id in message.object_ids:
@@ -222,6 +235,14 @@ class GcsShard(Role):
             else:
                 del self.actor_by_name[key], self.name_by_actor[registered.actor_id]
 
+    # --- the end of the turn ---
+
+    def end_turn(self, now: float) -> list[Effect]:
+        """What other shards are to know goes out."""
+        if self.tasks.keeping is not None:
+            self.tasks.keeping.end_turn(self)
+        return super().end_turn(now)
+
     # --- snapshots ---
 
     def dump(self) -> Iterator[bytes]:
@@ -262,4 +283,6 @@ class GcsShard(Role):
         LocateActor: lambda self, message: self.homes.on_locate_actor(message),
         NodeLost: on_node_lost,
         CannotRebuild: lambda self, message: losses.cannot_rebuild(self, message),
+        LineageNeeded: lambda self, message: keeping.on_lineage_needed(self, message),
+        LineageNeededReply: lambda self, message: keeping.on_lineage_needed_reply(self, message),
     }

@@ -18,6 +18,7 @@ from ...wire.homes import ActorLife
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
 from .homes import Home
+from .keeping import Held, Keeping, Peer
 from .tables import ObjectRecord, TaskRecord
 
 if TYPE_CHECKING:
@@ -55,6 +56,16 @@ class HomeState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     is_killed: bool
 
 
+class KeepingState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A Keeping, but for what may be long."""
+
+    own: int
+    shards: int
+    peers: list[tuple[int, Peer]]
+    nodes: list[str]
+    held: list[Held]
+
+
 class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """So much of a shard."""
 
@@ -66,6 +77,9 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     home_askers: list[tuple[bytes, list[str]]] = []
     makers: list[tuple[bytes, str]] = []
     lost: list[str] = []
+    keeping: KeepingState | None = None
+    abroad: list[bytes] = []
+    kept_for: list[tuple[bytes, list[int]]] = []
 
 
 _encode = Encoder().encode
@@ -88,6 +102,8 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
     makers = list(shard.tasks.makers.items())
     for first in range(0, len(makers), PART_RECORDS_MAX):
         yield _encode(Part(makers=makers[first : first + PART_RECORDS_MAX]))
+    if shard.tasks.keeping is not None:
+        yield from _dump_keeping(shard.tasks.keeping)
     homes = shard.homes
     yield _encode(
         Part(
@@ -101,6 +117,17 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
             lost=list(shard.lost),
         )
     )
+
+
+def _dump_keeping(keeping: Keeping) -> Iterator[bytes]:
+    nodes, peers = list(keeping.nodes), list(keeping.peers.items())
+    yield _encode(Part(keeping=KeepingState(keeping.own, keeping.shards, peers, nodes, keeping.held)))
+    abroad = list(keeping.abroad)
+    for first in range(0, len(abroad), PART_RECORDS_MAX):
+        yield _encode(Part(abroad=abroad[first : first + PART_RECORDS_MAX]))
+    kept_for = [(task_id, list(shards)) for task_id, shards in keeping.kept_for.items()]
+    for first in range(0, len(kept_for), PART_RECORDS_MAX):
+        yield _encode(Part(kept_for=kept_for[first : first + PART_RECORDS_MAX]))
 
 
 def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
@@ -122,6 +149,7 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             shard.function_waiters[function_id] = dict.fromkeys(nodes)
         shard.tasks.makers.update(part.makers)
         shard.lost.update(dict.fromkeys(part.lost))
+        _load_keeping(shard, part)
         for actor in part.actors:
             key = (actor.options.namespace, actor.options.name)
             shard.actor_by_name[key] = actor
@@ -130,6 +158,21 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             shard.homes.homes[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
+
+
+def _load_keeping(shard: GcsShard, part: Part) -> None:
+    found = part.keeping
+    if found is not None:
+        keeping = shard.tasks.keeping = Keeping(found.own, found.shards)
+        keeping.peers.update(found.peers)
+        keeping.nodes.update(dict.fromkeys(found.nodes))
+        keeping.held = found.held
+    elif part.abroad or part.kept_for:
+        if shard.tasks.keeping is None:
+            raise ValueError("no part of a shard's state: what other shards need, and nothing of them before it")
+        shard.tasks.keeping.abroad.update(dict.fromkeys(part.abroad))
+        for task_id, shards in part.kept_for:
+            shard.tasks.keeping.kept_for[task_id] = dict.fromkeys(shards)
 
 
 def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:

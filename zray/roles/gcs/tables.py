@@ -2,7 +2,8 @@
 
 A task's record is also the record of its first return's first holder: most tasks need nothing else.  A record
 lives while a node holds one of the task's objects, or while a living record's task takes one of them
-(`dependents`): what it takes to rebuild anything that lives is here (Ray paper 4.8).  Letting go is iterative.
+(`dependents`), here or in another shard (`keeping`): what it takes to rebuild anything that lives is kept (Ray
+paper 4.8).  Letting go is iterative.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from ...ids import FIRST_RETURN, task_of
 from ...wire.task_spec import TaskSpec
+from .keeping import Keeping
 
 
 class ObjectRecord(Struct, gc=False, eq=False):
@@ -39,6 +41,16 @@ class TaskTable:
         # Task -> the node that has it in hand, until a result of it is somewhere: of tasks with `objects`.  For the
         # others it is the holder.  A hint: it may have done its work long ago, unseen, and is asked (losses).
         self.makers: dict[bytes, str] = {}
+        self.keeping: Keeping | None = None  # where there are several shards
+
+    def keep(self, shards: int, own: str, node: str) -> Keeping | None:
+        """With what other shards need, from now on.  own: the name of this one, which ends with its number; node: that
+        has spoken.  None: it is alone.
+        """
+        if self.keeping is None and shards > 1:
+            self.keeping = Keeping(int(own.rpartition("-")[2]), shards)
+            self.keeping.met(node)
+        return self.keeping
 
     def require(self, task_id: bytes) -> TaskRecord:
         """The record; a new one for a task not heard of."""
@@ -99,6 +111,8 @@ class TaskTable:
             self.require(task_of(object_id)).dependents += 1
         for object_id in spec.holds:
             self.require(task_of(object_id)).dependents += 1
+        if self.keeping is not None:
+            self.keeping.recorded(spec)
         return None
 
     def hold(self, object_id: bytes, node: str) -> None:
@@ -150,6 +164,8 @@ class TaskTable:
                 continue
             del self.records[task_id]
             self.makers.pop(task_id, None)
+            if self.keeping is not None:
+                self.keeping.gone(task_id)
             if record.spec is None:
                 continue
             for object_id in (*record.spec.deps, *record.spec.holds):
@@ -159,9 +175,29 @@ class TaskTable:
                     parent.dependents -= 1
                     doomed.append(parent_id)
 
+    def keep_for(self, task_id: bytes, shard: int) -> None:
+        """A record of another shard needs this one."""
+        assert self.keeping is not None
+        shards = self.keeping.kept_for.setdefault(task_id, {})
+        if shard not in shards:
+            shards[shard] = None
+            self.require(task_id).dependents += 1
+
+    def let_go_for(self, task_id: bytes, shard: int) -> None:
+        """None does any more."""
+        assert self.keeping is not None
+        shards = self.keeping.kept_for.get(task_id)
+        if shards is not None and shard in shards:
+            del shards[shard]
+            if not shards:
+                del self.keeping.kept_for[task_id]
+            self.records[task_id].dependents -= 1
+            self._let_go(task_id)
+
     def check_everything(self) -> None:
         """Dependents are what the specs say; no record is kept by nothing."""
-        dependents: dict[bytes, int] = {}
+        kept_for = self.keeping.kept_for if self.keeping is not None else {}
+        dependents = {task_id: len(shards) for task_id, shards in kept_for.items()}
         for record in self.records.values():
             if record.spec is not None:
                 for object_id in (*record.spec.deps, *record.spec.holds):

@@ -3,14 +3,21 @@
 Every LINEAGE_SECONDS the specs of tasks whose results are still referred to go to the shard, and those of
 their ancestors.  What was born and died between two batches, with nothing alive descending from it, is never
 sent: most small tasks cost the shard nothing.
+
+With several shards a task's record and those of what it takes may lie in different ones.  What is let go of is
+then told only when the records sent before it are acknowledged: until then nobody but this node keeps what these
+tasks take (`gcs/keeping`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from ...ids import task_of
-from ...wire.gcs import HoldAtNode, RecordTasks, ReleaseAtNode
+from msgspec import Struct
+
+from ...ids import FIRST_RETURN, task_of
+from ...wire.gcs import HoldAtNode, LineageNeeded, LineageNeededReply, RecordTasks, RecordTasksReply, ReleaseAtNode
 from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
 from .tables import Task
@@ -26,6 +33,13 @@ class LineageTimeout(Local):
     """Send the batch."""
 
 
+class Owed(Struct, gc=False, eq=False):
+    """What is let go of when a request is acknowledged, and all that came before it."""
+
+    missing: int  # replies
+    object_ids: dict[bytes, None]
+
+
 class Lineage:
     """Specs not yet recorded, and records no longer needed."""
 
@@ -33,6 +47,8 @@ class Lineage:
         self.node = node
         self.fresh: list[Task] = []  # submitted since the last batch
         self.timer_is_set = False
+        self.owed: dict[int, Owed] = {}  # by request, in their order
+        self.owed_by_object: dict[bytes, Owed] = {}
 
     def end_turn(self) -> None:
         """Have a batch sent soon if there is one."""
@@ -61,9 +77,7 @@ class Lineage:
         freed = self.node.objects.freed_recorded
         if freed:
             self.node.objects.freed_recorded = []
-            freed = self._still_gone(freed)
-            for shard, ids in self._by_shard(freed).items():
-                self.node.send(shard, ReleaseAtNode(self.node.address, ids))
+            self.let_go(self._still_gone(freed))
 
     def _still_gone(self, freed: list[bytes]) -> list[bytes]:
         """Without those that a repeated task has made anew: this node never stopped to hold them.
@@ -123,12 +137,82 @@ class Lineage:
                 if other.task is not None or other.value is not None:
                     other.is_recorded = True
                     further.append(other.object_id)
-        for address, batch in specs_by_shard.items():
-            node.send(address, RecordTasks(node.address, batch))
+        if shard:
+            node.send(shard, RecordTasks(node.address, specs))
+        else:
+            self._record_at_several(tasks, specs_by_shard)
+            self.held_again(further)
         for address, ids in self._by_shard(further).items():
             node.send(address, HoldAtNode(node.address, ids, 0))
-        for address, ids in self._by_shard(dead).items():
-            node.send(address, ReleaseAtNode(node.address, ids))
+        self.let_go(dead)
+
+    # --- several shards ---
+
+    def _record_at_several(self, tasks: list[Task], specs_by_shard: dict[str, list[TaskSpec]]) -> None:
+        node = self.node
+        self.held_again([task.entry.object_id for task in tasks])
+        across = {address for address, specs in specs_by_shard.items() if self._are_across(address, specs)}
+        request = 0
+        if across:
+            request = node.acks.next_request()
+            self.owed[request] = Owed(len(across), {})
+        for address, specs in specs_by_shard.items():
+            asked = request if address in across else 0
+            node.send(address, RecordTasks(node.address, specs, asked, len(node.addresses.shards)))
+
+    def record_one(self, spec: TaskSpec, request: int) -> None:
+        """At once; the reply is the caller's."""
+        node = self.node
+        address = node.addresses.shard_of(spec.task_id)
+        shards = len(node.addresses.shards)
+        if shards > 1:
+            self.held_again([spec.task_id + FIRST_RETURN])
+            if self._are_across(address, [spec]):
+                self.owed[request] = Owed(1, {})
+        node.send(address, RecordTasks(node.address, [spec], request, shards))
+
+    def _are_across(self, address: str, specs: list[TaskSpec]) -> bool:
+        """Whether one of them takes what another shard knows of."""
+        shard_of = self.node.addresses.shard_of
+        return any(shard_of(object_id) != address for spec in specs for object_id in (*spec.deps, *spec.holds))
+
+    def let_go(self, object_ids: list[bytes]) -> None:
+        """This node no longer holds them."""
+        if not self.owed:
+            for shard, ids in self._by_shard(object_ids).items():
+                self.node.send(shard, ReleaseAtNode(self.node.address, ids))
+            return
+        self.held_again(object_ids)
+        last = self.owed[next(reversed(self.owed))]
+        for object_id in object_ids:
+            last.object_ids[object_id] = None
+            self.owed_by_object[object_id] = last
+
+    def held_again(self, object_ids: Iterable[bytes]) -> None:
+        """It does: the shards never hear the opposite."""
+        if self.owed_by_object:
+            for object_id in object_ids:
+                owed = self.owed_by_object.pop(object_id, None)
+                if owed is not None:
+                    del owed.object_ids[object_id]
+
+    def on_recorded(self, message: RecordTasksReply) -> None:
+        """RecordTasksReply: what the tasks take is kept by their records."""
+        self.node.remote.on_recorded(message)
+        owed = self.owed.get(message.request)
+        if owed is None:
+            return
+        owed.missing -= 1
+        gone: list[bytes] = []
+        while self.owed:
+            request = next(iter(self.owed))
+            if self.owed[request].missing:
+                break
+            gone += self.owed.pop(request).object_ids
+        for object_id in gone:
+            del self.owed_by_object[object_id]
+        for shard, ids in self._by_shard(gone).items():
+            self.node.send(shard, ReleaseAtNode(self.node.address, ids))
 
     def _by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
         addresses = self.node.addresses
@@ -138,3 +222,21 @@ class Lineage:
         for object_id in object_ids:
             groups.setdefault(addresses.shard_of(object_id), []).append(object_id)
         return groups
+
+
+def _carry(node: LocalScheduler, message: LineageNeeded | LineageNeededReply) -> None:
+    """A word from shard to shard."""
+    shards = node.addresses.shards
+    number = message.target if type(message) is LineageNeeded else message.source
+    if number < len(shards):
+        node.send(shards[number], message)
+    else:
+        node.reject("a word for a shard that there is not")
+
+
+LINEAGE_HANDLERS: dict[type, Any] = {
+    LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
+    RecordTasksReply: lambda self, message: self.lineage.on_recorded(message),
+    LineageNeeded: _carry,
+    LineageNeededReply: _carry,
+}

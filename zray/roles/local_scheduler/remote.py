@@ -23,9 +23,7 @@ from ...wire.gcs import (
     HoldAtNode,
     HoldAtNodeReply,
     ObjectLocated,
-    RecordTasks,
     RecordTasksReply,
-    ReleaseAtNode,
     SubscribeObject,
 )
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
@@ -71,7 +69,7 @@ class Remote:
         self.request += 1
         request = self.request
         # Also when it was recorded before: the reply is the acknowledgement that we need.
-        node.send(node.addresses.shard_of(spec.task_id), RecordTasks(node.address, [spec], request))
+        node.lineage.record_one(spec, request)
         expected = 1
         for entry in node.lifecycle.returns_of(task):
             entry.share().is_released = False  # what is recorded is held
@@ -115,6 +113,7 @@ class Remote:
         groups: dict[str, list[bytes]] = {}
         for object_id in object_ids:
             groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
+        self.node.lineage.held_again(object_ids)
         for shard, ids in groups.items():
             self.node.send(shard, HoldAtNode(self.node.address, ids, request))
         return len(groups)
@@ -236,8 +235,7 @@ class Remote:
                 self._hold_at_shards([entry.object_id], 0)
             self._announce(entry)
             if entry.shared.is_released:
-                shard = self.node.addresses.shard_of(entry.object_id)
-                self.node.send(shard, ReleaseAtNode(self.node.address, [entry.object_id]))
+                self.node.lineage.let_go([entry.object_id])
 
     def _comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
@@ -410,14 +408,14 @@ class Remote:
             # The shard must hear of the tasks that took them first, or it lets the lineage of those go.
             self.node.lineage.flush()
             freed, objects.freed_shared = objects.freed_shared, []
-            groups: dict[str, list[bytes]] = {}
+            gone = []
             for object_id in dict.fromkeys(freed):
                 entry = entries.get(object_id)
                 if entry is None or not entry.is_released:
                     continue  # freed by the shard's word, or held again, within this turn
-                groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
+                gone.append(object_id)
+                # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.
                 if (entry.value is None or entry.is_lost) and entry.task is None:
                     self.subscribed.discard(object_id)
                     objects.forget_released(entry)
-            for shard, ids in groups.items():
-                self.node.send(shard, ReleaseAtNode(self.node.address, ids))
+            self.node.lineage.let_go(gone)

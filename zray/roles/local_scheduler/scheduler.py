@@ -37,7 +37,6 @@ from ...wire.gcs import (
     FetchFunctionReply,
     FreeCopies,
     ObjectLocated,
-    RecordTasksReply,
 )
 from ...wire.objects import (
     FetchFailed,
@@ -99,7 +98,7 @@ from .flights import Flights
 from .guards import Guards
 from .infeasible import INFEASIBLE_HANDLERS, Infeasible
 from .lifecycle import Lifecycle
-from .lineage import Lineage, LineageTimeout
+from .lineage import LINEAGE_HANDLERS, Lineage
 from .load import Load
 from .members import Members
 from .objects import ObjectTable
@@ -338,10 +337,8 @@ class LocalScheduler(Role):
         WaitObjects: lambda self, message: self.waits.begin(message),
         CancelWait: lambda self, message: self.waits.cancel(message),
         ProgressTimeout: lambda self, message: self.dispatch.on_progress_timeout(),
-        LineageTimeout: lambda self, message: self.lineage.on_lineage_timeout(),
         PlaceTask: lambda self, message: self.remote.on_place_task(message),
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
-        RecordTasksReply: lambda self, message: self.remote.on_recorded(message),
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
@@ -358,6 +355,7 @@ class LocalScheduler(Role):
         **guards.HANDLERS,
         **trips.HANDLERS,
         **acks.HANDLERS,
+        **LINEAGE_HANDLERS,
         **routes.HANDLERS,
         **remote_calls.HANDLERS,
         **RECOVERY_HANDLERS,
