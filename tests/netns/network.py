@@ -102,15 +102,15 @@ class Host(Namespace):
     def _resources(self, num_cpus):
         return "--num-cpus", str(num_cpus), "--resources", f'{{"{self.name}": 1000}}'
 
-    def node_pids(self):
-        """Of the node processes here, as they are known outside."""
+    def node_pids(self, module=b"zray.host.node_main"):
+        """Of the node processes here, or of others, as they are known outside."""
         processes = f"/proc/{self.pid}/ns/pid_for_children"
         found = []
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             try:
                 if os.path.samefile(f"/proc/{pid}/ns/pid", processes):
                     with open(f"/proc/{pid}/cmdline", "rb") as file:
-                        if b"zray.host.node_main" in file.read():
+                        if module in file.read():
                             found.append(int(pid))
             except OSError:
                 continue  # it ended meanwhile

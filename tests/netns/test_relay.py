@@ -1,9 +1,12 @@
 """Hosts that cannot reach each other: the head relays between them."""
 
+import os
 import shutil
+import signal
 
 import pytest
 
+from tests.gates import until
 from tests.netns.network import status
 from tests.netns.programs import COUNTER, HEADER
 
@@ -45,6 +48,23 @@ def test_two_hosts_behind_routers_of_their_own(network):
     assert set(status(hosts[0])) == set("abc")
     hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
     assert "is reached through the head" in hosts[2].logs()
+
+
+@pytest.mark.parametrize("plan, killed", [("--global-schedulers", 2), ("--gcs-replicas", 1)])
+def test_what_the_head_starts_later_is_reached_from_behind_routers(network, plan, killed):
+    """A scheduler or a replica that takes the place of one that was killed cannot come to them: they come to it."""
+    if shutil.which("nft") is None:
+        pytest.skip("nft is not installed")
+    hosts = [network.add("a"), *map(network.add_behind_nat, "bc")]
+    cluster = hosts[0].start_head(plan, "2")
+    for host in hosts[1:]:
+        host.join(cluster)
+    former = hosts[0].node_pids(b"zray.host.service_main")
+    assert len(former) == 2
+    for pid in former[:killed]:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: len(set(hosts[0].node_pids(b"zray.host.service_main")) - set(former)) == killed)
+    hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
 
 
 def test_who_can_be_reached_is(hosts, cluster):

@@ -5,10 +5,13 @@ nodes and of each other, from here.
 
 Dialog (who says it -> what we do):
 
-    our host    ServiceAdded            tell all hosts; tell it of all hosts
-    our host    ServiceListens          from now on, who joins later connects to it
+    our host    ServiceAdded            tell it of all hosts
+    our host    ServiceListens          tell all hosts, which connect to it
     our host    ServiceEnded            the chain master closes the chain over its replica; all forget it
     monitor     NodeJoined, NodeLost    pass it on to those hosts, and to the schedulers among them
+
+Nodes connect to these hosts, whoever was there first: beside the head they are reached by all, and a node behind NAT by
+nobody.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ class Service:
 
     def __init__(self, added: ServiceAdded) -> None:
         self.added = added
-        self.endpoint = ""  # not known yet: it connects to whoever is there
+        self.endpoint = ""  # not known yet
 
     def fact(self, is_earlier: bool) -> HostAdded:
         """As others are told of it."""
@@ -78,8 +81,7 @@ class Services(Role):
                 self._introduce(service, other)
         self.services[message.host] = service
         for node in self.nodes.values():
-            self.send(_desk(node.node), service.fact(False))
-            self._tell_of_node(desk, node, is_earlier=True)
+            self._tell_of_node(desk, node)
             self._tell_schedulers(service, node)
 
     def _introduce(self, service: Service, listening: Service) -> None:
@@ -92,6 +94,8 @@ class Services(Role):
         if service is None:
             return
         service.endpoint = message.endpoint
+        for node in self.nodes:
+            self.send(_desk(node), service.fact(True))
         for other in self.services.values():
             if other is not service and not other.endpoint:
                 self._introduce(other, service)
@@ -113,9 +117,9 @@ class Services(Role):
     def on_node_joined(self, message: NodeJoined) -> None:
         self.nodes[message.node] = message
         for host, service in self.services.items():
-            is_later = bool(service.endpoint)
-            self.send(_desk(message.node), service.fact(is_later))
-            self._tell_of_node(f"{host}/host", message, is_earlier=not is_later)
+            if service.endpoint:
+                self.send(_desk(message.node), service.fact(True))
+            self._tell_of_node(f"{host}/host", message)
             self._tell_schedulers(service, message)
 
     def on_node_lost(self, message: NodeLost) -> None:
@@ -126,10 +130,10 @@ class Services(Role):
             self.send(f"{host}/host", removed)
             self._tell_schedulers(service, message)
 
-    def _tell_of_node(self, desk: str, node: NodeJoined, *, is_earlier: bool) -> None:
+    def _tell_of_node(self, desk: str, node: NodeJoined) -> None:
         host = node.node.partition("/")[0]
         if host != self.head:
-            self.send(desk, HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier))
+            self.send(desk, HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier=False))
 
     def _tell_schedulers(self, service: Service, message: NodeJoined | NodeLost) -> None:
         if service.added.kind == "scheduler":

@@ -121,8 +121,8 @@ class NodesReply(Message, tag=138):
 
 
 class HostAdded(Message, tag=140):
-    """head -> host.  There is a host without a node: `kind` is its key's.  is_earlier: it was there before you, so
-    connect to it at `endpoint`.
+    """head -> host.  There is a host without a node: `kind` is its key's.  is_earlier: connect to it, at
+    `endpoint`; otherwise it comes to you.
 
     To such a host itself: as said of nodes.  roles: its roles that others talk to.
     """

@@ -1,0 +1,68 @@
+"""Hosts that are no nodes: whoever was there first, nodes connect to them (a node behind NAT is reached by nobody)."""
+
+import itertools
+
+import pytest
+
+from zray.roles.effects import Send
+from zray.roles.services import ServiceAdded, ServiceEnded, ServiceListens, Services
+from zray.wire.chain import ChainMemberLost
+from zray.wire.gcs import NodeJoined, NodeLost
+from zray.wire.hosts import HostAdded, HostRemoved
+
+HEAD, NODE = "head", "node"
+ONE, TWO = "one", "two"
+
+
+def told(role, message):
+    """(whom, what) of all that follows."""
+    return [(e.destination, e.message) for e in role.handle("host", message, 0.0) if type(e) is Send]
+
+
+@pytest.fixture
+def services():
+    return Services("head/services", "head/chains", HEAD)
+
+
+def joined(host):
+    return NodeJoined(f"{host}/local", {}, "node", f"{host}:1", b"k")
+
+
+def happenings():
+    added = [ServiceAdded(host, "scheduler", b"k", [f"{host}/global"]) for host in (ONE, TWO)]
+    listens = [ServiceListens(host, f"{host}:7") for host in (ONE, TWO)]
+    everything = [*added, *listens, joined(HEAD), joined(NODE)]
+    for order in itertools.permutations(everything):
+        if all(order.index(a) < order.index(b) for a, b in zip(added, listens, strict=True)):
+            yield order
+
+
+def test_in_whatever_order_they_come_each_pair_meets_once_and_nodes_connect_to_services(services):
+    for order in happenings():
+        role, meetings = Services("head/services", "head/chains", HEAD), {}
+        for happening in order:
+            for target, message in told(role, happening):
+                if type(message) is HostAdded:
+                    pair = (target.partition("/")[0], message.host)
+                    assert pair not in meetings, order
+                    meetings[pair] = message
+        for service in (ONE, TWO):
+            assert meetings[NODE, service].is_earlier and meetings[NODE, service].endpoint == f"{service}:7"
+            assert not meetings[service, NODE].is_earlier
+            assert meetings[HEAD, service].roles == [f"{service}/global"] and (service, HEAD) not in meetings
+        # Of two services one connects to the other.
+        assert meetings[ONE, TWO].is_earlier is not meetings[TWO, ONE].is_earlier
+
+
+def test_one_that_ends_is_forgotten_by_all_and_its_chain_is_closed(services):
+    told(services, ServiceAdded(ONE, "replica", b"k", [f"{ONE}/gcs-0"]))
+    told(services, ServiceAdded(TWO, "replica", b"k", [f"{TWO}/gcs-0"]))
+    told(services, joined(NODE))
+    ended = told(services, ServiceEnded(ONE, "killed"))
+    assert ended == [
+        ("head/chains", ChainMemberLost(f"{ONE}/gcs-0", "killed")),
+        (f"{NODE}/host", HostRemoved(ONE, "killed")),
+        (f"{TWO}/host", HostRemoved(ONE, "killed")),
+    ]
+    assert told(services, ServiceEnded(ONE, "killed")) == [] and told(services, ServiceListens(ONE, "x:1")) == []
+    assert told(services, NodeLost(f"{NODE}/local", "dead")) == [(f"{TWO}/host", HostRemoved(NODE, "dead"))]
