@@ -125,7 +125,7 @@ PROGRAMS_WITH_ACTORS = frozenset(
 # Their actors take CPUs: one node alone has none left for the tasks that call them.
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 # Their actors need two nodes beside the driver's, for as long as they live.
-PROGRAMS_THAT_NEED_NODES = frozenset({"crowd", "spread"})
+PROGRAMS_THAT_NEED_NODES = frozenset({"crowd", "spread", "survivors"})
 PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 
