@@ -28,6 +28,8 @@ TROUBLE_SECONDS = (0.1, 6.0)
 NODE_EXIT_SECONDS = (10e-6, 20e-3)
 # How often somebody looks whether a node that is to leave is about to.
 DRAIN_AGAIN_SECONDS = 1.0
+# Where transfers are what is tried, nodes rather die in the middle of one.
+TRANSFER_KILL_FACTOR = 8
 # That nobody closes them, as when its machine has lost its power.
 SILENT_DEATH_PROBABILITY = 0.3
 
@@ -131,7 +133,10 @@ class Faults:
         node = world.nodes.get(address.partition("/")[0])
         if node is None or node.name in self._spared() or world.now < MEETING_SECONDS:
             return
-        if world.random.random() < options.node_kill_probability:
+        probability = options.node_kill_probability
+        if options.bandwidth and address.endswith("/objects"):
+            probability *= TRANSFER_KILL_FACTOR
+        if world.random.random() < probability:
             self.node_kills += 1
             self.kill_node(node, "is killed")
 

@@ -66,7 +66,7 @@ class Connection:
         home = world.homes.get(end.name)
         if world.options.bandwidth and home is not None:
             # One frame after the other, whomever they are for.
-            sent_at = max(sent_at, home.line_is_free_at) + len(frame) / world.options.bandwidth
+            sent_at = max(sent_at, home.line_is_free_at) + len(frame) / world.bandwidth_of(home.name)
             home.line_is_free_at = sent_at
         end.arrives_at = max(end.arrives_at, sent_at + world.draw_delay())
         world.call_at(end.arrives_at, self._arrive, end, frame, self.generation)

@@ -117,6 +117,35 @@ def run_put_again(count: int, size: int) -> Script:
     return (yield from outcomes(refs))
 
 
+@remote
+def make_slowly(fill: int, size: int) -> Script:
+    yield Sleep(0.1)
+    return Big(fill, size)
+
+
+@remote
+def look_at_both(one: Big, two: Big, seconds: float) -> Script:
+    yield Sleep(seconds)
+    return one.fill + two.fill
+
+
+def run_shared(count: int, readers: int, size: int) -> Script:
+    """Few objects that many tasks take, a put and a result each, on as many nodes as there are; then once more."""
+    pairs = []
+    for number in range(count):
+        made = yield Submit(make_slowly, (number + 1, size), max_retries=-1)
+        pairs.append(((yield Put(Big(number + 100, size))), made))
+    found = []
+    for seconds in (0.01, 0.0):
+        refs = []
+        for reader in range(readers):
+            for one, two in pairs[reader % 2 :]:
+                refs.append((yield Submit(look_at_both, (one, two, seconds), max_retries=-1)))
+        found.append((yield from outcomes(refs)))
+    yield Drop([ref for pair in pairs for ref in pair])
+    return found
+
+
 def run_views(count: int, size: int) -> Script:
     """Arrays that outlive their refs: their bytes stay as they are."""
     views = []

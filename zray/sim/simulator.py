@@ -91,6 +91,7 @@ class Simulator:
             capacity=options.capacity,
             chunk_bytes=options.chunk_bytes,
             reserve_bytes=options.reserve_bytes,
+            gives_max=options.gives_max,
         )
         node.add_role(node.scheduler)
         node.add_role(node.manager)
@@ -113,6 +114,11 @@ class Simulator:
         node.scheduler.members.start("head" if node.name == self.heads.name else "node")
         node._perform_all(node.scheduler, node.scheduler.take_effects())
         node.turn()
+
+    def bandwidth_of(self, name: str) -> float:
+        """Bytes/s of that node's line."""
+        options = self.options
+        return options.bandwidth / (options.slow_line if name == f"n{options.nodes}" else 1.0)
 
     # --- time ---
 

@@ -21,7 +21,7 @@ from .actor_programs import (
     run_spread,
     run_survivors,
 )
-from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_views
+from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
 from .task_programs import (
     run_chain,
     run_code,
@@ -113,6 +113,11 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
     # What it has is lost with the second node, from the last back to the first.
     "ancestry": (run_ancestry, lambda random: (random.randint(1, 8), random.randint(1, 5), 5_000, 2.0)),
+    # Over lines of some bandwidth its values are under way for a while: faults find them there.
+    "shared": (
+        run_shared,
+        lambda random: (random.randint(1, 6), random.randint(1, 6), random.choice((1_500, 40_000, 200_000))),
+    ),
     # It takes more workers than others do.
     "environments": (
         run_environments,
