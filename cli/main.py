@@ -12,6 +12,7 @@ import click
 
 COMMANDS = {
     "drain": "Have a node finish, hand over, and leave.",
+    "gcs": "Verify what the shards of a cluster have written down.",
     "keys": "Show who is let into a cluster, and let some in no more.",
     "microbenchmark": "Measure zray beside the floors of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",

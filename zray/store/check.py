@@ -1,0 +1,52 @@
+"""The files of a shard's log, looked at without changing them: is each record whole, and if not, which is the first?"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .durable import StoreDamaged
+from .records import LOG, SNAPSHOT, Scan
+
+_NAME = re.compile(r"(log|snapshot)-\d{20}")
+
+
+class Checked(NamedTuple):
+    """One file.  end: where its last whole record ends, in bytes; reason: what is wrong there."""
+
+    path: str
+    records: int
+    size: int
+    end: int
+    is_damaged: bool  # False and a reason: torn by a death, and cut off by the next start
+    reason: str
+
+
+def check(folder: str) -> Iterator[Checked]:
+    """All files of logs in it and below it.  A file that is being written may seem torn."""
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        logs = sorted(name for name in names if _NAME.fullmatch(name))
+        last = max((name for name in logs if name.startswith("log")), default="")
+        for name in logs:
+            kind = LOG if name.startswith("log") else SNAPSHOT
+            yield _check(Scan(os.path.join(place, name), kind, may_be_torn=name == last))
+
+
+def _check(scan: Scan) -> Checked:
+    reason, is_damaged, end = "", True, 0
+    try:
+        for _ in scan:
+            pass
+    except StoreDamaged as error:
+        reason, end = error.reason, error.offset
+    else:
+        end = scan.end
+        if scan.kind == SNAPSHOT and not scan.is_ended:
+            reason = "the snapshot is not whole"
+        else:
+            is_damaged = False
+            reason = "the last append is not all there" if scan.is_torn else ""
+    return Checked(scan.path, scan.count, os.stat(scan.path).st_size, end, is_damaged, reason)
