@@ -19,7 +19,7 @@ from zray.wire.gcs import (
     SubscribeObject,
 )
 from zray.wire.objects import HoldObjects, ReleaseObjects
-from zray.wire.scheduling import JobFacts, PlaceTask, SpillTask, TaskPlaced
+from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask, SpillTask, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import ObjectsReady
 
@@ -174,3 +174,21 @@ def test_nobodys_word_is_awaited_about_what_is_lost(desk):
     desk.tell(DRIVER, ReleaseObjects([PUT]))
     assert PUT not in desk.scheduler.objects.entries
     assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [PUT]))]
+
+
+def test_a_task_that_comes_after_the_end_of_its_job_is_not_run(desk):
+    """It was on its way when the others were told.  A detached actor's is: that goes on."""
+    late, facts = desk.new_spec(), JobFacts(home=N2)
+    desk.tell(N2, JobEnded(b"job-0002"))
+    desk.tell("global", PlaceTask(late, N3, b"job-0002", facts))
+    assert set(desk.scheduler.jobs) == {JOB} and late.task_id not in desk.scheduler.tasks
+    heirs = desk.new_spec()
+    desk.tell("global", PlaceTask(heirs, N3, b"job-0002", JobFacts(home=N2, is_heir=True)))
+    assert heirs.task_id in desk.scheduler.tasks
+
+
+def test_only_its_own_node_ends_a_job(desk):
+    spec = desk.new_spec()
+    desk.tell(N3, JobEnded(b"job-0002"))
+    desk.tell("global", PlaceTask(spec, N2, b"job-0002", JobFacts(home=N2)))
+    assert spec.task_id in desk.scheduler.tasks

@@ -74,6 +74,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     env_vars: EnvVars = ()
     code: tuple[Bundle, ...] = ()  # for nodes other than its home, which has the files themselves
     infeasible: str = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
+    is_heir: bool = False  # of a detached actor: it goes on when the driver has ended
 
 
 class SpillTask(Message, tag=81):

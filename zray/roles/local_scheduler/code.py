@@ -63,7 +63,7 @@ class JobCode:
         node = self.node
         job = node.jobs.get(job_id)
         if job is None:
-            job = Job(job_id, facts)
+            job = Job(job_id, replace(facts, is_heir=facts.is_heir or is_detached))
             if not is_detached:
                 node.jobs[job_id] = job
         else:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT, EnvVars
 from ...wire.tasks import JobStarted
@@ -195,7 +197,7 @@ class WorkerPool:
     @staticmethod
     def _outlive(worker: Worker, job: Job) -> None:
         """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
-        heir = Job(job.job_id, job.facts)
+        heir = Job(job.job_id, replace(job.facts, is_heir=True))
         assert worker.actor is not None
         assert worker.process is not None
         worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir

@@ -181,6 +181,9 @@ class Remote:
         if message.origin in lost or message.job.home in lost:
             node.reject("a task of a lost node")
             return
+        if not message.job.is_heir and node.ended_jobs.get(message.job_id) == message.job.home != "":
+            node.reject("a task of a job that has ended")  # it was on its way when we were told; who spilled it is, too
+            return
         known = node.tasks.get(spec.task_id)
         if known is not None:
             is_ours = message.origin == node.address

@@ -115,6 +115,8 @@ from .waits import Waits
 
 # Values up to this size travel in messages.
 INLINE_BYTES_MAX = 100 * 1024
+# Jobs of other nodes that have ended are remembered, the last so many: what is placed travels for less than that.
+ENDED_JOBS_MAX = 10_000
 
 
 class LocalScheduler(Role):
@@ -145,6 +147,7 @@ class LocalScheduler(Role):
         self.resources = Resources(total)
         self.processes: dict[str, Process] = {}
         self.jobs: dict[bytes, Job] = {}
+        self.ended_jobs: dict[bytes, str] = {}  # and whose they were: tasks of theirs may still be on their way
         self.tasks: dict[bytes, Task] = {}
         self.functions: dict[bytes, Function] = {}
         self.function_waiters: dict[bytes, list[Task]] = {}
@@ -208,6 +211,9 @@ class LocalScheduler(Role):
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
         self.guards.end_job(message.job_id, self.sender)
+        self.ended_jobs[message.job_id] = self.sender
+        if len(self.ended_jobs) > ENDED_JOBS_MAX:
+            del self.ended_jobs[next(iter(self.ended_jobs))]
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
 
