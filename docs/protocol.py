@@ -19,6 +19,7 @@ from zray.wire import (
     chain,
     drains,
     gcs,
+    groups,
     homes,
     hosts,
     link,
@@ -34,7 +35,22 @@ from zray.wire import (
 )
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
-DIALOGS = (session, tasks, objects, actors, homes, reasons, scheduling, gcs, chain, hosts, orders, drains, relay)
+DIALOGS = (
+    session,
+    tasks,
+    objects,
+    actors,
+    homes,
+    reasons,
+    scheduling,
+    groups,
+    gcs,
+    chain,
+    hosts,
+    orders,
+    drains,
+    relay,
+)
 
 HEAD = """\
 # The protocol

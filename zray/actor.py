@@ -178,8 +178,9 @@ class ActorClass:
         if concurrency is None:
             concurrency = ASYNC_CONCURRENCY if self._is_async else 1
         retries = options.get("max_task_retries") or 0
+        resources = resource_units(options, 0)
         return ActorOptions(
-            resources=resource_units(options, 0),
+            resources=resources,
             max_restarts=options.get("max_restarts") or 0,
             max_task_retries=retries,
             max_concurrency=concurrency,
@@ -190,7 +191,7 @@ class ActorClass:
             handle=to_bytes(serialize((self._name, methods, retries))),
             class_name=self._name,
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
-            where=where_of(options),
+            where=where_of(options, resources),
         )
 
     def __reduce__(self) -> Any:

@@ -209,14 +209,24 @@ _CHECKS: dict[str, Any] = {
 }
 
 
-def where_of(options: dict[str, Any]) -> Where | None:
-    """Where checked options say that it may run; None: anywhere."""
+def where_of(options: dict[str, Any], request: dict[str, int]) -> Where | None:
+    """Where checked options say that it may run; None: anywhere.
+
+    Raises:
+        ValueError: it could not run there, with so many resources.
+    """
     strategy, selector = options.get("scheduling_strategy"), options.get("label_selector")
     where: Where | None = None
     if strategy == "SPREAD":
         where = Where(is_spread=True)
     elif strategy is not None and strategy != "DEFAULT":
         where = strategy._where()
+        if where is not None and where.group:
+            strategy._check(request)
+            if selector:
+                raise ValueError(
+                    "label_selector has no say over what runs in a placement group: the bundle has its node."
+                )
     if selector:
         rules = tuple(_label_rule(key, text) for key, text in selector.items())
         where = replace(where, hard=(*where.hard, *rules)) if where is not None else Where(hard=rules)

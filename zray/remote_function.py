@@ -123,8 +123,9 @@ class RemoteFunction:
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_retries")
+        resources = resource_units(options, 1)
         return TaskOptions(
-            resources=resource_units(options, 1),
+            resources=resources,
             num_returns=self._num_returns,
             max_retries=3 if retries is None else retries,
             retry_exceptions=bool(retry),
@@ -132,7 +133,7 @@ class RemoteFunction:
             name=options.get("name") or "",
             writable=bool(options.get("writable")),
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
-            where=where_of(options),
+            where=where_of(options, resources),
         )
 
     def __reduce__(self) -> Any:

@@ -79,17 +79,29 @@ class RuntimeContext:
 
     def get_assigned_resources(self) -> dict[str, float]:
         """What the current task or actor holds."""
+        from .wire.groups import plain_name
         from .wire.task_spec import RESOURCE_UNIT, parse_options
 
         actor = getattr(self._runtime, "actor", None)
         call = getattr(self._runtime, "call", None)
         if actor is not None:
-            units: dict[str, int] = actor.options.resources
+            units = {plain_name(name): amount for name, amount in actor.options.resources.items()}
         elif call is not None:
             units = parse_options(call.spec.options).resources
         else:
             units = {}
         return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
+
+    def get_placement_group_id(self) -> str | None:
+        """The placement group that the task or actor runs in; None where there is none."""
+        where = None
+        if (actor := getattr(self._runtime, "actor", None)) is not None:
+            where = actor.options.where
+        elif (call := getattr(self._runtime, "call", None)) is not None:
+            from .wire.task_spec import parse_options
+
+            where = parse_options(call.spec.options).where
+        return where.group.hex() if where is not None and where.group else None
 
     @property
     def current_actor(self) -> Any:

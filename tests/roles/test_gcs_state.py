@@ -12,6 +12,7 @@ from zray.ids import return_id
 from zray.roles.gcs import GcsShard, state
 from zray.wire.chain import ShardReply, ShardRequest
 from zray.wire.gcs import LineageNeeded, NodeLost, ObjectLost, RebuildObject
+from zray.wire.groups import CommitBundles, KeepGroup, PrepareBundles, ReturnBundles
 
 TASKS = [bytes([number]) * 16 for number in range(3)]
 OBJECTS = [return_id(task, index) for task in TASKS for index in (1, 2, 1 << 31)]
@@ -76,6 +77,7 @@ def test_what_is_no_state_is_refused():
 def test_a_chain_carries_all_that_a_shard_handles():
     """A new request of the shard's needs a place in ShardRequest, a new reply one in ShardReply."""
     assert set(get_args(ShardRequest)) == set(GcsShard.HANDLERS)
-    replies = set(get_args(ShardReply)) - {RebuildObject, ObjectLost, LineageNeeded}
+    orders = {RebuildObject, ObjectLost, LineageNeeded, KeepGroup, PrepareBundles, CommitBundles, ReturnBundles}
+    replies = set(get_args(ShardReply)) - orders
     assert all(kind.__name__.endswith(("Reply", "ed", "Copies", "Taken")) for kind in replies)
     assert NodeLost in get_args(ShardRequest)

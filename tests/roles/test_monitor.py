@@ -311,6 +311,16 @@ def test_what_the_head_was_before_it_answered_extends_no_lease(desk):
     assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
 
 
+def test_a_look_at_the_head_before_this_one_extends_no_lease(desk):
+    """It was under way when the new head was found."""
+    done = fence_of(desk)
+    run_lease(desk, 1.0)
+    desk.tell("host", HeadChanged("head", "again", ["again/global"]))
+    desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    run_lease(desk, 2.4)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
 def test_an_answer_that_comes_after_the_wait_extends_the_lease(desk):
     done = fence_of(desk)
     for _ in range(20):

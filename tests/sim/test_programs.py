@@ -3,11 +3,12 @@
 import pytest
 
 from zray.sim.main import run_program
-from zray.sim.workloads import PROGRAMS, PROGRAMS_OF_CLUSTERS
+from zray.sim.workloads import GROUP_PROGRAMS, PROGRAMS, PROGRAMS_OF_CLUSTERS
 
 pytestmark = pytest.mark.sim
 
-OF_ONE_NODE = [name for name in PROGRAMS if name not in PROGRAMS_OF_CLUSTERS]
+ALL = [*PROGRAMS, *GROUP_PROGRAMS]
+OF_ONE_NODE = [name for name in ALL if name not in PROGRAMS_OF_CLUSTERS]
 
 
 @pytest.mark.parametrize("cpus", [1, 3])
@@ -18,7 +19,7 @@ def test_on_one_node(name, cpus):
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
-@pytest.mark.parametrize("name", list(PROGRAMS))
+@pytest.mark.parametrize("name", ALL)
 def test_on_three_nodes(name):
     for seed in range(1, 4):
         outcome = run_program(name, seed=seed, nodes=3, cpus=1)

@@ -8,12 +8,13 @@ from tests.host.raw import random_message
 from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
 from zray.ids import function_id
+from zray.wire.actors import PlaceActor
 from zray.wire.allowed import ALLOWED, ROLES_OF_KEY
 from zray.wire.chain import ChainRead, ChainWrite
 from zray.wire.claims import OWN_NAME
 from zray.wire.codec import Letter
 from zray.wire.gcs import HoldAtNode, NodeLost, RegisterNode
-from zray.wire.scheduling import LocateObjects, SpillTask
+from zray.wire.scheduling import LocateObjects, PlaceTask, SpillTask
 from zray.wire.task_spec import TaskSpec
 from zray.wire.tasks import Function, PublishFunction
 
@@ -121,4 +122,14 @@ def test_no_field_that_names_a_sender_is_left_out():
     names = {"node", "origin", "owner", "caller", "host", "role"}
     fields = {(message.__name__, name) for message in said for name in message.__struct_fields__ if name in names}
     known = {(message.__name__, name) for message, name in OWN_NAME.items()}
-    assert fields - known == ABOUT_OTHERS and not known - fields
+    placements = {("PlaceTask", "origin"), ("PlaceActor", "origin")}  # see the last test
+    assert fields - known - placements == ABOUT_OTHERS and not (known | placements) - fields
+
+
+@pytest.mark.parametrize("kind", [PlaceTask, PlaceActor])
+def test_a_node_places_what_is_its_own_and_a_global_scheduler_what_is_anybodys(kind):
+    message = random_message(kind, random.Random(1))
+    for origin in (f"{ME}/local", f"{OTHER}/local"):
+        message.origin = origin
+        assert heard(message, target="local") == (origin == f"{ME}/local")
+    assert heard(message, role="global", target="local", kind="scheduler")

@@ -19,6 +19,7 @@ from ..roles.effects import HeadChanged, ProcessJoined, ProcessLeft, Send
 from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
+from ..wire.groups import plain
 from ..wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION
 from ..wire.orders import ORDERS
@@ -91,7 +92,7 @@ class Doorman:
         if self.node.membership is None:
             resources = local.resources
             ready = local.dispatch.ready_count
-            fact = NodeFact(local.address, "head", resources.total, resources.free, ready, local.labels)
+            fact = NodeFact(local.address, "head", plain(resources.total), plain(resources.free), ready, local.labels)
             self._say(sender, NodesReply(message.request, [fact]))
             return []
         return [self._ask(message, lambda reply: self._say(sender, reply))]
@@ -127,7 +128,8 @@ class Doorman:
             if hasattr(role, "statistics"):
                 counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
         resources = node.local.resources
-        return StatusReply(request, node.node_id, node.session.name, resources.total, resources.free, counts)
+        total, free = plain(resources.total), plain(resources.free)
+        return StatusReply(request, node.node_id, node.session.name, total, free, counts)
 
     # --- coming in ---
 

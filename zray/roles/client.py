@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable
-from typing import Any
+from typing import Any, get_args
 
 from ..ids import FIRST_RETURN, return_id
 from ..wire.actors import FindActorReply
+from ..wire.groups import CreateGroupReply, GroupsFound
 from ..wire.hosts import NodesReply
 from ..wire.message import Message
 from ..wire.objects import (
@@ -42,6 +43,10 @@ from ..wire.tasks import CancelWait, ObjectsReady, SubmitTasks, WaitObjects, Wai
 
 # A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
 BUFFERED_COUNT_MAX = 128
+
+
+# What a node answers with, by the number of the question.
+Reply = FindActorReply | StatusReply | NodesReply | ExplainReply | CreateGroupReply | GroupsFound
 
 
 class Client:
@@ -291,7 +296,7 @@ class Client:
         if message.request in self.replies:
             self.replies[message.request] = message
 
-    def on_reply(self, message: FindActorReply | StatusReply | NodesReply | ExplainReply) -> None:
+    def on_reply(self, message: Reply) -> None:
         if message.request in self.replies:
             self.replies[message.request] = message
         if type(message) is FindActorReply and message.actor_id:
@@ -310,10 +315,7 @@ class Client:
     HANDLERS: dict[type, Any] = {
         ObjectsReady: on_objects_ready,
         WaitReply: on_wait_reply,
-        FindActorReply: on_reply,
-        StatusReply: on_reply,
-        NodesReply: on_reply,
-        ExplainReply: on_reply,
+        **dict.fromkeys(get_args(Reply), on_reply),
         ObjectAllocated: on_allocation,
         PagesReserved: on_allocation,
         AllocateRefused: on_allocation,

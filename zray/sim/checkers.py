@@ -124,6 +124,7 @@ class Checkers:
                 role.check_everything()
         for shard in self.world.shards.authorities():
             self.shard_is_empty(shard)
+        self.groups_are_whole()
         self.world.shards.at_rest()
 
     def scheduler_is_empty(self, node: Node) -> None:
@@ -155,6 +156,10 @@ class Checkers:
         nothing(scheduler.lineage.owed_by_object, "objects that shards were not told are let go of")
         nothing(scheduler.recovery.placed, "tasks placed elsewhere")
         nothing(scheduler.infeasible.parked, "tasks that no node can run")
+        nothing(scheduler.groups.unsettled, "actors whose group has no place")
+        nothing([view for view in scheduler.groups.views.values() if view.waiting], "groups that tasks wait for")
+        nothing(scheduler.keeping.creating, "groups that are being made")
+        nothing(scheduler.keeping.questions, "questions about groups")
         nothing(scheduler.flights.aloft, "tasks that nobody has accepted")
         nothing(scheduler.flights.searches, "searches for tasks")
         nothing(scheduler.explanations.asked, "questions that no other node has answered")
@@ -165,6 +170,35 @@ class Checkers:
             nothing(worker.inflight, f"tasks of {worker.address}")
             nothing(worker.frames, f"frames of {worker.address}")
             assert not worker.stale, f"{worker.address} has not thrown out {worker.stale} tasks"
+
+    def groups_are_whole(self) -> None:
+        """Each bundle is on the one node that its shard says, or on none; none is about to be."""
+        said: dict[tuple[bytes, int], str] = {}
+        for shard in self.world.shards.authorities():
+            for group_id, record in shard.groups.records.items():
+                nothing(record.trying, "bundles that are being reserved")
+                placed = [bool(place) for place in record.places]
+                assert all(placed) or not any(placed), f"a group that is half placed: {record.places}"
+                said |= {(group_id, index): place for index, place in enumerate(record.places) if place}
+        there: dict[tuple[bytes, int], str] = {}
+        for node in self.world.nodes.values():
+            for key, bundle in node.scheduler.bundles.here.items():
+                assert bundle.is_committed, "a bundle that is no group's"
+                assert key not in there, "a bundle on two nodes"
+                there[key] = node.scheduler.address
+        assert there == said, f"bundles are at {there}, and should be at {said}"
+
+    def groups_are_gone(self) -> None:
+        """All have been removed, or have ended with their jobs."""
+        for node in self.world.nodes.values():
+            scheduler = node.scheduler
+            nothing(scheduler.bundles.here, "bundles")
+            nothing(scheduler.bundles.doomed, "workers that were killed with their group, and live")
+            nothing(scheduler.keeping.kept, "groups that are kept")
+            nothing(scheduler.groups.views, "groups that are known")
+        for shard in self.world.shards.authorities():
+            nothing(shard.groups.records, "groups")
+            nothing(shard.groups.by_name, "names of groups")
 
     def manager_is_empty(self, node: Node) -> None:
         """No byte of the arena is taken."""
@@ -210,6 +244,7 @@ class Checkers:
 
     def jobs_are_gone(self) -> None:
         """The drivers have left: so have their workers."""
+        self.groups_are_gone()
         for node in self.world.nodes.values():
             scheduler = node.scheduler
             if self.world.options.nodes == 1:

@@ -158,3 +158,24 @@ class IsHere(Struct):
     """Answer: whether it runs on one of these nodes; none: anywhere."""
 
     names: tuple[str, ...]
+
+
+class MakeGroup(Struct):
+    """Answer: the id of a placement group."""
+
+    bundles: list[dict[str, int]]
+    strategy: str = "PACK"
+    name: str = ""
+    is_detached: bool = False
+
+
+class FindGroup(Struct):
+    """Answer: the id of the placement group of that name, or None."""
+
+    name: str
+
+
+class RemoveGroup(Struct):
+    """No answer."""
+
+    group: bytes

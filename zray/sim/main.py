@@ -68,7 +68,8 @@ def _run(world: Simulator) -> None:
     for number in range(1, options.drivers + 1):
         parts = [(name, program(name)[1](world.random)) for name in options.programs]
         if number > 1:  # the names of actors are one for all
-            parts = [part for part in parts if part[0] not in ("named", "spread", "survivors", "crowd")]
+            once = ("named", "spread", "survivors", "crowd", "groups_of_actors")
+            parts = [part for part in parts if part[0] not in once]
         expected.append(Sequential().run(several, (parts,)))
         world.start_driver(home, number, several, (parts,))
     world.faults.start()

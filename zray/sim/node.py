@@ -21,7 +21,8 @@ from ..roles.local_scheduler import LocalScheduler
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..roles.role import Role
-from ..wire.message import Bulk
+from ..wire.allowed import allowed_between
+from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Goodbye
 from .costs import END_OF_TURN, PACK, UNPACK, Cores, Costs, kind_of, things_done, things_in
@@ -170,8 +171,15 @@ class Node:
                 # Read as late as can be: the window was opened further while the news was on its way.
                 message.unclaimed = self.windows.get(message.worker, 0)
             self.world.trace.message(self.world.now, sender, target, message)
+            self._check_permission(sender, target, message)
             role = self.roles[target]
             self._perform_all(role, self._handle(role, sender, message))
+
+    def _check_permission(self, sender: str, target: str, message: Any) -> None:
+        """Between hosts: a real one would refuse it (wire/allowed)."""
+        if isinstance(message, Message) and sender not in self.roles and sender not in ("host", "timer"):
+            allowed = type(message) in allowed_between(sender, target)
+            assert allowed, f"{sender} may not say {type(message).__name__} to {target}"
 
     def _handle(self, role: Role, sender: str, message: Any) -> list[Any]:
         world = self.world

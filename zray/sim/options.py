@@ -121,7 +121,21 @@ def options_of(
         options.member_kill_probability = random.choice((0.002, 0.01, 0.05))
         options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
         options.breaks += random.choice((0, 0, 4))
+    _add_groups(options)
     return options
+
+
+def _add_groups(options: Options) -> None:
+    """Some have placement groups too; the others are what they would be without."""
+    from .workloads import GROUP_PROGRAMS
+
+    random = Random(f"zray groups {options.seed}")
+    names = sorted(GROUP_PROGRAMS)
+    if options.loses_nodes or options.head_kills:
+        names.remove("groups_of_actors")  # an actor ends with its node
+    if random.random() < 0.2 and not options.node_drains:
+        options.cpus = max(options.cpus, 2)  # beside what groups hold there must be room for others
+        options.programs = (*options.programs, *random.sample(names, random.randint(1, len(names))))
 
 
 def _add_deaths(options: Options) -> None:

@@ -6,8 +6,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import encode_system_error
-from ..ids import function_id, put_id, return_id
+from ..ids import function_id, named_group_id, put_id, return_id
 from ..wire.actors import CreateActor, FindActor, KillActor
+from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
 from ..wire.objects import AllocateObject, AllocateRefused
 from ..wire.scheduling import Bundle, PublishCode
 from ..wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
@@ -273,6 +274,35 @@ def _exit_actor(process: Process, top: Activation, request: say.ExitActor) -> No
     process.leave_after(top)
 
 
+def _make_group(process: Process, top: Activation, request: say.MakeGroup) -> None:
+    client, task_id = process.client, top.next_child()
+    group_id = named_group_id(task_id, "", request.name) if request.name else task_id
+    spec = GroupSpec(request.bundles, request.strategy, request.name, "", request.is_detached, process.actor_id)
+    number = client.expect_reply()
+    client.say(CreateGroup(number, group_id, spec))
+
+    def resume() -> Any:
+        return client.replies.pop(number).holder or group_id
+
+    process.block(top, lambda: client.replies[number] is not None, resume)
+
+
+def _find_group(process: Process, top: Activation, request: say.FindGroup) -> None:
+    client = process.client
+    number = client.expect_reply()
+    client.say(FindGroups(number, b"", "", request.name))
+
+    def resume() -> Any:
+        found = client.replies.pop(number).groups
+        return found[0].group_id if found else None
+
+    process.block(top, lambda: client.replies[number] is not None, resume)
+
+
+def _remove_group(process: Process, top: Activation, request: say.RemoveGroup) -> None:
+    process.client.say(RemoveGroup(request.group, "its program has removed it"))
+
+
 def _is_here(process: Process, top: Activation, request: say.IsHere) -> None:
     top.answer = not request.names or process.node.name in request.names
 
@@ -298,6 +328,9 @@ ANSWER: dict[type, Any] = {
     say.Close: _close,
     say.ExitActor: _exit_actor,
     say.IsHere: _is_here,
+    say.MakeGroup: _make_group,
+    say.FindGroup: _find_group,
+    say.RemoveGroup: _remove_group,
 }
 
 

@@ -10,6 +10,9 @@ from . import language as say
 from .language import FUNCTIONS
 from .values import Failed, Handle, Ref, RemoteError, UserError, decode, encode
 
+# Bundles of more fit on no node.
+TOO_MUCH = 100_000_000
+
 
 class Sequential:
     """Values by number; actors by number."""
@@ -18,6 +21,7 @@ class Sequential:
         self.values: dict[bytes, Any] = {}
         self.actors: dict[bytes, Any] = {}
         self.names: dict[str, Handle] = {}
+        self.groups: dict[str, bytes] = {}
         self.count = 0
 
     def run(self, program: Any, args: tuple[Any, ...]) -> Any:
@@ -99,6 +103,13 @@ class Sequential:
             return runs
         if kind is say.View:
             return request.ref
+        if kind is say.MakeGroup:
+            is_too_large = any(amount > TOO_MUCH for bundle in request.bundles for amount in bundle.values())
+            group_id = (b"never" if is_too_large else b"group") + self._new_id()[5:]
+            self.groups[request.name] = group_id
+            return group_id
+        if kind is say.FindGroup:
+            return self.groups.get(request.name)
         if kind is say.IsHere:
             return True
         if kind is say.Look:
@@ -118,6 +129,8 @@ class Sequential:
         code = FUNCTIONS[request.function.__name__]
         if set(request.resources or ()) - {"CPU", "late"}:
             return self._store(Failed("TaskUnschedulableError", "no node has it", True))
+        if request.where is not None and request.where.group.startswith(b"never"):
+            return self._store(Failed("TaskUnschedulableError", "no nodes have it", True))
         value = self._task(code, request.args)
         runs = 0
         while type(value) is Failed and request.retry_exceptions and runs != request.max_retries:

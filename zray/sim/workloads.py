@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any
 
+from ..wire.groups import STRATEGIES
 from .actor_programs import (
     run_actor_ends,
     run_actor_refs,
@@ -21,6 +22,7 @@ from .actor_programs import (
     run_spread,
     run_survivors,
 )
+from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
 from .task_programs import (
     run_chain,
@@ -102,6 +104,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         lambda random: (random.randint(1, 2), random.randint(0, 3), random.choice((1, 5)), 10, "CPU"),
     ),
 }
+# Added to those of some seeds (options.py).
+GROUP_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    "groups": (run_groups, lambda random: (random.randint(1, 5), random.choice(("PACK", "SPREAD", "STRICT_PACK")))),
+    "groups_of_actors": (
+        run_groups_of_actors,
+        lambda random: (random.randint(1, 5), random.choice(("PACK", "SPREAD", "STRICT_PACK"))),
+    ),
+    "groups_without_places": (run_groups_without_places, lambda random: (random.choice(STRATEGIES),)),
+}
 # Run by name only.
 SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     # Its tasks take what it brings along, wherever they run.
@@ -136,7 +147,7 @@ PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
     """The script of that name, and its arguments from a seed."""
-    return PROGRAMS.get(name) or SPECIAL_PROGRAMS[name]
+    return PROGRAMS.get(name) or GROUP_PROGRAMS.get(name) or SPECIAL_PROGRAMS[name]
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:

@@ -2,5 +2,21 @@
 
 from ..api import as_completed
 from ..store.values import deregister_serializer, register_serializer
+from .placement_group import (
+    get_current_placement_group,
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
 
-__all__ = ["as_completed", "deregister_serializer", "register_serializer"]
+__all__ = [
+    "as_completed",
+    "deregister_serializer",
+    "get_current_placement_group",
+    "get_placement_group",
+    "placement_group",
+    "placement_group_table",
+    "register_serializer",
+    "remove_placement_group",
+]

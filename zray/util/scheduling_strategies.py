@@ -2,6 +2,7 @@
 
 NodeAffinitySchedulingStrategy(zray.get_runtime_context().get_node_id(), soft=False)
 NodeLabelSchedulingStrategy(hard={"disk": In("ssd", "nvme")}, soft={"zone": In("a")})
+PlacementGroupSchedulingStrategy(zray.util.placement_group([{"CPU": 1}]), placement_group_bundle_index=0)
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..wire.task_spec import RESOURCE_UNIT
 from ..wire.where import LABELS_MAX, LabelRule, Where
+from .placement_group import PlacementGroup
 
 __all__ = [
     "DoesNotExist",
@@ -18,6 +21,7 @@ __all__ = [
     "NodeAffinitySchedulingStrategy",
     "NodeLabelSchedulingStrategy",
     "NotIn",
+    "PlacementGroupSchedulingStrategy",
 ]
 
 
@@ -119,3 +123,67 @@ def _rules(what: str, given: Mapping[str, Any]) -> tuple[LabelRule, ...]:
             )
         rules.append(LabelRule(key, operator.values, operator.is_negated))
     return tuple(rules)
+
+
+class PlacementGroupSchedulingStrategy:
+    """In a bundle of that group: the one of that index, or any (-1).  None, or PlacementGroup.empty(): in no group.
+
+    placement_group_capture_child_tasks: whether what it starts runs in the group too, unless that says otherwise.
+
+    Raises:
+        TypeError, ValueError: no group, or it has no bundle of that index.
+    """
+
+    def __init__(
+        self,
+        placement_group: PlacementGroup | None,
+        placement_group_bundle_index: int = -1,
+        placement_group_capture_child_tasks: bool | None = None,
+    ) -> None:
+        if placement_group is not None and not isinstance(placement_group, PlacementGroup):
+            raise TypeError(f"placement_group must be a PlacementGroup, not {type(placement_group).__name__}.")
+        if isinstance(placement_group_bundle_index, bool) or not isinstance(placement_group_bundle_index, int):
+            kind = type(placement_group_bundle_index).__name__
+            raise TypeError(f"placement_group_bundle_index must be an int, not {kind}.")
+        if placement_group is None or placement_group.is_empty:
+            count = 0
+        elif placement_group_bundle_index == -1:
+            count = 1
+        else:
+            count = placement_group.bundle_count
+        if not -1 <= placement_group_bundle_index < max(count, 0):
+            raise ValueError(
+                f"The bundle index {placement_group_bundle_index} is none of the placement group's: it has {count} "
+                "bundles, counted from 0; -1 means any of them."
+            )
+        if placement_group_capture_child_tasks:
+            raise NotImplementedError("placement_group_capture_child_tasks is not built yet.")
+        self.placement_group = placement_group
+        self.placement_group_bundle_index = placement_group_bundle_index
+        self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
+
+    def _where(self) -> Where | None:
+        group = self.placement_group
+        if group is None or group.is_empty:
+            return None
+        return Where(group=bytes(group.id), bundle=self.placement_group_bundle_index)
+
+    def _check(self, request: Mapping[str, int]) -> None:
+        """Whether a bundle has so much.
+
+        Raises:
+            ValueError: none has.
+        """
+        group, index = self.placement_group, self.placement_group_bundle_index
+        if group is None or group.is_empty or not any(request.values()):
+            return
+        specs = group.bundle_specs
+        bundles = specs if index == -1 else [specs[index]]
+        for bundle in bundles:
+            if all(round(bundle.get(name, 0) * RESOURCE_UNIT) >= amount for name, amount in request.items()):
+                return
+        asked = {name: amount / RESOURCE_UNIT for name, amount in request.items()}
+        raise ValueError(f"It asks for {asked}, which no bundle of the placement group has: {bundles}.")
+
+    def __repr__(self) -> str:
+        return f"PlacementGroupSchedulingStrategy({self.placement_group!r}, {self.placement_group_bundle_index})"

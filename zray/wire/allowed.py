@@ -69,6 +69,27 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from .groups import (
+    AttendShard,
+    BundlesPrepared,
+    CommitBundles,
+    CreateGroup,
+    FindGroups,
+    FindPlaces,
+    GiveUpGroup,
+    GroupLocated,
+    GroupRegistered,
+    GroupsListed,
+    KeepGroup,
+    LocateGroup,
+    LookUpGroups,
+    PlacesFound,
+    PrepareBundles,
+    RegisterGroup,
+    RemoveGroup,
+    ReturnBundles,
+    TryPlaces,
+)
 from .homes import (
     ActorAt,
     ActorClaimed,
@@ -138,6 +159,7 @@ _CLIENT_TO_LOCAL: Types = frozenset(
         *(PublishFunction, SubmitTasks, WaitObjects, CancelWait),
         *(PutObjects, HoldObjects, ReleaseObjects, UnpinObjects),
         *(CreateActor, KillActor, FindActor, Explain),
+        *(CreateGroup, RemoveGroup, FindGroups),
     }
 )
 _TUNNELS: Types = frozenset({OpenTunnel, TunnelBytes, TunnelCredit, TunnelClosed})
@@ -170,6 +192,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused),
             *(Explain, ExplainReply, CodeAdded),
+            *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }
     ),
     ("local", "gcs"): frozenset(
@@ -178,9 +201,11 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(CannotRebuild, LineageNeeded, LineageNeededReply),
             *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
             *(ActorAt, ActorForgotten, ActorUnguarded, ActorKilled, LocateActor),
+            *(AttendShard, RegisterGroup, TryPlaces, GiveUpGroup, BundlesPrepared, RemoveGroup),
+            *(LocateGroup, LookUpGroups),
         }
     ),
-    ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor}),
+    ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor, FindPlaces}),
     ("local", "monitor"): frozenset({RegisterNode, Heartbeat, DrainReport}),
     ("objects", "objects"): frozenset({PullObject, ObjectChunk, ObjectInline, PullElsewhere, PullRefused, PullDone}),
     ("gcs", "local"): frozenset(
@@ -188,11 +213,14 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
             *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated, ActorClaimed, ActorRefused),
             *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply),
+            *(GroupRegistered, KeepGroup, PrepareBundles, CommitBundles, ReturnBundles, GroupLocated, GroupsListed),
         }
     ),
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
-    ("global", "local"): frozenset({PlaceTask, TaskPlaced, TaskDeferred, SpillRefused, PlaceActor, ActorDeferred}),
+    ("global", "local"): frozenset(
+        {PlaceTask, TaskPlaced, TaskDeferred, SpillRefused, PlaceActor, ActorDeferred, PlacesFound}
+    ),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),
     ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost, DrainNode}),

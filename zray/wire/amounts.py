@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .groups import plain_name
 from .task_spec import RESOURCE_UNIT
 
 Amounts = Mapping[str, int]
@@ -23,7 +24,7 @@ def number(amount: int) -> str:
 
 def in_words(amounts: Amounts) -> str:
     """ "2 CPU, 1 disk"."""
-    said = [f"{number(amount)} {name}" for name, amount in list(amounts.items())[:SAID_MAX]]
+    said = [f"{number(amount)} {plain_name(name)}" for name, amount in list(amounts.items())[:SAID_MAX]]
     if len(amounts) > SAID_MAX:
         said.append(f"and {len(amounts) - SAID_MAX} more")
     return ", ".join(said) or "nothing"

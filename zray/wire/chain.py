@@ -47,6 +47,23 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from .groups import (
+    AttendShard,
+    BundlesPrepared,
+    CommitBundles,
+    GiveUpGroup,
+    GroupLocated,
+    GroupRegistered,
+    GroupsListed,
+    KeepGroup,
+    LocateGroup,
+    LookUpGroups,
+    PrepareBundles,
+    RegisterGroup,
+    RemoveGroup,
+    ReturnBundles,
+    TryPlaces,
+)
 from .homes import (
     ActorAt,
     ActorClaimed,
@@ -84,6 +101,14 @@ ShardRequest = (
     | NodeLost
     | LineageNeeded
     | LineageNeededReply
+    | AttendShard
+    | RegisterGroup
+    | TryPlaces
+    | BundlesPrepared
+    | GiveUpGroup
+    | RemoveGroup
+    | LocateGroup
+    | LookUpGroups
 )
 ShardReply = (
     RecordTasksReply
@@ -102,6 +127,13 @@ ShardReply = (
     | ActorRefused
     | LineageNeeded
     | LineageNeededReply
+    | GroupRegistered
+    | KeepGroup
+    | PrepareBundles
+    | CommitBundles
+    | ReturnBundles
+    | GroupLocated
+    | GroupsListed
 )
 
 

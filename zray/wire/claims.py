@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ids import function_id
-from .actors import SpillActor
+from .actors import PlaceActor, SpillActor
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
 from .chain import ChainRead, ChainWrite
 from .drains import DrainReport
@@ -26,9 +26,10 @@ from .gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from .groups import AttendShard, BundlesPrepared, LocateGroup, RegisterGroup
 from .homes import ActorForgotten, LocateActor
 from .message import Message
-from .scheduling import LoadReport, SpillTask
+from .scheduling import LoadReport, PlaceTask, SpillTask
 from .tasks import PublishFunction
 from .where import host_of
 
@@ -38,6 +39,7 @@ OWN_NAME: dict[type[Message], str] = {
     **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, CannotRebuild), "node"),
     **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction), "node"),
     **dict.fromkeys((ActorForgotten, LocateActor), "node"),
+    **dict.fromkeys((AttendShard, RegisterGroup, BundlesPrepared, LocateGroup), "node"),
     **dict.fromkeys((SpillTask, SpillActor), "origin"),
 }
 
@@ -54,6 +56,13 @@ def _registration(message: RegisterNode, source: str, kind: str, public: bytes) 
         what = "with another key" if message.kind == kind else f"as a {message.kind[:40]!r}"
         return f"{source} has joined as a {kind!r}, and may not register {what}"
     return _own_name(message, source, kind, public)
+
+
+def _placement(message: PlaceTask | PlaceActor, source: str, kind: str, public: bytes) -> str:
+    """A global scheduler says whose it is; a node, of groups that it knows itself, that it is its own."""
+    if kind_of(source) != "local" or message.origin == source:
+        return ""
+    return f"{source} may not say {type(message).__name__} in the name of {message.origin[:80]!r}"
 
 
 def _write(message: ChainWrite, source: str, kind: str, public: bytes) -> str:
@@ -91,6 +100,7 @@ def _function(message: PublishFunction, source: str, kind: str, public: bytes) -
 CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     **dict.fromkeys(OWN_NAME, _own_name),
     RegisterNode: _registration,
+    **dict.fromkeys((PlaceTask, PlaceActor), _placement),
     ChainWrite: _write,
     ChainRead: _read,
     PublishFunction: _function,

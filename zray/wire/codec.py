@@ -13,14 +13,44 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 
 from ..exceptions import ProtocolError
-from . import actors, chain, drains, gcs, homes, hosts, objects, orders, reasons, relay, scheduling, session, tasks
+from . import (
+    actors,
+    chain,
+    drains,
+    gcs,
+    groups,
+    homes,
+    hosts,
+    objects,
+    orders,
+    reasons,
+    relay,
+    scheduling,
+    session,
+    tasks,
+)
 from .message import RETIRED_TAGS, Bulk, Message
 
 
 def _message_types() -> dict[int, type[Message]]:
     table: dict[int, type[Message]] = {}
     for module in (
-        *(session, tasks, objects, actors, homes, scheduling, gcs, hosts, chain, reasons, orders, drains, relay),
+        *(
+            session,
+            tasks,
+            objects,
+            actors,
+            homes,
+            scheduling,
+            gcs,
+            hosts,
+            chain,
+            reasons,
+            groups,
+            orders,
+            drains,
+            relay,
+        ),
     ):
         for item in vars(module).values():
             if isinstance(item, type) and issubclass(item, Message) and item is not Message:

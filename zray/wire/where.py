@@ -10,6 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..ids import TASK_ID_BYTES
+
 # Every node has it; the value is its id.
 NODE_ID_LABEL = "ray.io/node-id"
 LABEL_CHARACTERS_MAX = 1_000
@@ -30,7 +32,8 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
     """All of it must hold.
 
     node: the id of the only one, or, if is_soft, of the one to be preferred while it is there.  is_spread: one node
-    after the other.  hard, soft: rules for labels that must, or should, hold.
+    after the other.  hard, soft: rules for labels that must, or should, hold.  group: the placement group in which it
+    runs; bundle: the index of its bundle, -1 for any; captures: its children run in that group too.
     """
 
     node: Text = ""
@@ -38,6 +41,9 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
     is_spread: bool = False
     hard: tuple[LabelRule, ...] = ()
     soft: tuple[LabelRule, ...] = ()
+    group: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""
+    bundle: Annotated[int, Meta(ge=-1)] = -1
+    captures: bool = False
 
 
 def host_of(address: str) -> str:

@@ -12,6 +12,7 @@ Dialog (who says it -> what we do):
     local scheduler    PublishFunction, FetchFunction
     local scheduler    RegisterActor, LookUpActor, ActorRemoved    who has a name
     local scheduler    ActorAt, ActorUnguarded, ActorKilled, ActorForgotten, LocateActor    where an actor lives (homes)
+    local scheduler    ...Group, ...Bundles, TryPlaces             placement groups: groups.py
     monitor            NodeLost          its holds and copies are gone
 
 Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority per key).
@@ -56,7 +57,8 @@ from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..effects import Effect
 from ..role import Role
-from . import keeping, losses
+from . import groups, keeping, losses
+from .groups import GroupTable
 from .homes import ActorHomes
 from .tables import ObjectRecord, TaskTable
 
@@ -73,6 +75,7 @@ class GcsShard(Role):
         self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
         self.homes = ActorHomes(self.lost, self.send, self.tasks.is_held)
+        self.groups = GroupTable()
 
     def _is_of_lost_node(self, node: str) -> bool:
         """Whether what it says changes nothing any more."""
@@ -225,6 +228,7 @@ class GcsShard(Role):
         if message.node in self.lost:
             return  # a head that was started again says so once more
         losses.node_lost(self, message)
+        groups.node_lost(self, message.node)
         self.homes.node_lost(message.node)
         for key, registered in list(self.actor_by_name.items()):
             guardian = "" if registered.guardian in self.lost else registered.guardian
@@ -285,4 +289,5 @@ class GcsShard(Role):
         CannotRebuild: lambda self, message: losses.cannot_rebuild(self, message),
         LineageNeeded: lambda self, message: keeping.on_lineage_needed(self, message),
         LineageNeededReply: lambda self, message: keeping.on_lineage_needed_reply(self, message),
+        **groups.HANDLERS,
     }

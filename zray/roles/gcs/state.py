@@ -14,9 +14,11 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ...wire.actors import RegisterActor
+from ...wire.groups import RegisterGroup
 from ...wire.homes import ActorLife
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
+from .groups import GroupRecord
 from .homes import Home
 from .keeping import Held, Keeping, Peer
 from .tables import ObjectRecord, TaskRecord
@@ -66,6 +68,20 @@ class KeepingState(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     held: list[Held]
 
 
+class GroupState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A GroupRecord."""
+
+    registered: RegisterGroup
+    places: list[str]
+    keeper: str
+    trip: int
+    state: str
+    reason: str
+    trying: list[tuple[int, str]]
+    awaited: list[str]
+    subscribers: list[str]
+
+
 class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """So much of a shard."""
 
@@ -80,6 +96,9 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     keeping: KeepingState | None = None
     abroad: list[bytes] = []
     kept_for: list[tuple[bytes, list[int]]] = []
+    groups: list[GroupState] = []
+    attending: list[str] = []
+    group_trips: int = 0
 
 
 _encode = Encoder().encode
@@ -104,6 +123,8 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
         yield _encode(Part(makers=makers[first : first + PART_RECORDS_MAX]))
     if shard.tasks.keeping is not None:
         yield from _dump_keeping(shard.tasks.keeping)
+    for group in shard.groups.records.values():
+        yield _encode(Part(groups=[_group_state(group)]))
     homes = shard.homes
     yield _encode(
         Part(
@@ -115,6 +136,8 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
             ],
             home_askers=[(actor_id, list(nodes)) for actor_id, nodes in homes.askers.items()],
             lost=list(shard.lost),
+            attending=list(shard.groups.attending),
+            group_trips=shard.groups.trips,
         )
     )
 
@@ -158,6 +181,41 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
             shard.homes.homes[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
         for actor_id, nodes in part.home_askers:
             shard.homes.askers[actor_id] = dict.fromkeys(nodes)
+        for group in part.groups:
+            spec = group.registered.spec
+            shard.groups.records[group.registered.group_id] = _group_record(group)
+            if spec.name:
+                shard.groups.by_name[(spec.namespace, spec.name)] = group.registered.group_id
+        shard.groups.attending.update(dict.fromkeys(part.attending))
+        shard.groups.trips = max(shard.groups.trips, part.group_trips)
+
+
+def _group_state(record: GroupRecord) -> GroupState:
+    return GroupState(
+        record.registered,
+        record.places,
+        record.keeper,
+        record.trip,
+        record.state,
+        record.reason,
+        list(record.trying.items()),
+        list(record.awaited),
+        list(record.subscribers),
+    )
+
+
+def _group_record(group: GroupState) -> GroupRecord:
+    return GroupRecord(
+        group.registered,
+        group.places,
+        group.keeper,
+        group.trip,
+        group.state,
+        group.reason,
+        dict(group.trying),
+        dict.fromkeys(group.awaited),
+        dict.fromkeys(group.subscribers),
+    )
 
 
 def _load_keeping(shard: GcsShard, part: Part) -> None:

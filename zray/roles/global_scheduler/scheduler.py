@@ -8,6 +8,7 @@ Dialog (who says it -> what we do):
     local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
+    local scheduler    FindPlaces            PlacesFound: for the bundles of a placement group
     any host           GetNodes              what is believed of them
 
 Source: Ray paper 4.2.2.
@@ -20,7 +21,9 @@ from zlib import crc32
 
 from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.amounts import is_enough, why_nowhere
+from ...wire.bundles import plan, why_never
 from ...wire.gcs import NodeJoined, NodeLost
+from ...wire.groups import FindPlaces, PlacesFound
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import (
     BOTTOM_UP,
@@ -210,6 +213,27 @@ class GlobalScheduler(Role):
         others = [load for load in able if load.node != message.origin]
         return best_home(preferred(others, where), request) or best_home(others, request)
 
+    def on_find_places(self, message: FindPlaces) -> None:
+        loads = sorted(
+            (load for load in self.loads.values() if load.kind != "driver" and not load.is_draining),
+            key=lambda load: load.rank,
+        )
+        found, _ = plan([(load.node, load.free) for load in loads], message.bundles, message.strategy, message.taken)
+        reason = ""
+        if found is None:
+            totals = [(load.node, load.total) for load in loads]
+            most, is_certain = plan(totals, message.bundles, message.strategy, message.taken)
+            if most is None and is_certain:
+                reason = why_never(dict(totals), message.bundles, message.strategy)
+        bundles = dict(message.bundles)
+        for index, node in found or ():
+            load = self.loads[node]
+            for name, amount in bundles[index].items():
+                if amount:
+                    load.free[name] -= amount  # until its next report
+                    load.held[name] = load.held.get(name, 0) + amount
+        self.send(self.sender, PlacesFound(message.group_id, message.trip, found or [], reason))
+
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [
             NodeFact(load.node, load.kind, load.total, load.free, load.queue_count, load.labels, load.is_draining)
@@ -227,5 +251,6 @@ class GlobalScheduler(Role):
         SpillTask: on_spill_task,
         SpillActor: on_spill_actor,
         LocateObjectsReply: on_locate_objects_reply,
+        FindPlaces: on_find_places,
         GetNodes: on_get_nodes,
     }

@@ -119,6 +119,7 @@ class ActorEnds:
         if self.node.calls.actors.pop(actor.actor_id, None) is None:
             return
         is_placed_here = node.moves.withdrawn(actor)
+        node.keeping.actor_ended(actor.actor_id)
         if self.node.calls.wanting.pop(actor.actor_id, None) is not None and is_placed_here:
             self.node.calls.promise(actor.options, -1)
         actor.state = ActorState.DEAD

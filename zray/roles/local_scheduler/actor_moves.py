@@ -98,22 +98,23 @@ class ActorMoves:
     def _send_up(self, ask: Ask) -> None:
         node, actor = self.node, ask.actor
         spec, job = actor.creation.spec, actor.job
+        if actor.options.where is not None and actor.options.where.group:
+            if not node.groups.send_actor(actor, may_borrow=ask.may_borrow):
+                self._ask_again_later(ask)
+            return
         schedulers = node.addresses.global_schedulers
         message = SpillActor(spec, actor.options, node.address, actor.life, job.job_id, job.facts, ask.may_borrow)
         node.send(schedulers[spec.task_id[-1] % len(schedulers)], message)
 
     def on_place_actor(self, message: PlaceActor) -> None:
         """PlaceActor: if there is room."""
-        node, spec, options = self.node, message.spec, message.options
+        node, spec = self.node, message.spec
+        options = node.groups.options_here(message.options)
         known = node.calls.actors.get(spec.task_id)
         is_lost = message.origin not in node.members.peers
-        is_over = message.job.home in node.recovery.lost and not options.detached
-        if (
-            not node.calls.has_room_for(options, may_borrow=message.may_borrow)
-            or known is not None
-            or is_lost
-            or is_over
-        ):
+        is_over = message.job.home in node.recovery.lost and not message.options.detached
+        has_room = options is not None and node.calls.has_room_for(options, may_borrow=message.may_borrow)
+        if options is None or not has_room or known is not None or is_lost or is_over:
             node.send(message.origin, ActorDeferred(spec.task_id))
             return
         job = node.code.job_of(message.job_id, message.job, is_detached=options.detached)
@@ -231,6 +232,7 @@ class ActorMoves:
     def withdrawn(self, actor: Actor) -> bool:
         """It is being buried, perhaps while it asks, or before it is handed over.  Whether it was to start here."""
         is_asking = self.asks.pop(actor.actor_id, None) is not None
+        is_asking = self.node.groups.unsettled.pop(actor.actor_id, None) is not None or is_asking
         if self.offers.pop(actor.actor_id, None) is not None:
             self.node.calls.promise(actor.options, -1)
         elif is_asking or actor.state == ActorState.REGISTERING:
@@ -258,7 +260,8 @@ class ActorMoves:
             return True
         if not ask.is_deferred or not self.node.calls.has_room_for(actor.options, may_borrow=True):
             return False
-        if not self.node.strategies.may_run_here(actor.options.where):
+        where = actor.options.where
+        if where is not None and (where.group or not self.node.strategies.may_run_here(where)):
             return False
         del self.asks[actor.actor_id]
         self.settled_here(actor)
@@ -268,8 +271,16 @@ class ActorMoves:
     def on_ask_again_timeout(self) -> None:
         """AskAgainTimeout."""
         self.timer_is_set = False
-        for ask in self.asks.values():
+        for ask in list(self.asks.values()):
             if ask.is_deferred:
+                ask.is_deferred = False
+                self._send_up(ask)
+
+    def group_located(self, group_id: bytes) -> None:
+        """Those of it need not wait for their turn to ask."""
+        for ask in list(self.asks.values()):
+            where = ask.actor.options.where
+            if ask.is_deferred and where is not None and where.group == group_id:
                 ask.is_deferred = False
                 self._send_up(ask)
 
@@ -300,7 +311,7 @@ class ActorMoves:
 
     def ask_again(self) -> None:
         """What was asked may have been lost.  Who accepts second is told that it is gone."""
-        for ask in self.asks.values():
+        for ask in list(self.asks.values()):
             if ask.is_shared and not ask.is_deferred:
                 self._send_up(ask)
 

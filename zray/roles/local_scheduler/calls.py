@@ -26,6 +26,7 @@ from ...wire.actors import (
     CreateActor,
     StartActor,
 )
+from ...wire.groups import plain_name
 from ...wire.homes import ActorLife
 from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
 from ...wire.tasks import StartTasks
@@ -117,6 +118,9 @@ class Calls:
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
         if state == ActorState.PENDING and may_leave:
+            if actor.options.where is not None and actor.options.where.group:
+                self.node.groups.settle(actor)
+                return
             if self._leaves(actor):
                 self.node.moves.ask(actor)
                 return
@@ -142,8 +146,8 @@ class Calls:
         free, promised = self.node.resources.free, self.promised
         for name, amount in options.resources.items():
             left = free.get(name, 0) - promised.get(name, 0)
-            if name == CPU and not may_borrow and left >= amount:
-                left -= self.node.dispatch.lending.lent()
+            if not may_borrow and left >= amount and plain_name(name) == CPU:
+                left -= self.node.dispatch.lending.lent(name)
             if left < amount:
                 return False
         return True
@@ -177,7 +181,9 @@ class Calls:
         return False
 
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
-        if actor.creation.missing or not self.node.resources.fits(actor.options.resources):
+        if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
+            return False
+        if not self.node.resources.fits(actor.options.resources):
             return False
         return not self.node.moves.asks or self.node.moves.stays(actor)
 

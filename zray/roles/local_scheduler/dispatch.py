@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ...wire.groups import plain_name
 from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
 from ...wire.tasks import TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
 from .batches import INFLIGHT_COUNT_MAX, INFLIGHT_US_MAX, Batches
 from .lending import Lending
-from .resources import CPU
+from .resources import CPU, cpu_of
 from .tables import Frame, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Dispatch:
     def enqueue(self, task: Task) -> None:
         """It has all it needs."""
         task.state = TaskState.READY
-        queue = self._queue_of(task)
+        queue = self.queue_of(task)
         if queue.is_choosy:
             self.node.strategies.enqueue(task, queue)
             return
@@ -82,18 +83,25 @@ class Dispatch:
             task.state = TaskState.WAITING
             return
         task.state = TaskState.READY
-        self._queue_of(task).tasks.appendleft(task)
+        queue = self.queue_of(task)
+        if queue.is_in_group and self.node.groups.is_elsewhere(task):
+            self.node.groups.enqueue(task, queue)
+            return
+        queue.tasks.appendleft(task)
         self.ready_count += 1
         self.is_dirty = True
 
-    def _queue_of(self, task: Task) -> ReadyQueue:
+    def queue_of(self, task: Task) -> ReadyQueue:
+        """Where it stands while it is ready."""
         queues = task.job.queues
         key = (task.depth, task.spec.options)
         queue = queues.get(key)
         if queue is None:
             queue = queues[key] = ReadyQueue(task.job, task.depth, task.spec.options, task.options)
             queue.is_infeasible = not self.node.resources.could_ever_fit(queue.resources)
-            queue.is_choosy = queue.is_infeasible or queue.options.where is not None
+            where = queue.options.where
+            queue.is_choosy = queue.is_infeasible or where is not None
+            queue.is_in_group = where is not None and bool(where.group)
         if not queue.tasks and queue not in self.queues:
             self.queues.append(queue)
         return queue  # type: ignore[no-any-return]
@@ -111,6 +119,7 @@ class Dispatch:
             self.node.recovery.placed.pop(task.spec.task_id, None)
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
+            self.node.groups.forget(task)
         for task in doomed:
             self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
 
@@ -120,7 +129,7 @@ class Dispatch:
         """Give workers what can run now."""
         if self.ready_count and self.node.drain.is_on:
             self.node.drain.send_away()
-        if self.lending.resuming or self.lending.lenders:
+        if self.lending.resuming or self.lending.lenders or self.lending.loans:
             self.lending.resume()
         if self.idle_leases:
             self._refill()
@@ -161,7 +170,7 @@ class Dispatch:
         self.is_dirty = True
         self.node.calls.wanting_worker_changed()
         self.node.pool.is_idle(worker)
-        if self.lending.resuming or self.lending.lenders:
+        if self.lending.resuming or self.lending.lenders or self.lending.loans:
             self.lending.resume()
 
     def _start(self) -> None:
@@ -171,7 +180,7 @@ class Dispatch:
         if node.policy == CENTRAL:
             node.trips.all_go()
         for queue in self._in_order():
-            while queue.tasks and node.resources.fits(queue.resources):
+            while queue.tasks and self.has_room(queue):
                 worker = node.pool.take_idle(queue.job, queue.options.env_vars)
                 if worker is None:
                     if not node.pool.start_for(queue):
@@ -190,12 +199,18 @@ class Dispatch:
                     break
         self.queues = deque(queue for queue in self.queues if queue.tasks)
         if has_no_worker and self.lending.all_are_blocked():
-            if any(node.resources.fits(queue.resources) for queue in self.queues):
+            if any(self.has_room(queue) for queue in self.queues):
                 node.pool.start_beyond_cap()
         if self.ready_count:
             node.trips.consider()
         elif not self.queues:
             self._steal()
+
+    def has_room(self, queue: ReadyQueue) -> bool:
+        """Whether one more lease of it would do now."""
+        if queue.is_in_group:
+            return self.node.bundles.pick(queue)
+        return self.node.resources.fits(queue.resources)
 
     def _in_order(self) -> list[ReadyQueue]:
         """The queues as they are served: jobs take turns; within one, the children of what runs go before what has
@@ -228,7 +243,7 @@ class Dispatch:
             top = worker.frames[-1]
             if top.wait is not None and top.wait.is_over:
                 self.lending.wait_is_over(worker, top.wait)
-            elif self.lending.resuming or self.lending.lenders:
+            elif self.lending.resuming or self.lending.lenders or self.lending.loans:
                 self.lending.resume()
 
     def tasks_returned(self, message: TasksReturned) -> None:
@@ -297,7 +312,8 @@ class Dispatch:
         for frame in worker.frames:
             held = dict(frame.resources)
             if frame.cpu_lent:
-                held.pop(CPU, None)
+                for name in cpu_of(held):
+                    del held[name]
             self.node.resources.give(held)
         worker.frames.clear()
         worker.queue = None
@@ -321,7 +337,8 @@ class Dispatch:
         for worker in node.pool.workers.values():
             for frame in worker.frames:
                 for name, amount in frame.resources.items():
-                    if not (name == CPU and frame.cpu_lent):
+                    if not (plain_name(name) == CPU and frame.cpu_lent):
                         taken[name] += amount
         for name, amount in taken.items():
-            assert node.resources.free[name] == node.resources.total[name] - amount, f"{name} does not add up"
+            left = node.resources.total[name] - node.resources.reserved.get(name, 0) - amount
+            assert node.resources.free[name] == left, f"{name} does not add up"

@@ -95,12 +95,13 @@ class Drain:
         node = self.node
         for task in list(node.tasks.values()):
             is_others = task.origin and task.origin != node.address and task.origin not in node.recovery.lost
+            is_others = is_others and not node.groups.is_for(task)
             if is_others and task.state == TaskState.WAITING and task.spec.function_id in node.functions:
                 node.trips.give_back_waiting(task)
 
     def _must_stay(self, queue: ReadyQueue) -> bool:
-        """Whether a task that runs here may wait for it, and nobody else can run it."""
-        return queue.depth > 0 and not self.may_go(queue.resources, queue.options.where)
+        """Whether a task that runs here may wait for it, and nobody else can run it; or its bundle is here."""
+        return queue.is_in_group or queue.depth > 0 and not self.may_go(queue.resources, queue.options.where)
 
     def may_go(self, request: dict[str, int], where: Where | None) -> bool:
         """Whether another node could have it."""

@@ -67,6 +67,7 @@ class Flights:
         trips = [(task.spec.task_id, task.trip) for task in sought]
         for start in range(0, len(trips), TASKS_MAX):
             self._search(scheduler, trips[start : start + TASKS_MAX])
+        self.node.keeping.ask_again()
 
     def _search(self, scheduler: str, trips: list[tuple[bytes, int]]) -> None:
         self.count += 1

@@ -31,6 +31,7 @@ from ...wire.homes import (
 from ...wire.scheduling import CodeAdded, JobFacts
 from ...wire.task_spec import ActorOptions, TaskSpec
 from .actor_names import name_key
+from .bundles import as_asked
 from .tables import Actor, ActorState
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Guards:
         node = self.node
         if actor.guardian == guardian and node.calls.actors.get(actor.actor_id) is actor:
             job = actor.job
-            node.send(guardian, GuardActor(actor.creation.spec, actor.options, actor.life, job.job_id, job.facts))
+            options = as_asked(actor.options)
+            node.send(guardian, GuardActor(actor.creation.spec, options, actor.life, job.job_id, job.facts))
 
     def on_actor_guarded(self, message: ActorGuarded) -> None:
         """ActorGuarded: from now on it outlives us."""

@@ -50,6 +50,7 @@ class Suspect(Struct, gc=False, eq=False):
     is_actor: bool
     since: float
     reason: str  # "": by what nodes have
+    group_id: bytes
 
 
 class Infeasible:
@@ -141,6 +142,8 @@ class Infeasible:
     def why_not_ever(self, actor: Actor) -> str:
         """For the user: why a new actor can never start; "" if it can, or is to wait."""
         request = actor.options.resources
+        if actor.options.where is not None and actor.options.where.group:
+            return ""  # its bundle has what it asks for, or not
         if reason := self.node.strategies.why_no_actor(actor.options.where):
             return f"No node can ever hold this actor: {reason}."
         if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
@@ -161,16 +164,29 @@ class Infeasible:
         """Nobody can hold it, as far as we or the global scheduler know."""
         self._note(actor.job, f"actor {actor.options.class_name}", actor.options.resources, is_actor=True)
 
+    def note_group(self, job: Job, what: str, group_id: bytes, reason: str) -> None:
+        """A placement group that no nodes could ever have."""
+        self._note(job, what, {}, is_actor=False, reason=reason, group_id=group_id)
+
     # --- telling the user ---
 
-    def _note(self, job: Job, what: str, request: dict[str, int], *, is_actor: bool, reason: str = "") -> None:
-        key = (job.job_id, is_actor, tuple(sorted(request.items())), reason)
+    def _note(
+        self,
+        job: Job,
+        what: str,
+        request: dict[str, int],
+        *,
+        is_actor: bool,
+        reason: str = "",
+        group_id: bytes = b"",
+    ) -> None:
+        key = (job.job_id, is_actor, tuple(sorted(request.items())), reason, group_id)
         if key in self.suspects or key in job.noticed or len(job.noticed) >= NOTICES_MAX:
             return
         job.noticed[key] = None
         if not self.suspects:
             self.node.set_timer(WARN_SECONDS, WarnTimeout())
-        self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason)
+        self.suspects[key] = Suspect(job, what, request, is_actor, self.node.now, reason, group_id)
 
     def on_warn_timeout(self) -> None:
         """WarnTimeout: who has waited for so long is told of."""
@@ -189,6 +205,8 @@ class Infeasible:
 
     def _still_waits(self, suspect: Suspect) -> bool:
         job, request = suspect.job, suspect.request
+        if suspect.group_id:
+            return self.node.keeping.is_without_place(suspect.group_id)
         if not suspect.is_actor:
             return any(task.job is job and task.options.resources == request for task in self.parked.values())
         if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):

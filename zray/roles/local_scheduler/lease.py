@@ -72,7 +72,8 @@ class Lease:
         self.granted_at = max(self.granted_at, self.answered_at)
 
     def extended(self) -> None:
-        """A head that was started again knows us as a member: it counts from now."""
+        """A head that was started again knows us as a member: it counts from now.  A look at the former one is void."""
+        self.looked_at = -1.0
         self.granted_at = self.answered_at = self.clock
         self.ended_at = NEVER
 
@@ -85,7 +86,9 @@ class Lease:
 
     def looked(self, *, has_ended: bool, stands_still: bool) -> None:
         """What came of it."""
-        if self.looked_at >= 0.0 and (has_ended or stands_still):
+        if self.looked_at < 0.0:
+            return
+        if has_ended or stands_still:
             self.granted_at = max(self.granted_at, self.looked_at)
             if has_ended:
                 self.ended_at = self.looked_at

@@ -5,17 +5,19 @@ A worker's frames are its stack (tables.Frame): only the top one can go on.
 
 An actor holds its CPU for life, so it may have one that a blocked task has lent out: the task that made it, say, and
 waits for it.  Such a task goes on with the CPU of an actor that has nothing to do, and that actor gets it back, before
-anything new starts, to do its next call.
+anything new starts, to do its next call.  What the bundles of placement groups do not use is borrowed likewise: by a
+task that made a group out of the CPU that it had lent, say, and waits for what runs in it.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ...wire.tasks import StartTasks
 from ..effects import ReclaimTasks
-from .resources import CPU
+from .resources import CPU, cpu_of
 from .tables import Actor, ActorState, Frame, ReadyQueue, Task, TaskState, Wait, Worker, WorkerState
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Lending:
         self.dispatch = dispatch
         self.resuming: deque[Worker] = deque()  # blocked workers whose wait is over, waiting for their CPU
         self.lenders: dict[bytes, Worker] = {}  # by actor: idle ones whose CPU a resumed task has
+        self.loans: dict[str, int] = {}  # CPU of bundles -> how much of it a resumed task beside them has
 
     def block(self, worker: Worker, wait: Wait) -> None:
         """Its thread stops: lend its CPU out, and take back what it has not begun."""
@@ -43,18 +46,19 @@ class Lending:
             return  # an actor without resources of its own: nothing to lend
         frame = worker.frames[-1]
         frame.wait = wait
-        if not frame.cpu_lent and frame.resources.get(CPU):
+        share = cpu_of(frame.resources)
+        if not frame.cpu_lent and share:
             frame.cpu_lent = True
-            self.node.resources.give({CPU: frame.resources[CPU]})
+            self.node.resources.give(share)
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
-    def lent(self) -> int:
-        """How much CPU is lent out."""
+    def lent(self, name: str) -> int:
+        """How much of that CPU is lent out: of the node's own, or of a bundle's."""
         frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
-        return sum(frame.resources[CPU] for frame in frames if frame.cpu_lent)
+        return sum(frame.resources.get(name, 0) for frame in frames if frame.cpu_lent)
 
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
         """The level that waited may go on as soon as it is on top and has its CPU again."""
@@ -67,47 +71,79 @@ class Lending:
     def resume(self) -> None:
         """Blocked workers get their CPU back before anything new starts."""
         resources = self.node.resources
-        while self.resuming:
-            worker = self.resuming[0]
+        scarce: set[str] = set()  # CPU that those ahead wait for: the node's own, or a bundle's
+        for worker in list(self.resuming):
             frame = worker.frames[-1]
             if frame.cpu_lent:
-                share = {CPU: frame.resources[CPU]}
-                if not resources.fits(share) and not self._borrow_from_actors(share[CPU]):
-                    return
+                share = cpu_of(frame.resources)
+                (name,) = share
+                if name in scarce or (not resources.fits(share) and not self._borrow(name, share[name])):
+                    scarce.add(name)
+                    continue
                 resources.take(share)
                 frame.cpu_lent = False
-            self.resuming.popleft()
+            self.resuming.remove(worker)
             wait, frame.wait = frame.wait, None
             worker.progress_at = self.node.now
             if wait is not None:
                 self.node.waits.finish(wait)
+        if self.loans:
+            self._give_back_to_bundles()
         if self.lenders:
             self._give_back_to_actors()
 
-    def _borrow_from_actors(self, amount: int) -> bool:
-        """Have so much CPU free by what idle actors hold; nothing is borrowed where that is too little."""
+    def _borrow(self, name: str, amount: int) -> bool:
+        """Have so much of that CPU free, by what idle actors hold and, for the node's own, by what bundles do not use;
+        nothing is borrowed where that is too little.
+        """
         resources = self.node.resources
-        missing = amount - resources.free.get(CPU, 0)
-        chosen = []
+        missing = amount - resources.free.get(name, 0)
+        lenders: list[tuple[Actor, Worker]] = []
+        loans: dict[str, int] = {}
+        for bundle_cpu, free in self.node.bundles.unused_cpu() if name == CPU else ():
+            if missing > 0 and free:
+                loans[bundle_cpu] = min(free, missing)
+                missing -= loans[bundle_cpu]
+        for actor, worker in self._idle_actors():
+            (own,) = cpu_of(worker.frames[0].resources)
+            if missing > 0 and (own == name or name == CPU):
+                lenders.append((actor, worker))
+                missing -= worker.frames[0].resources[own]
+                if own != name:
+                    loans[own] = loans.get(own, 0) + worker.frames[0].resources[own]
+        if missing > 0:
+            return False
+        for actor, worker in lenders:
+            worker.frames[0].cpu_lent = True
+            resources.give(cpu_of(worker.frames[0].resources))
+            self.lenders[actor.actor_id] = worker
+        for bundle_cpu, lent in loans.items():
+            resources.borrow(CPU, bundle_cpu, lent)
+            self.loans[bundle_cpu] = self.loans.get(bundle_cpu, 0) + lent
+        return True
+
+    def _idle_actors(self) -> Iterator[tuple[Actor, Worker]]:
+        """Those that have CPU and nothing to do."""
         for actor in self.node.calls.actors.values():
             worker = actor.worker
-            if missing <= 0:
-                break
             is_busy = actor.inflight or actor.queue.has_ready()
             if worker is None or actor.state != ActorState.ALIVE or is_busy or not worker.frames:
                 continue
             frame = worker.frames[0]
-            if frame.cpu_lent or frame.wait is not None or not frame.resources.get(CPU):
-                continue
-            chosen.append((actor.actor_id, worker))
-            missing -= frame.resources[CPU]
-        if missing > 0:
-            return False
-        for actor_id, worker in chosen:
-            worker.frames[0].cpu_lent = True
-            resources.give({CPU: worker.frames[0].resources[CPU]})
-            self.lenders[actor_id] = worker
-        return True
+            if not frame.cpu_lent and frame.wait is None and cpu_of(frame.resources):
+                yield actor, worker
+
+    def _give_back_to_bundles(self) -> None:
+        """As far as there is CPU again."""
+        for bundle_cpu, lent in list(self.loans.items()):
+            back = min(lent, self.node.resources.free[CPU])
+            if back:
+                self.node.resources.borrow(CPU, bundle_cpu, -back)
+                self.loans[bundle_cpu] -= back
+                self.dispatch.is_dirty = True
+                self.node.calls.wanting_worker_changed()
+            if not self.loans[bundle_cpu]:
+                del self.loans[bundle_cpu]
 
     def _give_back_to_actors(self) -> None:
         """Those with calls to do first."""
@@ -125,8 +161,9 @@ class Lending:
         if worker is None or worker is not actor.worker:
             return True
         frame = worker.frames[0]
-        share = {CPU: frame.resources[CPU]}
-        if self.resuming or not self.node.resources.fits(share):
+        share = cpu_of(frame.resources)
+        is_awaited = any(cpu_of(other.frames[-1].resources).keys() == share.keys() for other in self.resuming)
+        if is_awaited or not self.node.resources.fits(share):
             return False
         self.node.resources.take(share)
         frame.cpu_lent = False
@@ -138,7 +175,7 @@ class Lending:
         """No worker can be had: a blocked one runs the task that it waits for itself (U03)."""
         node = self.node
         for worker in self.dispatch.leased.values():
-            if not queue.tasks or not node.resources.fits(queue.resources):
+            if not queue.tasks or not self.dispatch.has_room(queue):
                 return
             frame = worker.frames[-1]
             if frame.wait is None or frame.wait.is_over or worker.job is not queue.job:

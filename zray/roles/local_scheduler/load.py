@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...wire.groups import plain
 from ...wire.scheduling import LoadReport
 from .tables import Task, TaskState
 
@@ -69,8 +70,8 @@ class Load:
         node = self.node
         return LoadReport(
             node.address,
-            node.resources.total,
-            dict(node.resources.free),
+            plain(node.resources.total),
+            plain(node.resources.free),
             self._queue_count(),
             self._mean_seconds(),
             self.bandwidth,
@@ -99,9 +100,9 @@ class Load:
         return sum(known) / len(known) / 1e6 if known else 0.0
 
     def _held(self) -> dict[str, int]:
-        """What actors hold, and those that are about to start."""
+        """What actors and bundles hold, and actors that are about to start."""
         held = dict(self.node.resources.held)
         for name, amount in self.node.calls.promised.items():
             if amount:
                 held[name] = held.get(name, 0) + amount
-        return held
+        return plain(held)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+from ...wire.groups import AttendShard, plain
 from ...wire.message import Local
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from .lease import HEAD_WAIT_SECONDS, Lease
@@ -44,8 +45,10 @@ class Members:
 
     def _register(self) -> None:
         node = self.node
-        register = RegisterNode(node.address, node.resources.total, *self.facts, list(self.peers), node.labels)
+        register = RegisterNode(node.address, plain(node.resources.total), *self.facts, list(self.peers), node.labels)
         node.send(node.addresses.monitor, register)
+        for shard in node.addresses.shards:
+            node.send(shard, AttendShard(node.address, self.facts[0] != "driver"))
 
     def on_load_timeout(self) -> None:
         """LoadTimeout: report, regularly."""
@@ -85,6 +88,8 @@ class Members:
 
     def on_host_probed(self, message: HostProbed) -> None:
         """HostProbed: the head, seen from outside."""
+        if message.role != self.node.addresses.monitor:
+            return  # the former one
         found = message.finding
         self.lease.looked(has_ended=found is Finding.ENDED, stands_still=found is Finding.STANDS_STILL)
 

@@ -17,7 +17,7 @@ from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT, EnvVars
 from ...wire.tasks import JobStarted
 from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
-from .resources import CPU
+from .resources import CPU, cpu_of
 from .tables import Job, Process, ReadyQueue, Task, Worker, WorkerState
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ class WorkerPool:
 
     def _slots(self, queue: ReadyQueue) -> int:
         """How many of the queue's tasks could run at once, as far as CPUs go."""
-        share = queue.resources.get(CPU, 0)
+        share = cpu_of(queue.resources)
         if not share:
             return self.count_max
-        return max(1, self.node.resources.free.get(CPU, 0) // share)
+        return max(1, self.node.resources.count_that_fits(share, self.count_max))
 
     def _retire_stranger(self, queue: ReadyQueue) -> bool:
         """An idle worker of another job, or with other environment variables, makes room."""
@@ -226,6 +226,9 @@ class WorkerPool:
             node.ends.worker_exited(worker.actor, message)
         else:
             begun = inflight[: max(0, len(inflight) - message.unclaimed)] + nested
+            rest = node.bundles.fail_of_doomed(worker, inflight + nested)
+            if rest is not None:
+                begun, inflight, nested = [], rest, []
             for task in reversed(inflight[len(begun) - len(nested) :]):
                 node.lifecycle.run_again(task)
             self._settle(begun, message)

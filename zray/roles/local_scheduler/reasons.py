@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...wire.amounts import in_words, name_of, number, why_nowhere
+from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
 from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Wait, Worker
 
@@ -172,6 +173,9 @@ class Reasons:
     def _of_ready(self, task: Task, depth: int, name: str) -> None:
         node, request = self.node, task.options.resources
         pool = node.pool
+        where = task.options.where
+        if where is not None and where.group:
+            request = node.bundles.lacking(where, request)
         if not node.resources.fits(request):
             self._of_resources(request, depth, name)
         elif pool.starting_count:
@@ -186,7 +190,8 @@ class Reasons:
         resources = self.node.resources
         lacking = [key for key, amount in request.items() if resources.free.get(key, 0) < amount]
         state = ", ".join(
-            f"{number(resources.free.get(key, 0))} of {number(resources.total.get(key, 0))} {key}" for key in lacking
+            f"{number(resources.free.get(key, 0))} of {number(resources.total.get(key, 0))} {plain_name(key)}"
+            for key in lacking
         )
         self.say(depth, f"{name} waits for {in_words(request)}: node {self._here()} has {state} free")
         self._of_holders(lacking, depth + 1)
@@ -208,7 +213,7 @@ class Reasons:
 
     @staticmethod
     def _holds(frame: Frame, name: str) -> bool:
-        return bool(frame.resources.get(name)) and not (name == "CPU" and frame.cpu_lent)
+        return bool(frame.resources.get(name)) and not (plain_name(name) == "CPU" and frame.cpu_lent)
 
     def _doing(self, worker: Worker, frame: Frame) -> str:
         if worker.actor is not None:
@@ -266,6 +271,8 @@ class Reasons:
         elif place is not None:
             self.say(depth, f"{name} was placed on node {name_of(place)}")
             self._ask(place, object_id, depth + 1)
+        elif (where := task.options.where) is not None and where.group:
+            self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
         else:
             self.say(depth, f"{name} was passed up to a global scheduler, which has not said where it goes")
 
@@ -294,7 +301,10 @@ class Reasons:
         """Why it is not there yet."""
         node, request = self.node, actor.options.resources
         again = "again " if actor.state == ActorState.RESTARTING else ""
-        if actor.state == ActorState.REGISTERING:
+        where = actor.options.where
+        if where is not None and where.group and actor.actor_id in node.groups.unsettled:
+            self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
+        elif actor.state == ActorState.REGISTERING:
             self.say(depth, f"{name} waits for the GCS, or another node, to settle its name or its place")
         elif actor.state == ActorState.STARTING and actor.worker is not None:
             pid = actor.worker.process.pid if actor.worker.process is not None else 0

@@ -54,6 +54,9 @@ class Remote:
         """
         node, where = self.node, task.options.where
         waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
+        if waits_for_all and node.members.peers and not task.origin and node.groups.is_elsewhere(task):
+            node.departures.spill(task)
+            return
         if waits_for_all and node.members.peers and not task.origin and not node.strategies.is_bound(where):
             has_room = node.resources.fits(task.options.resources)
             if not has_room or node.trips.is_long_way(elsewhere) or node.strategies.would_go(where):
@@ -140,6 +143,8 @@ class Remote:
             if table is self.arriving:
                 # It may be done by now, or given back.
                 node.send(task.origin, TaskAccepted(task.spec.task_id, task.trip))
+            elif task.state == TaskState.SPILLED and task.options.where is not None and task.options.where.group:
+                node.groups.depart(task)
             elif task.state == TaskState.SPILLED:
                 schedulers = node.addresses.global_schedulers
                 chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
@@ -167,7 +172,7 @@ class Remote:
             self.node.recovery.placed.pop(message.task_id, None)
             self.node.flights.landed(message.task_id)
             if self.node.drain.refused(task.depth):
-                self._comes_back(task)
+                self.comes_back(task)
             else:
                 self.node.strategies.refuse(task, message)
 
@@ -190,7 +195,7 @@ class Remote:
             if known.state == TaskState.SPILLED and not known.origin and not (is_ours and known.trip != message.trip):
                 # Ours; or that of another node where its parent runs again: then it must not wait for us while we
                 # wait for whoever has ours, which may be that very node.
-                self._comes_back(known)
+                self.comes_back(known)
             else:
                 node.reject("a task placed twice")
             if not is_ours:
@@ -240,7 +245,7 @@ class Remote:
             if entry.shared.is_released:
                 self.node.lineage.let_go([entry.object_id])
 
-    def _comes_back(self, task: Task) -> None:
+    def comes_back(self, task: Task) -> None:
         """The global scheduler chose this node after all: all that it takes is still held here."""
         node = self.node
         node.recovery.placed.pop(task.spec.task_id, None)
@@ -392,8 +397,9 @@ class Remote:
                         # have freed at once, and we would announce it again, without end.
                         self._hold_at_shards([object_id], 0)
                     self._announce(entry)
-            else:
+            elif entry.task is None:
                 self.node.objects.free_copy(entry)
+            # Else it is made here again, and the word is about what was here before.
 
     def _rejoin(self) -> None:
         objects = self.node.objects

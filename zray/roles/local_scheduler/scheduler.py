@@ -66,44 +66,31 @@ from ..effects import (
     TasksReclaimed,
 )
 from ..role import Role
-from . import (
-    acks,
-    actor_ends,
-    actor_moves,
-    actor_names,
-    calls,
-    code,
-    drain,
-    flights,
-    guards,
-    holding,
-    members,
-    pool,
-    remote_calls,
-    routes,
-    trips,
-)
 from .acks import Acks
 from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
 from .addresses import Addresses
+from .bundles import Bundles
 from .calls import Calls
 from .code import JobCode
 from .departures import Departures
 from .dispatch import Dispatch, ProgressTimeout
 from .drain import Drain
-from .explain import EXPLAIN_HANDLERS, Explanations
+from .explain import Explanations
 from .flights import Flights
+from .groups import Groups
 from .guards import Guards
-from .infeasible import INFEASIBLE_HANDLERS, Infeasible
+from .handlers import ROOM_HANDLERS
+from .infeasible import Infeasible
+from .keeping import Keeping
 from .lifecycle import Lifecycle
-from .lineage import LINEAGE_HANDLERS, Lineage
+from .lineage import Lineage
 from .load import Load
 from .members import Members
 from .objects import ObjectTable
 from .pool import WorkerPool
-from .recovery import RECOVERY_HANDLERS, Recovery
+from .recovery import Recovery
 from .remote import Remote
 from .remote_calls import RemoteCalls
 from .resources import Resources
@@ -163,6 +150,9 @@ class LocalScheduler(Role):
         self.trips = Trips(self)
         self.departures = Departures(self)
         self.strategies = Strategies(self)
+        self.groups = Groups(self)
+        self.bundles = Bundles(self)
+        self.keeping = Keeping(self)
         self.load = Load(self)
         self.names = ActorNames(self)
         self.moves = ActorMoves(self)
@@ -221,6 +211,7 @@ class LocalScheduler(Role):
         """Nothing of it starts any more; what runs is ended."""
         job.is_over = True
         self.guards.end_job(job.job_id, job.home)
+        self.keeping.job_ended(job.job_id)
         self.dispatch.cancel_job(job)
         self.ends.end_job(job)
         self.pool.end_job(job)
@@ -305,6 +296,8 @@ class LocalScheduler(Role):
         self.waits.send_replies()
         self._send_seals()
         objects = self.objects
+        if self.bundles.leaving:
+            self.bundles.release()
         if objects.freed_actors:
             self.ends.handles_gone()
         if self.routes.touched:
@@ -326,6 +319,7 @@ class LocalScheduler(Role):
     def check_everything(self) -> None:
         self.objects.check_everything()
         self.dispatch.check_everything()
+        self.bundles.check_everything()
         for name, total in self.resources.total.items():
             assert 0 <= self.resources.free[name] <= total
 
@@ -349,23 +343,5 @@ class LocalScheduler(Role):
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
         FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
         JobEnded: on_job_ended,
-        **holding.HANDLERS,
-        **pool.HANDLERS,
-        **members.HANDLERS,
-        **calls.HANDLERS,
-        **flights.HANDLERS,
-        **drain.HANDLERS,
-        **actor_ends.HANDLERS,
-        **actor_names.HANDLERS,
-        **actor_moves.HANDLERS,
-        **guards.HANDLERS,
-        **trips.HANDLERS,
-        **acks.HANDLERS,
-        **LINEAGE_HANDLERS,
-        **routes.HANDLERS,
-        **remote_calls.HANDLERS,
-        **RECOVERY_HANDLERS,
-        **INFEASIBLE_HANDLERS,
-        **EXPLAIN_HANDLERS,
-        **code.HANDLERS,
+        **ROOM_HANDLERS,
     }

@@ -41,7 +41,7 @@ class Strategies:
 
     def is_bound(self, where: Where | None) -> bool:
         """Whether this is its node, whatever there is to do."""
-        return where is not None and where.node == self.host
+        return where is not None and (where.node == self.host or bool(where.group))
 
     def _peers(self) -> Iterable[str]:
         members = self.node.members
@@ -57,6 +57,9 @@ class Strategies:
     def enqueue(self, task: Task, queue: ReadyQueue) -> None:
         """A ready task that may not run anywhere, or that no empty node of this kind could run."""
         node, where = self.node, task.options.where
+        if where is not None and where.group:
+            node.groups.enqueue(task, queue)
+            return
         is_placed = bool(task.origin)
         if where is not None and not is_placed and self.would_go(where):
             if self._peers():

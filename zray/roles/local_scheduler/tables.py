@@ -68,7 +68,7 @@ class Job:
 class ReadyQueue:
     """Ready tasks of one job with the same depth and options, in order."""
 
-    __slots__ = ("blob", "depth", "is_choosy", "is_infeasible", "job", "options", "resources", "tasks")
+    __slots__ = ("blob", "depth", "is_choosy", "is_in_group", "is_infeasible", "job", "options", "resources", "tasks")
 
     def __init__(self, job: Job, depth: int, blob: bytes, options: TaskOptions) -> None:
         self.job = job
@@ -78,6 +78,7 @@ class ReadyQueue:
         self.resources = options.resources
         self.is_infeasible = False  # the empty node would not do
         self.is_choosy = False  # that, or it may not run anywhere (strategies)
+        self.is_in_group = False  # `resources` are those of the bundle that the next lease takes of
         self.tasks: deque[Task] = deque()
 
 

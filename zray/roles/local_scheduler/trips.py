@@ -171,7 +171,7 @@ class Trips:
                 task.state = TaskState.SPILLED
                 self._set_aside(task)
             elif task.origin and task.origin not in node.recovery.lost:
-                self._give_back(task)
+                self.give_back(task)
             elif queue.blob in self.kinds_aside:
                 queue.tasks.append(task)  # others of the kind ask for it
             else:
@@ -191,7 +191,7 @@ class Trips:
                 task.state = TaskState.SPILLED
                 self._set_aside(task)
             elif task.origin and task.origin not in node.recovery.lost:
-                self._give_back(task)
+                self.give_back(task)
             else:
                 task.origin = ""
                 node.departures.spill(task)
@@ -200,9 +200,9 @@ class Trips:
     def give_back_waiting(self, task: Task) -> None:
         """As if its arguments had come, and it had not begun."""
         self.stop_waiting(task)
-        self._give_back(task)
+        self.give_back(task)
 
-    def _give_back(self, task: Task) -> None:
+    def give_back(self, task: Task) -> None:
         """It is its origin's again, as if it had never been here."""
         node, spec = self.node, task.spec
         del node.tasks[spec.task_id]

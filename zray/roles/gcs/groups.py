@@ -1,0 +1,290 @@
+"""Placement groups at their shard, which is the one authority on where their bundles are.
+
+    RegisterGroup -> KeepGroup (to the keeper) -> TryPlaces -> PrepareBundles to the nodes -> BundlesPrepared of all
+        all have: the places are the group's; CommitBundles, GroupLocated to whoever asked
+        one has not, or is lost meanwhile: ReturnBundles to all of them, and KeepGroup again
+    NodeLost: its bundles have no place, and KeepGroup again.  RemoveGroup: ReturnBundles to all.
+
+Each search has a number of its own (`trip`), which no other one of this shard ever has: what is said of an earlier one
+changes nothing.  So no bundle is reserved on two nodes, and none stays reserved for a group that does not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...wire.groups import (
+    CREATED,
+    PACK,
+    PENDING,
+    REMOVED,
+    RESCHEDULING,
+    UNSCHEDULABLE,
+    AttendShard,
+    BundlesPrepared,
+    CommitBundles,
+    GiveUpGroup,
+    GroupFact,
+    GroupLocated,
+    GroupRegistered,
+    GroupsListed,
+    GroupSpec,
+    KeepGroup,
+    LocateGroup,
+    LookUpGroups,
+    PrepareBundles,
+    RegisterGroup,
+    RemoveGroup,
+    ReturnBundles,
+    TryPlaces,
+)
+
+if TYPE_CHECKING:
+    from .shard import GcsShard
+
+
+# Of a group that nobody has heard of.
+_NOTHING = GroupSpec([], PACK)
+
+
+class GroupRecord(Struct, eq=False):
+    """One group."""
+
+    registered: RegisterGroup
+    places: list[str]  # of each bundle; "": none
+    keeper: str = ""
+    trip: int = 0  # of the search under way, or of the last one
+    state: str = PENDING
+    reason: str = ""  # why no nodes could ever have it
+    trying: dict[int, str] = {}  # bundle -> the node that is asked to reserve it, on this trip
+    awaited: dict[str, None] = {}  # those of these nodes that have not answered
+    subscribers: dict[str, None] = {}
+
+    def fact(self) -> GroupFact:
+        """As it is told."""
+        registered = self.registered
+        return GroupFact(registered.group_id, registered.spec, self.state, list(self.places), self.reason)
+
+    def nodes(self) -> dict[str, None]:
+        """Those that have bundles of it, or are asked to."""
+        return dict.fromkeys(node for node in (*self.places, *self.trying.values()) if node)
+
+
+class GroupTable:
+    """Of one shard."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, GroupRecord] = {}
+        self.by_name: dict[tuple[str, str], bytes] = {}
+        self.attending: dict[str, None] = {}  # nodes that can be asked for bundles
+        self.trips = 0  # searches, ever
+
+    def require(self, group_id: bytes, trip: int) -> GroupRecord | None:
+        """The group, if it is on that search."""
+        record = self.records.get(group_id)
+        return record if record is not None and record.trip == trip else None
+
+
+# --- creation ---
+
+
+def attend(shard: GcsShard, message: AttendShard) -> None:
+    """AttendShard."""
+    if message.node in shard.lost or not message.has_bundles:
+        return
+    shard.groups.attending[message.node] = None
+    for record in shard.groups.records.values():
+        if not record.keeper:
+            record.keeper = message.node
+            if "" in record.places:
+                _search(shard, record)
+
+
+def register(shard: GcsShard, message: RegisterGroup) -> None:
+    """RegisterGroup: a repeat is answered as the first one was."""
+    table, spec = shard.groups, message.spec
+    if message.node in shard.lost or message.home in shard.lost:
+        shard.reject("a group of a lost node")
+        return
+    key = (spec.namespace, spec.name)
+    holder = table.by_name.get(key, message.group_id) if spec.name else message.group_id
+    if holder == message.group_id and message.group_id not in table.records:
+        record = GroupRecord(message, [""] * len(spec.bundles), message.keeper)
+        table.records[message.group_id] = record
+        if spec.name:
+            table.by_name[key] = message.group_id
+        _search(shard, record)
+    shard.send(message.node, GroupRegistered(message.group_id, b"" if holder == message.group_id else holder))
+
+
+def _search(shard: GcsShard, record: GroupRecord) -> None:
+    """Places for the bundles that have none."""
+    table = shard.groups
+    if record.keeper in shard.lost:
+        record.keeper = next(iter(table.attending), "")
+    table.trips += 1
+    record.trip = table.trips
+    record.trying, record.awaited = {}, {}
+    if record.keeper:
+        registered = record.registered
+        record.subscribers[record.keeper] = None
+        shard.send(record.keeper, KeepGroup(record.fact(), record.trip, registered.job_id, registered.home))
+
+
+# --- two phases ---
+
+
+def try_places(shard: GcsShard, message: TryPlaces) -> None:
+    """TryPlaces: the first phase."""
+    record = shard.groups.require(message.group_id, message.trip)
+    if record is None or record.trying:
+        shard.reject("places for a search that is over")
+        return
+    places = dict(message.places)
+    missing = [index for index, node in enumerate(record.places) if not node]
+    if sorted(places) != missing or not missing:
+        shard.reject("places for other bundles than those that have none")
+        return
+    if any(node not in shard.groups.attending for node in places.values()):
+        _search(shard, record)
+        return
+    record.trying = places
+    bundles = record.registered.spec.bundles
+    by_node: dict[str, list[int]] = {}
+    for index, node in places.items():
+        by_node.setdefault(node, []).append(index)
+    record.awaited = dict.fromkeys(by_node)
+    for node, indices in by_node.items():
+        wanted = [(index, bundles[index]) for index in indices]
+        shard.send(node, PrepareBundles(message.group_id, record.trip, wanted))
+
+
+def prepared(shard: GcsShard, message: BundlesPrepared) -> None:
+    """BundlesPrepared: the second phase, when all have answered; or the end of the first, when one cannot."""
+    record = shard.groups.require(message.group_id, message.trip)
+    if record is None or message.node not in record.awaited:
+        shard.reject("bundles of a search that is over")
+        return
+    del record.awaited[message.node]
+    if not message.is_done:
+        _give_back(shard, record)
+        _search(shard, record)
+    elif not record.awaited:
+        nodes = dict.fromkeys(record.trying.values())
+        for index, node in record.trying.items():
+            record.places[index] = node
+        record.trying = {}
+        record.state = CREATED
+        for node in nodes:
+            shard.send(node, CommitBundles(message.group_id, record.trip))
+        _tell(shard, record)
+
+
+def _give_back(shard: GcsShard, record: GroupRecord) -> None:
+    """What was asked for on this trip, by whoever has it."""
+    for node in dict.fromkeys(record.trying.values()):
+        if node not in shard.lost:
+            shard.send(node, ReturnBundles(record.registered.group_id, record.trip))
+
+
+def give_up(shard: GcsShard, message: GiveUpGroup) -> None:
+    """GiveUpGroup."""
+    record = shard.groups.require(message.group_id, message.trip)
+    if record is not None and not record.trying:
+        record.state, record.reason = UNSCHEDULABLE, message.reason
+        _tell(shard, record)
+
+
+# --- ends ---
+
+
+def remove(shard: GcsShard, message: RemoveGroup) -> None:
+    """RemoveGroup."""
+    record = shard.groups.records.pop(message.group_id, None)
+    if record is None:
+        return
+    spec = record.registered.spec
+    if spec.name:
+        del shard.groups.by_name[(spec.namespace, spec.name)]
+    for node in record.nodes():
+        if node not in shard.lost:
+            shard.send(node, ReturnBundles(message.group_id, 0, message.reason))
+    record.state, record.reason = REMOVED, message.reason
+    record.places = [""] * len(record.places)
+    _tell(shard, record)
+
+
+def node_lost(shard: GcsShard, node: str) -> None:
+    """NodeLost: its groups are removed, its bundles of others find another place."""
+    table = shard.groups
+    table.attending.pop(node, None)
+    for record in list(table.records.values()):
+        registered = record.registered
+        spec, group_id = registered.spec, registered.group_id
+        record.subscribers.pop(node, None)
+        record.awaited.pop(node, None)
+        is_over = registered.home == node or (bool(spec.actor_id) and registered.node == node)
+        if is_over and not spec.is_detached:
+            remove(shard, RemoveGroup(group_id, f"the node of its creator, {node}, is lost"))
+            continue
+        had_places = node in record.places
+        record.places = ["" if place == node else place for place in record.places]
+        if had_places and record.state == CREATED:
+            record.state = RESCHEDULING
+        was_tried = node in record.trying.values()
+        if was_tried or had_places:
+            _give_back(shard, record)
+        if was_tried or had_places or (record.keeper == node and "" in record.places):
+            _search(shard, record)
+        elif record.keeper == node:
+            record.keeper = next(iter(table.attending), "")
+        if had_places:
+            _tell(shard, record)
+
+
+# --- who asks ---
+
+
+def _tell(shard: GcsShard, record: GroupRecord) -> None:
+    for node in record.subscribers:
+        shard.send(node, GroupLocated(record.fact()))
+
+
+def locate(shard: GcsShard, message: LocateGroup) -> None:
+    """LocateGroup: what is not known is removed: groups are registered before anybody can ask."""
+    if message.node in shard.lost:
+        shard.reject("a message of a lost node")
+        return
+    record = shard.groups.records.get(message.group_id)
+    if record is not None:
+        record.subscribers[message.node] = None
+        shard.send(message.node, GroupLocated(record.fact()))
+    else:
+        gone = GroupFact(message.group_id, _NOTHING, REMOVED, [])
+        shard.send(message.node, GroupLocated(gone))
+
+
+def look_up(shard: GcsShard, message: LookUpGroups) -> None:
+    """LookUpGroups."""
+    table = shard.groups
+    group_id = message.group_id or (table.by_name.get((message.namespace, message.name), b"") if message.name else b"")
+    if group_id or message.name:
+        found = [record for record in (table.records.get(group_id),) if record is not None]
+    else:
+        found = list(table.records.values())
+    shard.send(shard.sender, GroupsListed(message.request, [record.fact() for record in found]))
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    AttendShard: attend,
+    RegisterGroup: register,
+    TryPlaces: try_places,
+    BundlesPrepared: prepared,
+    GiveUpGroup: give_up,
+    RemoveGroup: remove,
+    LocateGroup: locate,
+    LookUpGroups: look_up,
+}

@@ -1,0 +1,289 @@
+"""Where tasks and actors in placement groups go.
+
+    a task in a group -> LocateGroup -> GroupLocated -> here, or straight to the node of its bundle (PlaceTask)
+    an actor likewise (PlaceActor)
+
+The shard says where bundles are, and no global scheduler is asked: a task of a group goes where its bundle is, whatever
+there is to do.  Until the group has its place, its tasks wait here, for others spilled; its actors in `unsettled`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...exceptions import encode_system_error
+from ...wire.actors import PlaceActor
+from ...wire.amounts import in_words, is_enough
+from ...wire.bundles import sum_of
+from ...wire.groups import (
+    REMOVED,
+    UNSCHEDULABLE,
+    GroupFact,
+    GroupLocated,
+    LocateGroup,
+)
+from ...wire.scheduling import PlaceTask
+from ...wire.task_spec import ActorOptions
+from ...wire.where import Where
+from .tables import Actor, ReadyQueue, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class View(Struct, eq=False):
+    """What is known of a group that tasks or actors here are to run in."""
+
+    fact: GroupFact | None = None  # None: asked for
+    turn: int = 0  # of its bundles, for tasks that may run in any
+    waiting: dict[bytes, Task] = {}
+
+
+class Groups:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.views: dict[bytes, View] = {}
+        self.unsettled: dict[bytes, Actor] = {}  # not promised any room yet
+
+    # --- where it is ---
+
+    def _view(self, group_id: bytes) -> View:
+        view = self.views.get(group_id)
+        if view is None:
+            view = self.views[group_id] = View()
+            self.node.send(self.node.addresses.shard_of(group_id), LocateGroup(group_id, self.node.address))
+        return view
+
+    def located(self, message: GroupLocated) -> None:
+        """GroupLocated."""
+        fact, group_id = message.fact, message.fact.group_id
+        self.node.keeping.located(fact)
+        view = self.views.get(group_id)
+        if view is None:
+            return
+        view.fact = fact
+        if fact.state in (REMOVED, UNSCHEDULABLE):
+            self._end(group_id, view, fact)
+            return
+        waiting, view.waiting = view.waiting, {}
+        for task in waiting.values():
+            if task.state == TaskState.SPILLED:
+                self._go(task)
+        for actor in list(self.unsettled.values()):
+            if _group_of(actor) == group_id:
+                self._settle(actor)
+        self.node.moves.group_located(group_id)
+
+    def _end(self, group_id: bytes, view: View, fact: GroupFact) -> None:
+        """Nothing will ever run in it again."""
+        node = self.node
+        if fact.state == REMOVED:
+            del self.views[group_id]
+            text = f"The placement group {group_id.hex()} was removed{': ' + fact.reason if fact.reason else ''}."
+            names = ("TaskPlacementGroupRemoved", "ActorPlacementGroupRemoved")
+        else:
+            text, names = fact.reason, ("TaskUnschedulableError", "ActorUnschedulableError")
+        waiting, view.waiting = view.waiting, {}
+        for task in waiting.values():
+            if task.state == TaskState.SPILLED:
+                node.lifecycle.fail(task, names[0], text)
+        error = encode_system_error(names[1], text)
+        for actor in [*self.unsettled.values(), *(ask.actor for ask in node.moves.asks.values())]:
+            if _group_of(actor) == group_id:
+                node.ends.bury(actor, error)
+
+    def _target(self, where: Where, request: dict[str, int], full: str = "") -> str:
+        """The node to run it on; "": nobody knows yet.  A bundle each time, where any will do; not there where it is
+        full, if there is another one.
+        """
+        view = self._view(where.group)
+        fact = view.fact
+        if fact is None:
+            return ""
+        able = [
+            index
+            for index, amounts in enumerate(fact.spec.bundles)
+            if where.bundle in (-1, index) and is_enough(amounts, request)
+        ]
+        placed = [fact.places[index] for index in able if fact.places[index]]
+        placed = [place for place in placed if place != full] or placed
+        if not placed:
+            return ""
+        view.turn += 1
+        return placed[view.turn % len(placed)]
+
+    def state_in_words(self, group_id: bytes) -> str:
+        """For the user: why nothing runs in it."""
+        view = self.views.get(group_id)
+        name = f"placement group {group_id.hex()}"
+        if view is None or view.fact is None:
+            return f"{name}, of which the GCS has not said where it is"
+        if "" in view.fact.places:
+            asked = in_words(sum_of(view.fact.spec.bundles))
+            return f"{name}: there is no room for all of it yet ({view.fact.spec.strategy}, {asked} in all)"
+        return f"a bundle of {name}, all of which are in use"
+
+    def _why_never(self, view: View, where: Where, request: dict[str, int]) -> str:
+        """For the user; "": it may have its place some day."""
+        fact = view.fact
+        if fact is None:
+            return ""
+        if fact.state == UNSCHEDULABLE:
+            return fact.reason
+        bundles = [bundle for index, bundle in enumerate(fact.spec.bundles) if where.bundle in (-1, index)]
+        if any(is_enough(bundle, request) for bundle in bundles):
+            return ""
+        said = f"bundle {where.bundle}" if where.bundle >= 0 else "no bundle"
+        has = f"has {in_words(bundles[0])}" if where.bundle >= 0 and bundles else "has that much"
+        return (
+            f"It asks for {in_words(request)}, but {said} of the placement group {fact.group_id.hex()} "
+            f"{has if bundles else 'is there'}."
+        )
+
+    # --- tasks ---
+
+    def enqueue(self, task: Task, queue: ReadyQueue) -> None:
+        """It is ready, but for its bundle."""
+        node, where = self.node, task.options.where
+        assert where is not None
+        if not task.origin:
+            self._go(task)
+        elif node.bundles.is_here(where, task.options.resources):
+            node.dispatch.append(task, queue)
+        elif task.origin != node.address and task.origin not in node.recovery.lost:
+            node.trips.give_back(task)
+        else:
+            task.origin = ""
+            self._go(task)
+
+    def _go(self, task: Task) -> None:
+        """To where its bundle is, or to wait for that."""
+        node, where = self.node, task.options.where
+        assert where is not None
+        view = self._view(where.group)
+        target = self._target(where, task.options.resources)
+        if not target and (reason := self._why_never(view, where, task.options.resources)):
+            node.lifecycle.fail(task, "TaskUnschedulableError", reason)
+        elif target == node.address and task.trip:
+            node.remote.comes_back(task)
+        elif target == node.address:
+            task.state = TaskState.READY
+            node.dispatch.append(task, node.dispatch.queue_of(task))
+        elif target:
+            node.departures.spill(task)
+        else:
+            self.wait(task)
+
+    def wait(self, task: Task) -> None:
+        """Nobody knows where its bundle is."""
+        where = task.options.where
+        assert where is not None
+        task.state = TaskState.SPILLED
+        self._view(where.group).waiting[task.spec.task_id] = task
+
+    @staticmethod
+    def is_for(task: Task) -> bool:
+        """Whether it is to run in one."""
+        where = task.options.where
+        return where is not None and bool(where.group)
+
+    def is_elsewhere(self, task: Task) -> bool:
+        """Whether its bundle is on another node, or not known to be anywhere: what it takes need not come here."""
+        where = task.options.where
+        return where is not None and bool(where.group) and not self.node.bundles.is_here(where, task.options.resources)
+
+    def depart(self, task: Task) -> None:
+        """The shards have acknowledged what leaves with it."""
+        node, where, job = self.node, task.options.where, task.job
+        assert where is not None
+        target = self._target(where, task.options.resources)
+        if target == node.address:
+            node.remote.comes_back(task)
+        elif not target or target not in node.members.peers:
+            self.wait(task)
+        else:
+            node.recovery.placed[task.spec.task_id] = target
+            node.send(target, PlaceTask(task.spec, node.address, job.job_id, job.facts, task.trip, task.attempts))
+
+    def forget(self, task: Task) -> None:
+        """Its job has ended."""
+        where = task.options.where
+        view = self.views.get(where.group) if where is not None else None
+        if view is not None:
+            view.waiting.pop(task.spec.task_id, None)
+
+    # --- actors ---
+
+    def settle(self, actor: Actor) -> None:
+        """It is to start where its bundle is."""
+        self.unsettled[actor.actor_id] = actor
+        self._settle(actor)
+
+    def _settle(self, actor: Actor) -> None:
+        where = actor.options.where
+        assert where is not None
+        view = self._view(where.group)
+        if reason := self._why_never(view, where, actor.options.resources):
+            self.node.ends.bury(actor, encode_system_error("ActorUnschedulableError", reason))
+            return
+        if self.stays(actor):
+            self.node.calls.wanting_worker_changed()
+            return
+        target = self._target(where, actor.options.resources, full=self.node.address)
+        if target and target != self.node.address:
+            del self.unsettled[actor.actor_id]
+            self.node.moves.ask(actor)
+
+    def stays(self, actor: Actor) -> bool:
+        """Whether a bundle here has room for it: then it is to start here."""
+        node = self.node
+        if actor.actor_id not in self.unsettled:
+            return True
+        named = node.bundles.with_room(actor.options)
+        if named is None:
+            return False
+        del self.unsettled[actor.actor_id]
+        actor.options = named
+        node.moves.settled_here(actor)
+        node.calls.promise(named)
+        return True
+
+    def options_here(self, options: ActorOptions) -> ActorOptions | None:
+        """Of an actor that another node offers: as it takes of a bundle here, where it is of a group; None: no room."""
+        if options.where is None or not options.where.group:
+            return options
+        return self.node.bundles.with_room(options)
+
+    def send_actor(self, actor: Actor, *, may_borrow: bool) -> bool:
+        """Offer it to the node of its bundle; False: that is to be asked again later."""
+        node, where, job = self.node, actor.options.where, actor.job
+        assert where is not None
+        target = self._target(where, actor.options.resources)
+        if not target or (target != node.address and target not in node.members.peers):
+            return False
+        if target == node.address:
+            self.unsettled[actor.actor_id] = actor
+            if not self.stays(actor):
+                del self.unsettled[actor.actor_id]
+                return False
+            del node.moves.asks[actor.actor_id]
+            node.calls.wanting_worker_changed()
+            return True
+        of_job = (job.job_id, job.facts)
+        message = PlaceActor(actor.creation.spec, actor.options, node.address, actor.life, *of_job, may_borrow)
+        node.send(target, message)
+        return True
+
+
+def _group_of(actor: Actor) -> bytes:
+    where = actor.options.where
+    return where.group if where is not None else b""
+
+
+HANDLERS: dict[type, Any] = {
+    GroupLocated: lambda self, message: self.groups.located(message),
+}

@@ -1,0 +1,55 @@
+"""What each room of a local scheduler handles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import (
+    acks,
+    actor_ends,
+    actor_moves,
+    actor_names,
+    bundles,
+    calls,
+    code,
+    drain,
+    flights,
+    groups,
+    guards,
+    holding,
+    keeping,
+    members,
+    pool,
+    remote_calls,
+    routes,
+    trips,
+)
+from .explain import EXPLAIN_HANDLERS
+from .infeasible import INFEASIBLE_HANDLERS
+from .lineage import LINEAGE_HANDLERS
+from .recovery import RECOVERY_HANDLERS
+
+ROOM_HANDLERS: dict[type, Any] = {
+    **acks.HANDLERS,
+    **actor_ends.HANDLERS,
+    **actor_moves.HANDLERS,
+    **actor_names.HANDLERS,
+    **bundles.HANDLERS,
+    **calls.HANDLERS,
+    **code.HANDLERS,
+    **drain.HANDLERS,
+    **flights.HANDLERS,
+    **groups.HANDLERS,
+    **guards.HANDLERS,
+    **holding.HANDLERS,
+    **keeping.HANDLERS,
+    **members.HANDLERS,
+    **pool.HANDLERS,
+    **remote_calls.HANDLERS,
+    **routes.HANDLERS,
+    **trips.HANDLERS,
+    **LINEAGE_HANDLERS,
+    **RECOVERY_HANDLERS,
+    **INFEASIBLE_HANDLERS,
+    **EXPLAIN_HANDLERS,
+}

@@ -1,0 +1,274 @@
+"""Placement groups that processes of this node make, remove and look up, and those that this node keeps.
+
+    CreateGroup -> RegisterGroup -> GroupRegistered -> CreateGroupReply
+    KeepGroup -> FindPlaces -> PlacesFound -> TryPlaces      again after ASK_AGAIN_SECONDS, where nobody had room
+    FindGroups -> LookUpGroups -> GroupsListed -> GroupsFound
+
+A group ends with its job, which its keeper sees to (the node of the job's driver); that of an actor with the actor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...ids import group_name_key
+from ...wire.bundles import plan, sum_of, why_never
+from ...wire.groups import (
+    REMOVED,
+    STRICT_SPREAD,
+    AttendShard,
+    CreateGroup,
+    CreateGroupReply,
+    FindGroups,
+    FindPlaces,
+    GiveUpGroup,
+    GroupFact,
+    GroupRegistered,
+    GroupsFound,
+    GroupsListed,
+    GroupSpec,
+    KeepGroup,
+    LookUpGroups,
+    PlacesFound,
+    RegisterGroup,
+    RemoveGroup,
+    TryPlaces,
+    plain,
+)
+from ...wire.message import Local
+from .tables import Process
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# A group that found no places asks again after so long: by then the global schedulers have had a report of every node.
+ASK_AGAIN_SECONDS = 0.1
+
+
+class GroupsTimeout(Local):
+    """Ask again for the groups that have no places."""
+
+
+class Kept(Struct, eq=False):
+    """A group that this node keeps."""
+
+    group_id: bytes
+    spec: GroupSpec
+    places: list[str]  # as the shard last said
+    trip: int
+    job_id: bytes
+
+
+class Question(Struct, eq=False):
+    """FindGroups of a process, that shards have part of the answer to."""
+
+    process: Process
+    request: int
+    missing: int  # shards that have not answered
+    found: list[GroupFact] = []
+
+
+class Keeping:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.creating: dict[bytes, list[tuple[Process, int]]] = {}
+        self.kept: dict[bytes, Kept] = {}
+        self.later: dict[bytes, None] = {}  # those of them that ask again
+        self.of_actors: dict[bytes, list[bytes]] = {}  # actor of ours -> the groups that end with it
+        self.questions: dict[int, Question] = {}
+        self.count = 0
+        self.timer_is_set = False
+
+    # --- made, removed, looked up ---
+
+    def create(self, message: CreateGroup) -> None:
+        """CreateGroup."""
+        node, spec, group_id = self.node, message.spec, message.group_id
+        process = node.processes.get(node.sender)
+        if process is None or process.job.is_over:
+            node.reject("a group of a process or a job that is gone")
+            return
+        self.creating.setdefault(group_id, []).append((process, message.request))
+        if spec.actor_id and not spec.is_detached:
+            self.of_actors.setdefault(spec.actor_id, []).append(group_id)
+        home = process.job.home or node.address
+        keeper = node.address if spec.is_detached else home
+        register = RegisterGroup(group_id, spec, node.address, keeper, process.job.job_id, home)
+        shard = node.addresses.shard_of(group_id)
+        if node.is_embedded:
+            node.send(shard, AttendShard(node.address, True))  # elsewhere it has joined, and said so
+        node.send(shard, register)
+
+    def registered(self, message: GroupRegistered) -> None:
+        """GroupRegistered."""
+        for process, request in self.creating.pop(message.group_id, ()):
+            if process.address in self.node.processes:
+                self.node.send(process.address, CreateGroupReply(request, message.holder))
+
+    def remove(self, message: RemoveGroup) -> None:
+        """RemoveGroup, of a process of ours."""
+        self.node.send(self.node.addresses.shard_of(message.group_id), message)
+
+    def _remove(self, group_id: bytes, reason: str) -> None:
+        self.kept.pop(group_id, None)
+        self.later.pop(group_id, None)
+        self.remove(RemoveGroup(group_id, reason))
+
+    def find(self, message: FindGroups) -> None:
+        """FindGroups: the shard of that one, or all shards."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            return
+        shards = list(node.addresses.shards)
+        if message.group_id:
+            shards = [node.addresses.shard_of(message.group_id)]
+        elif message.name:
+            shards = [node.addresses.shard_of(group_name_key(message.namespace, message.name))]
+        self.count += 1
+        self.questions[self.count] = Question(process, message.request, len(shards))
+        for shard in shards:
+            node.send(shard, LookUpGroups(self.count, message.group_id, message.namespace, message.name))
+
+    def listed(self, message: GroupsListed) -> None:
+        """GroupsListed."""
+        question = self.questions.get(message.request)
+        if question is None:
+            return
+        question.found.extend(message.groups)
+        question.missing -= 1
+        if not question.missing:
+            del self.questions[message.request]
+            if question.process.address in self.node.processes:
+                self.node.send(question.process.address, GroupsFound(question.request, question.found))
+
+    # --- kept ---
+
+    def keep(self, message: KeepGroup) -> None:
+        """KeepGroup: at once, if it is the first time."""
+        node, fact = self.node, message.fact
+        group_id = fact.group_id
+        is_over = message.home == node.address and message.job_id not in node.jobs
+        if is_over and not fact.spec.is_detached:
+            self._remove(group_id, "the driver of its job has ended")
+            return
+        is_again = group_id in self.kept
+        kept = self.kept[group_id] = Kept(group_id, fact.spec, list(fact.places), message.trip, message.job_id)
+        if is_again:
+            self._ask_later(group_id)
+        else:
+            self._find_places(kept)
+
+    def _ask_later(self, group_id: bytes) -> None:
+        self.later[group_id] = None
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.set_timer(ASK_AGAIN_SECONDS, GroupsTimeout())
+
+    def on_timeout(self) -> None:
+        """GroupsTimeout."""
+        self.timer_is_set = False
+        later, self.later = self.later, {}
+        for group_id in later:
+            if group_id in self.kept:
+                self._find_places(self.kept[group_id])
+
+    def room_changed(self) -> None:
+        """Here.  A node alone need not wait for reports."""
+        if self.node.is_embedded:
+            later, self.later = self.later, {}
+            for group_id in later:
+                if group_id in self.kept:
+                    self._find_places(self.kept[group_id])
+
+    def ask_again(self) -> None:
+        """A global scheduler is gone, and what it was asked with it."""
+        for group_id, kept in self.kept.items():
+            if "" in kept.places and group_id not in self.later:
+                self._find_places(kept)
+
+    def _find_places(self, kept: Kept) -> None:
+        node, group_id, spec = self.node, kept.group_id, kept.spec
+        missing = [(index, spec.bundles[index]) for index, place in enumerate(kept.places) if not place]
+        taken = [place for place in kept.places if place]
+        if not node.is_embedded:
+            schedulers = node.addresses.global_schedulers
+            question = FindPlaces(group_id, kept.trip, missing, spec.strategy, taken)
+            node.send(schedulers[group_id[-1] % len(schedulers)], question)
+            return
+        reason = ""
+        found, _ = plan([(node.address, plain(node.resources.free))], missing, spec.strategy, taken)
+        if found is None:
+            total = plain(node.resources.total)
+            most, is_certain = plan([(node.address, total)], missing, spec.strategy, taken)
+            if most is None and is_certain:
+                reason = why_never({node.address: total}, missing, spec.strategy)
+        self.places_found(PlacesFound(group_id, kept.trip, found or [], reason))
+
+    def places_found(self, message: PlacesFound) -> None:
+        """PlacesFound."""
+        kept = self.kept.get(message.group_id)
+        if kept is None or kept.trip != message.trip:
+            return
+        shard = self.node.addresses.shard_of(message.group_id)
+        if message.places:
+            self.node.send(shard, TryPlaces(message.group_id, message.trip, message.places))
+        elif message.reason and not self._is_patient(kept):
+            text = self._never(kept, message.reason)
+            self.node.send(shard, GiveUpGroup(message.group_id, message.trip, text))
+        else:
+            if message.reason and (job := self.node.jobs.get(kept.job_id)) is not None:
+                name = kept.spec.name or message.group_id.hex()
+                self.node.infeasible.note_group(job, f"placement group {name}", message.group_id, message.reason)
+            self._ask_later(message.group_id)
+
+    def _never(self, kept: Kept, reason: str) -> str:
+        """The error, for the user."""
+        what, bundles = f"hold placement group {kept.group_id.hex()}", kept.spec.bundles
+        if self.node.is_embedded and kept.spec.strategy == STRICT_SPREAD and len(bundles) > 1:
+            return f"No node can ever {what}: {reason}.  Use another strategy, or a cluster of {len(bundles)} nodes."
+        return self.node.infeasible.text(what, reason, sum_of(bundles))
+
+    def _is_patient(self, kept: Kept) -> bool:
+        job = self.node.jobs.get(kept.job_id)
+        return job is None or self.node.infeasible.is_patient(job)
+
+    def located(self, fact: GroupFact) -> None:
+        """GroupLocated, where tasks here are to run in it too."""
+        kept = self.kept.get(fact.group_id)
+        if fact.state == REMOVED:
+            self.kept.pop(fact.group_id, None)
+            self.later.pop(fact.group_id, None)
+        elif kept is not None:
+            kept.places = list(fact.places)
+
+    def is_without_place(self, group_id: bytes) -> bool:
+        """Whether it is kept here, and has no places."""
+        return group_id in self.later
+
+    def job_ended(self, job_id: bytes) -> None:
+        """Its groups end with it."""
+        for group_id, kept in list(self.kept.items()):
+            if kept.job_id == job_id and not kept.spec.is_detached:
+                self._remove(group_id, "the driver of its job has ended")
+
+    def actor_ended(self, actor_id: bytes) -> None:
+        """What it has made ends with it."""
+        for group_id in self.of_actors.pop(actor_id, ()):
+            self._remove(group_id, "the actor that made it has ended")
+
+
+HANDLERS: dict[type, Any] = {
+    CreateGroup: lambda self, message: self.keeping.create(message),
+    GroupRegistered: lambda self, message: self.keeping.registered(message),
+    RemoveGroup: lambda self, message: self.keeping.remove(message),
+    FindGroups: lambda self, message: self.keeping.find(message),
+    GroupsListed: lambda self, message: self.keeping.listed(message),
+    KeepGroup: lambda self, message: self.keeping.keep(message),
+    PlacesFound: lambda self, message: self.keeping.places_found(message),
+    GroupsTimeout: lambda self, message: self.keeping.on_timeout(),
+}

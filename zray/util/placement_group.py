@@ -1,0 +1,318 @@
+"""Placement groups, under Ray's names: bundles of resources that are reserved on nodes, all of them or none.
+
+    group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+    zray.get(group.ready(), timeout=60)
+    strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
+    zray.get(f.options(scheduling_strategy=strategy).remote())
+    remove_placement_group(group)
+
+A group waits until there is room for all of it.  It ends with its creator's program (lifetime="detached": only when it
+is removed), or with the actor that made it.  When a node is lost, its bundles are placed again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import api
+from ..ids import named_group_id
+from ..object_ref import ObjectRef
+from ..wire.groups import (
+    BUNDLES_MAX,
+    PACK,
+    REMOVED,
+    STRATEGIES,
+    CreateGroup,
+    FindGroups,
+    GroupFact,
+    GroupSpec,
+    RemoveGroup,
+)
+from ..wire.task_spec import RESOURCE_UNIT
+
+__all__ = [
+    "VALID_PLACEMENT_GROUP_STRATEGIES",
+    "PlacementGroup",
+    "PlacementGroupID",
+    "get_current_placement_group",
+    "get_placement_group",
+    "placement_group",
+    "placement_group_table",
+    "remove_placement_group",
+    "validate_placement_group",
+]
+
+VALID_PLACEMENT_GROUP_STRATEGIES = set(STRATEGIES)
+WAIT_SECONDS = 30
+RESOURCES_MAX = 1_000  # of one bundle
+NAME_CHARACTERS_MAX = 1_000
+
+
+class PlacementGroupID(bytes):
+    """16 bytes; none of them: of no group."""
+
+    def binary(self) -> bytes:
+        """As bytes."""
+        return bytes(self)
+
+    def is_nil(self) -> bool:
+        """Whether it is that of no group."""
+        return not self
+
+    def __repr__(self) -> str:
+        return f"PlacementGroupID({self.hex()})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+class PlacementGroup:
+    """A handle: may be passed on and stored.  The group does not end with it."""
+
+    def __init__(self, id: bytes, bundle_cache: list[dict[str, float]] | None = None) -> None:
+        self.id = PlacementGroupID(id)
+        self._bundles = bundle_cache
+        self._ready: ObjectRef | None = None
+
+    @staticmethod
+    def empty() -> PlacementGroup:
+        """No group: what is scheduled with it is in none, whatever its parent is in."""
+        return PlacementGroup(b"", [])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is no group."""
+        return self.id.is_nil()
+
+    @property
+    def bundle_specs(self) -> list[dict[str, float]]:
+        """What each bundle has.
+
+        Raises:
+            ValueError: the group has been removed, and this handle was not its creator's.
+        """
+        if self._bundles is None:
+            found = _find(self.id)
+            if found is None:
+                raise ValueError(f"The placement group {self.id.hex()} has been removed.")
+            self._bundles = _bundles_of(found)
+        return self._bundles
+
+    @property
+    def bundle_count(self) -> int:
+        """How many there are."""
+        return len(self.bundle_specs)
+
+    def ready(self) -> ObjectRef:
+        """A ref on this handle, which is there when the bundles are.
+
+        Its get() raises TaskPlacementGroupRemoved when the group is removed before, and TaskUnschedulableError when no
+        nodes can ever hold it.
+        """
+        if self._ready is None:
+            from .scheduling_strategies import PlacementGroupSchedulingStrategy
+
+            strategy = PlacementGroupSchedulingStrategy(self)
+            self._ready = _is_placed.options(scheduling_strategy=strategy).remote(self)
+        return self._ready
+
+    def wait(self, timeout_seconds: float = WAIT_SECONDS) -> bool:
+        """Whether the bundles are there within that time.
+
+        Raises:
+            TaskPlacementGroupRemoved, TaskUnschedulableError: they will never be.
+        """
+        ready, _ = api.wait([self.ready()], timeout=timeout_seconds)
+        if not ready:
+            return False
+        api.get(ready[0])
+        return True
+
+    def __reduce__(self) -> Any:
+        return PlacementGroup, (bytes(self.id), self._bundles)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroup) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"PlacementGroup({self.id.hex()})"
+
+
+@api.remote(num_cpus=0, max_retries=-1)
+def _is_placed(group: PlacementGroup) -> PlacementGroup:
+    """It runs in the group: so that has its bundles."""
+    return group
+
+
+def placement_group(
+    bundles: list[dict[str, float]],
+    strategy: str = PACK,
+    name: str = "",
+    lifetime: str | None = None,
+    **further: Any,
+) -> PlacementGroup:
+    """Ask for bundles of resources.  Returns at once; see PlacementGroup.ready and wait.
+
+    Args:
+        bundles: for each the amounts by name: {"CPU": 1, "GPU": 0.5, "disk": 2}.
+        strategy: PACK (on few nodes), SPREAD (over many), STRICT_PACK (all on one), STRICT_SPREAD (each on its own).
+        name: for get_placement_group, in this program's namespace.
+        lifetime: None: it ends with this program; "detached": only when it is removed.
+
+    Raises:
+        ValueError: bad bundles, an unknown strategy or lifetime, or a name that is taken.
+        TypeError: of the wrong type.
+        NotImplementedError: an argument of Ray's that zray does not have.
+    """
+    for argument, value in further.items():
+        if argument not in ("_max_cpu_fraction_per_node", "_soft_target_node_id", "bundle_label_selector"):
+            raise TypeError(f"placement_group() has no argument {argument!r}.")
+        if value is not None:
+            raise NotImplementedError(f"The argument {argument!r} of placement_group() is not built yet.")
+    validate_placement_group(bundles, strategy, lifetime)
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}.")
+    if len(name) > NAME_CHARACTERS_MAX:
+        raise ValueError(f"name has {len(name)} characters; at most {NAME_CHARACTERS_MAX}.")
+    runtime = api.require_runtime()
+    submitter = runtime.submitter()
+    task_id, namespace = submitter.next_task_id(), runtime.namespace
+    group_id = named_group_id(task_id, namespace, name) if name else task_id
+    units = [
+        {resource: round(amount * RESOURCE_UNIT) for resource, amount in bundle.items() if amount} for bundle in bundles
+    ]
+    spec = GroupSpec(units, strategy, name, namespace, lifetime == "detached", submitter.actor_id)
+    reply = runtime.ask(lambda request: CreateGroup(request, group_id, spec), timeout=None)
+    if reply.holder:
+        raise ValueError(f"A placement group named {name!r} exists already in namespace {namespace!r}.")
+    return PlacementGroup(group_id, [_amounts(bundle) for bundle in units])
+
+
+def validate_placement_group(bundles: Any, strategy: str = PACK, lifetime: str | None = None) -> bool:
+    """True, where placement_group() would take them.
+
+    Raises:
+        ValueError, TypeError: as there.
+    """
+    if strategy not in VALID_PLACEMENT_GROUP_STRATEGIES:
+        raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}.")
+    if lifetime not in (None, "detached"):
+        raise ValueError(f"lifetime of a placement group must be None or 'detached', not {lifetime!r}.")
+    if not isinstance(bundles, list):
+        raise ValueError(f"bundles must be a list of dicts of names to amounts, not {type(bundles).__name__}.")
+    if not 1 <= len(bundles) <= BUNDLES_MAX:
+        raise ValueError(f"A placement group has from 1 to {BUNDLES_MAX} bundles, not {len(bundles)}.")
+    for index, bundle in enumerate(bundles):
+        _check_bundle(f"bundles[{index}]", bundle)
+    return True
+
+
+def _check_bundle(what: str, bundle: Any) -> None:
+    if not isinstance(bundle, dict):
+        raise ValueError(f"{what} must be a dict of names to amounts, not {type(bundle).__name__}.")
+    if len(bundle) > RESOURCES_MAX:
+        raise ValueError(f"{what} names {len(bundle)} resources; at most {RESOURCES_MAX}.")
+    for resource, amount in bundle.items():
+        if not isinstance(resource, str) or not resource or len(resource) > 200 or not resource.isprintable():
+            raise ValueError(f"A resource's name must be a str of 1 to 200 printable characters, not {resource!r}.")
+        if resource == "memory" and amount:
+            raise NotImplementedError("The resource 'memory' of a bundle is not built yet.")
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+            raise TypeError(f"{what}[{resource!r}] must be a number, not {type(amount).__name__}.")
+        if not math.isfinite(amount) or not 0 <= amount <= 1e9:
+            raise ValueError(f"{what}[{resource!r}] must be from 0 to a thousand million, not {amount}.")
+    if not any(round(amount * RESOURCE_UNIT) for amount in bundle.values()):
+        raise ValueError(f"{what} is empty: a bundle needs some of a resource, not {bundle!r}.")
+
+
+def remove_placement_group(placement_group: PlacementGroup) -> None:
+    """Give its bundles back.  What runs or waits in it ends, with TaskPlacementGroupRemoved or
+    ActorPlacementGroupRemoved.  Nothing happens if it has been removed already.
+
+    Raises:
+        TypeError: no placement group.
+    """
+    _require_group(placement_group)
+    if placement_group.is_empty:
+        return
+    runtime = api.require_runtime()
+    runtime.say(RemoveGroup(bytes(placement_group.id), "remove_placement_group() was called"))
+    runtime.flush()
+
+
+def get_placement_group(placement_group_name: str) -> PlacementGroup:
+    """The group of that name in this program's namespace.
+
+    Raises:
+        ValueError: there is none, or the name is empty.
+    """
+    if not isinstance(placement_group_name, str) or not placement_group_name:
+        raise ValueError("get_placement_group() needs a name that is not empty.")
+    runtime = api.require_runtime()
+    namespace = runtime.namespace
+    reply = runtime.ask(
+        lambda request: FindGroups(request, b"", namespace, placement_group_name),
+        timeout=None,
+    )
+    if not reply.groups:
+        raise ValueError(f"There is no placement group named {placement_group_name!r} in namespace {namespace!r}.")
+    found = reply.groups[0]
+    return PlacementGroup(found.group_id, _bundles_of(found))
+
+
+def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
+    """What there is to know of one group, or of all that there are, by id in hexadecimal.
+
+    state: PENDING, CREATED, RESCHEDULING (a node is lost), REMOVED; UNSCHEDULABLE: no nodes that there are could ever
+    hold it.  bundles_to_node_id: "" where a bundle has no place.
+    """
+    if placement_group is None:
+        reply = api.require_runtime().ask(lambda request: FindGroups(request), timeout=None)
+        return {fact.group_id.hex(): _row(fact) for fact in reply.groups}
+    _require_group(placement_group)
+    found = _find(placement_group.id)
+    if found is None:
+        bundles = placement_group._bundles or []
+        nowhere = GroupFact(bytes(placement_group.id), GroupSpec([], ""), REMOVED, [""] * len(bundles))
+        return {**_row(nowhere), "bundles": dict(enumerate(bundles))}
+    return _row(found)
+
+
+def _row(fact: GroupFact) -> dict[str, Any]:
+    return {
+        "placement_group_id": fact.group_id.hex(),
+        "name": fact.spec.name,
+        "bundles": dict(enumerate(_bundles_of(fact))),
+        "bundles_to_node_id": {index: place.partition("/")[0] for index, place in enumerate(fact.places)},
+        "strategy": fact.spec.strategy,
+        "state": fact.state,
+        "stats": {"scheduling_state": fact.reason or fact.state},
+    }
+
+
+def get_current_placement_group() -> PlacementGroup | None:
+    """The group that the current task or actor runs in; None where there is none."""
+    group_id = api.get_runtime_context().get_placement_group_id()
+    return PlacementGroup(bytes.fromhex(group_id)) if group_id else None
+
+
+def _find(group_id: bytes) -> GroupFact | None:
+    reply = api.require_runtime().ask(lambda request: FindGroups(request, bytes(group_id)), timeout=None)
+    return reply.groups[0] if reply.groups else None
+
+
+def _bundles_of(fact: GroupFact) -> list[dict[str, float]]:
+    return [_amounts(bundle) for bundle in fact.spec.bundles]
+
+
+def _amounts(units: dict[str, int]) -> dict[str, float]:
+    return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
+
+
+def _require_group(found: Any) -> None:
+    if not isinstance(found, PlacementGroup):
+        raise TypeError(f"This is no placement group, but of type {type(found).__name__}: {found!r}.")
