@@ -8,13 +8,15 @@ import pytest
 
 from tests.scripts import ROOT
 from zray.sim.main import run_seed
+from zray.sim.options import Wanted
 
 pytestmark = pytest.mark.sim
 
 PROGRAM = """
 from zray.sim.main import run_seed
+from zray.sim.options import Wanted
 for seed, nodes in {seeds}:
-    print(seed, nodes, run_seed((seed, nodes)).digest)
+    print(seed, nodes, run_seed(seed, Wanted(nodes=nodes)).digest)
 """
 SEEDS = [(seed, 1) for seed in range(1, 41)] + [(seed, 3) for seed in range(1, 11)]
 
@@ -35,8 +37,10 @@ def test_one_seed_gives_one_run_whatever_the_hash_seed():
 
 
 def test_two_runs_in_one_process_are_equal():
-    assert run_seed((7, 1)).digest == run_seed((7, 1)).digest
+    one = Wanted(nodes=1)
+    assert run_seed(7, one).digest == run_seed(7, one).digest
 
 
 def test_two_seeds_give_two_runs():
-    assert run_seed((7, 1)).digest != run_seed((8, 1)).digest
+    one = Wanted(nodes=1)
+    assert run_seed(7, one).digest != run_seed(8, one).digest

@@ -3,6 +3,7 @@
 import pytest
 
 from zray.sim.main import run_seed
+from zray.sim.options import Wanted
 
 pytestmark = pytest.mark.sim
 
@@ -15,17 +16,11 @@ HEAD_CHUNKS = 3
 DRAIN_CHUNKS = 2
 
 
-def assert_all_is_well(seeds, nodes, replicas=0, deaths=0, curious=0, heads=0, shards=1, drains=0):
-    outcomes = [run_seed((seed, nodes, shards, replicas, deaths, curious, heads, drains)) for seed in seeds]
-    failed = [outcome for outcome in outcomes if outcome.error]
-    told = "\n\n".join(
-        f"scripts/simulate --seed {outcome.seed} --runs 1 --nodes {nodes} --replicas {replicas} --shards {shards}"
-        f"{' --deaths' if deaths else ''}{' --curious' if curious else ''}{' --heads' if heads else ''}"
-        f"{' --drains' if drains else ''}"
-        f"\n{outcome.error}"
-        for outcome in failed
-    )
-    assert not failed, told
+def assert_all_is_well(seeds, **asked):
+    wanted = Wanted(**asked)
+    failed = [outcome for outcome in (run_seed(seed, wanted) for seed in seeds) if outcome.error]
+    told = [f"scripts/simulate --seed {it.seed} --runs 1{wanted.flags()}\n{it.error}" for it in failed]
+    assert not failed, "\n\n".join(told)
 
 
 @pytest.mark.parametrize("chunk", range(ONE_NODE_CHUNKS))
@@ -45,20 +40,20 @@ def test_three_nodes(chunk):
 @pytest.mark.parametrize("chunk", range(REPLICATED_CHUNKS))
 def test_replicated_shards(chunk, nodes, replicas):
     """Members of the chain are killed at any message, or expelled though they live; others take their places."""
-    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, replicas)
+    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=nodes, replicas=replicas)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("chunk", range(DEATH_CHUNKS))
 def test_deaths_of_nodes(chunk, nodes):
     """Whole nodes are killed at any message: what was there is made again, and nothing is left of them."""
-    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes, deaths=1)
+    assert_all_is_well(range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK), nodes=nodes, deaths=True)
 
 
 @pytest.mark.parametrize("nodes, shards, replicas", [(4, 3, 0), (3, 2, 2)])
 def test_deaths_of_nodes_with_several_shards(nodes, shards, replicas):
     """Records are kept from shard to shard, and let go of."""
-    assert_all_is_well(range(1, 1 + CHUNK), nodes, replicas, deaths=1, shards=shards)
+    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, replicas=replicas, deaths=True, shards=shards)
 
 
 @pytest.mark.parametrize("nodes, deaths, shards", [(4, 0, 1), (4, 0, 2), (5, 1, 1)])
@@ -66,7 +61,7 @@ def test_deaths_of_nodes_with_several_shards(nodes, shards, replicas):
 def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
     """U46: at any message, on what was written down; nothing that others have is lost or done twice."""
     seeds = range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK)
-    assert_all_is_well(seeds, nodes, deaths=deaths, heads=1, shards=shards)
+    assert_all_is_well(seeds, nodes=nodes, deaths=bool(deaths), heads=True, shards=shards)
 
 
 def test_puts_that_are_refused_one_after_another_take_their_time():
@@ -76,7 +71,7 @@ def test_puts_that_are_refused_one_after_another_take_their_time():
 
 def test_a_lost_object_that_others_hold_too_is_let_go():
     """What stands in its place on a node is no copy that the shard would free."""
-    assert_all_is_well([81110], nodes=5, deaths=1, shards=2)
+    assert_all_is_well([81110], nodes=5, deaths=True, shards=2)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +81,8 @@ def test_a_lost_object_that_others_hold_too_is_let_go():
 def test_nodes_that_leave_in_order(chunk, nodes, deaths, heads, shards, replicas):
     """Nothing fails, nothing is left; the head may die with the order, or before it has heard that all is done."""
     seeds = range(1000 + chunk * CHUNK, 1000 + (chunk + 1) * CHUNK)
-    assert_all_is_well(seeds, nodes, replicas, deaths=deaths, heads=heads, shards=shards, drains=1)
+    asked = {"nodes": nodes, "replicas": replicas, "deaths": bool(deaths), "heads": bool(heads), "shards": shards}
+    assert_all_is_well(seeds, drains=True, **asked)
 
 
 @pytest.mark.parametrize("seeds, replicas", [((31113, 32565, 34224), 0), ((30170, 31117, 33927), 2)])
@@ -98,4 +94,4 @@ def test_an_actor_may_have_a_cpu_that_a_task_of_another_node_has_lent_out(seeds,
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""
-    assert_all_is_well(range(1, 1 + CHUNK), nodes, deaths=deaths, curious=1)
+    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, deaths=bool(deaths), curious=True)

@@ -8,13 +8,14 @@ import os
 import sys
 import time
 import traceback
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from .faults import MEETING_SECONDS
-from .options import Options, options_of
+from .options import NOTHING_MORE, Options, Wanted, options_of
 from .sequential import Sequential
 from .simulator import Simulator
 from .workloads import program, several
@@ -155,36 +156,20 @@ def why_stuck(world: Simulator) -> str:
     return "\n".join(lines)
 
 
-def run_seed(arguments: tuple[int, ...]) -> Outcome:
-    """One seed: (seed, nodes), and as many as are wanted of shards, replicas, deaths, curious, heads, drains."""
-    seed, nodes, *further = arguments
-    shards, replicas, *flags = (*further, *(1, 0, 0, 0, 0, 0)[len(further) :])
-    given = dict(zip(("deaths", "curious", "heads", "drains"), map(bool, flags), strict=True))
-    return run_options(options_of(seed, nodes=nodes, shards=shards, replicas=replicas, **given))
+def run_seed(seed: int, wanted: Wanted = NOTHING_MORE) -> Outcome:
+    """One seed."""
+    return run_options(options_of(seed, wanted))
 
 
-def run_seeds(
-    seed: int,
-    runs: int,
-    *,
-    nodes: int = 0,
-    shards: int = 1,
-    replicas: int = 0,
-    deaths: bool = False,
-    curious: bool = False,
-    heads: bool = False,
-    drains: bool = False,
-    processes: int = 0,
-) -> list[Outcome]:
+def run_seeds(seed: int, runs: int, wanted: Wanted = NOTHING_MORE, *, processes: int = 0) -> list[Outcome]:
     """Seeds seed .. seed + runs - 1, on all cores."""
-    arguments = [
-        (number, nodes, shards, replicas, deaths, curious, heads, drains) for number in range(seed, seed + runs)
-    ]
-    processes = processes or min(len(arguments), os.cpu_count() or 1)
+    seeds = range(seed, seed + runs)
+    run = partial(run_seed, wanted=wanted)
+    processes = processes or min(runs, os.cpu_count() or 1)
     if processes == 1:
-        return [run_seed(item) for item in arguments]
+        return [run(number) for number in seeds]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        return list(pool.imap(run_seed, arguments, chunksize=max(1, min(8, runs // processes))))
+        return list(pool.imap(run, seeds, chunksize=max(1, min(8, runs // processes))))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -202,9 +187,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()
-    names = ("nodes", "shards", "replicas", "deaths", "curious", "heads", "drains")
-    chain = {name: getattr(given, name) for name in names}
-    outcomes = run_seeds(given.seed, given.runs, **chain)
+    wanted = Wanted(**{name: getattr(given, name) for name in Wanted.__struct_fields__})
+    outcomes = run_seeds(given.seed, given.runs, wanted)
     seconds = time.perf_counter() - began
     if given.verbose:
         for outcome in outcomes:
@@ -214,7 +198,7 @@ def main(argv: list[str] | None = None) -> int:
             )
     failed = [outcome for outcome in outcomes if outcome.error]
     for outcome in failed[: None if given.verbose else 3]:
-        tell(outcome, chain, is_long=given.verbose)
+        tell(outcome, wanted, is_long=given.verbose)
     steps = sum(outcome.steps for outcome in outcomes)
     print(
         f"{len(outcomes)} runs, {len(failed)} failed, {steps} messages, {seconds:.1f} s "
@@ -225,16 +209,13 @@ def main(argv: list[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def tell(outcome: Outcome, given: dict[str, Any], *, is_long: bool) -> None:
-    """What failed, how it came about, and the line that replays it; given: what options_of was given."""
+def tell(outcome: Outcome, wanted: Wanted, *, is_long: bool) -> None:
+    """What failed, how it came about, and the line that replays it."""
     story = outcome.story.splitlines()
     print("\n".join(story[-200 if is_long else -25 :]))
     print(outcome.error)
-    print("with", {key: value for key, value in asdict(options_of(outcome.seed, **given)).items()})
-    suffix = "".join(
-        f" --{name}" + (f" {value}" if value is not True else "") for name, value in given.items() if value
-    )
-    print(f"replay: scripts/simulate --seed {outcome.seed} --runs 1{suffix}\n")
+    print("with", {key: value for key, value in asdict(options_of(outcome.seed, wanted)).items()})
+    print(f"replay: scripts/simulate --seed {outcome.seed} --runs 1{wanted.flags()}\n")
 
 
 def run_program(name: str, args: tuple[Any, ...] = (), **options: Any) -> Outcome:

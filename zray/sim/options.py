@@ -85,39 +85,45 @@ class Options(Struct, kw_only=True):
         return bool(is_head_lost or self.node_kills or self.node_freezes or self.node_partitions)
 
 
-def options_of(
-    seed: int,
-    *,
-    nodes: int = 0,
-    shards: int = 1,
-    replicas: int = 0,
-    deaths: bool = False,
-    curious: bool = False,
-    heads: bool = False,
-    drains: bool = False,
-) -> Options:
-    """The configuration of a seed.  nodes: 0 lets the seed choose.
+class Wanted(Struct, kw_only=True, frozen=True):
+    """What is asked of runs beyond their seeds: the arguments of scripts/simulate."""
 
-    deaths: nodes die, freeze and are cut off.  heads: the head is killed and started again.
-    drains: nodes leave in order.
-    """
-    options = _options_of(seed, nodes)
-    options.curious = curious
+    nodes: int = 0  # 0: the seed chooses
+    shards: int = 1
+    replicas: int = 0  # of each shard, on hosts of their own; 0: none
+    deaths: bool = False  # nodes die, freeze and are cut off
+    curious: bool = False  # who waits asks why
+    heads: bool = False  # the head is killed and started again
+    drains: bool = False  # nodes leave in order
+
+    def flags(self) -> str:
+        """As arguments of scripts/simulate, each with a space before it."""
+        given = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return "".join(f" --{name}" + (f" {value}" if value is not True else "") for name, value in given if value)
+
+
+NOTHING_MORE = Wanted()
+
+
+def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
+    """The configuration of a seed."""
+    options = _options_of(seed, wanted.nodes)
+    options.curious = wanted.curious
     if options.nodes > 1:
         random = Random(f"zray placement options {seed}")
         options.policy = random.choice((*["bottom_up"] * 5, "central", "random", "no_locality"))
         options.global_schedulers = random.choice((1, 1, 1, 2, 3))
-    if deaths:
+    if wanted.deaths:
         _add_deaths(options)
-    if heads:
-        _add_head_kills(options, replicas)
-    if drains:
+    if wanted.heads:
+        _add_head_kills(options, wanted.replicas)
+    if wanted.drains:
         _add_drains(options)
-    options.shards, options.replicas = shards, replicas
-    if replicas:
+    options.shards, options.replicas = wanted.shards, wanted.replicas
+    if wanted.replicas:
         random = Random(f"zray chain options {seed}")
         options.spares = random.choice((0, 0, 1, 2))
-        options.member_kills = random.choice((0, 1, 2, 5, 20)) if replicas > 1 else 0
+        options.member_kills = random.choice((0, 1, 2, 5, 20)) if wanted.replicas > 1 else 0
         options.member_kill_probability = random.choice((0.002, 0.01, 0.05))
         options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
         options.breaks += random.choice((0, 0, 4))
