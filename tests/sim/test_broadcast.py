@@ -1,6 +1,7 @@
 """One object for many nodes, over lines that carry so many bytes a second: a tree, not a queue."""
 
 import math
+import statistics
 
 import pytest
 
@@ -49,9 +50,9 @@ def have_it(managers):
     return all(manager.objects and not manager.pulls.coming for manager in managers)
 
 
-@pytest.mark.parametrize("nodes", [2, 4, 8, 16, 32])
-def test_it_takes_a_number_of_transfer_times_that_grows_with_the_logarithm_of_the_nodes(nodes):
-    world, driver, managers = broadcast(nodes)
+def transfer_times(nodes, seed):
+    """How long it takes, in times that one copy takes."""
+    world, driver, managers = broadcast(nodes, seed)
     begun = world.now
     most = 0
 
@@ -62,12 +63,19 @@ def test_it_takes_a_number_of_transfer_times_that_grows_with_the_logarithm_of_th
         return have_it(managers)
 
     assert world.run(begun + 20.0, unless=is_done)
-    transfer_times = (world.now - begun) / TRANSFER_SECONDS
-    # Which holder is asked is chance: by the seed, 2.3 to 3.0 among 8 nodes, 2.7 to 3.3 among 16, 2.8 to 3.5 among 32.
-    assert transfer_times <= 1.75 + 0.5 * math.log2(nodes), f"{transfer_times:.2f} transfer times"
+    taken = (world.now - begun) / TRANSFER_SECONDS
     assert most <= COPIES_MAX
     assert world.run(world.now + 20.0, unless=lambda: driver.is_done)
     assert driver.result == [7] * (nodes - 1)
+    return taken
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 8, 16, 32])
+def test_it_takes_a_number_of_transfer_times_that_grows_with_the_logarithm_of_the_nodes(nodes):
+    """Which holder is asked is chance: a tree may be an unlucky one, with a longer branch."""
+    times = [transfer_times(nodes, seed) for seed in range(1, 6)]
+    assert statistics.median(times) <= 1.5 + 0.5 * math.log2(nodes), times
+    assert max(times) <= 2.0 + math.log2(nodes), times
 
 
 def test_the_first_holder_sends_few_copies_however_many_want_one():
