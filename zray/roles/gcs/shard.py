@@ -141,7 +141,9 @@ class GcsShard(Role):
     def release(self, object_id: bytes, node: str) -> None:
         """The node leaves the holders.  Nobody left: the copies go."""
         item = self.tasks.release(object_id, node)
-        home = self.homes.handle_gone(task_of(object_id)) if object_id[-4:] == FIRST_RETURN else ""
+        home = ""
+        if self.homes.homes and object_id[-4:] == FIRST_RETURN:
+            home = self.homes.handle_gone(task_of(object_id))
         if item is not None or home:
             sizes = item.sizes if item is not None else {}
             for holder in dict.fromkeys((*sizes, node, home or node)):
