@@ -232,6 +232,9 @@ def _options_of(seed: int, nodes: int) -> Options:
         options.kill_probability = random.choice((0.001, 0.01, 0.05))
     if nodes == 1:
         options.kills_driver = options.drivers > 1 and random.random() < 0.4
+        if options.kills_driver:
+            # A killed driver's detached actors live on, and so does what they were made with: something is left.
+            options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
         options.breaks = random.choice((0, 0, 0, 2, 5))
     options.kills_fork_server = random.random() < 0.1
     options.start_failure_probability = random.choice((0.0, 0.0, 0.0, 0.1))
