@@ -121,9 +121,8 @@ class Probe:
 
     def __init__(self, cluster: Cluster) -> None:
         host = os.urandom(8).hex()
-        self.member = join_cluster(
-            host, {"kind": "driver", "address": cluster.address}, cluster.token.encode(), lambda line: None
-        )
+        options = {"kind": "driver", "address": cluster.address}
+        self.member = join_cluster(host, "", options, cluster.token.encode(), lambda line: None)
         self.asker = Asker(f"{host}/local", self.member)
         (self.client,) = chain_clients(self.member.addresses, self.member.chains)
         context: zmq.Context[Any] = zmq.Context(io_threads=1)
