@@ -29,14 +29,24 @@ from zray.host.peers import Peers
 from zray.host.reactor import Reactor
 from zray.ids import return_id
 from zray.roles.role import Role
-from zray.wire.gcs import AddLocations, Heartbeat, HoldAtNode, HoldAtNodeReply, NodeJoined, NodeLost, RegisterNode
+from zray.wire.gcs import (
+    AddLocations,
+    Heartbeat,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    NodeLost,
+    ObjectLocated,
+    RegisterNode,
+    SubscribeObject,
+)
 from zray.wire.hosts import HostAdded, HostRemoved
 from zray.wire.message import Local
-from zray.wire.scheduling import LocateObjects, LocateObjectsReply
 
 ASK_SECONDS = 0.001
 HEARTBEAT_SECONDS = 0.1
 SETTLE_SECONDS = 0.5
+PORTION = 2_000  # questions at once
 LIMIT_MS = 30.0
 
 
@@ -89,15 +99,14 @@ class Asker(Role):
     def on_held(self, message: HoldAtNodeReply) -> None:
         self.answers.append((time.monotonic(), message.request))
 
-    def on_located(self, message: LocateObjectsReply) -> None:
-        for object_id, _, nodes in message.objects:
-            self.located[object_id] = nodes
+    def on_located(self, message: ObjectLocated) -> None:
+        self.located[message.object_id] = message.holders
 
     HANDLERS = {
         Ask: on_ask,
         Beat: on_beat,
         HoldAtNodeReply: on_held,
-        LocateObjectsReply: on_located,
+        ObjectLocated: on_located,
         NodeJoined: lambda self, message: None,
         NodeLost: lambda self, message: None,
     }
@@ -204,10 +213,11 @@ def failovers(runs: int) -> tuple[dict[str, list[float]], int, int]:
         held = [request for _, request in asker.answers]
         assert held == list(range(1, asker.asked + 1)), "an acknowledgement is missing, or came twice"
         ids = [object_of(number) for number in held]
-        for start in range(0, len(ids), 1_000):
-            asker.send(asker.shard, LocateObjects(start + 1, ids[start : start + 1_000]))
-        probe.reactor._perform(asker.address, asker.take_effects())
-        probe.run(SETTLE_SECONDS)
+        for start in range(0, len(ids), PORTION):
+            for object_id in ids[start : start + PORTION]:
+                asker.send(asker.shard, SubscribeObject(asker.address, object_id))
+            probe.reactor._perform(asker.address, asker.take_effects())
+            probe.run(SETTLE_SECONDS)
         lost = [object_id for object_id in ids if asker.located.get(object_id) != [asker.address]]
         probe.reactor.close()
     return silences, len(ids), len(lost)
