@@ -163,7 +163,7 @@ class ActorHomes:
 
     def handle_gone(self, actor_id: bytes) -> str:
         """Some node let go of its handle.  Returns who is to be told, if nobody has one any more: where it lives."""
-        home = self.homes.get(actor_id) if self.homes else None
+        home = self.homes.get(actor_id)
         if home is None or self._is_held(actor_id + FIRST_RETURN):
             return ""
         if home.node not in self._lost:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskDone, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT, StoredValue
-from .departures import HANDLERS as DEPARTURES
 from .departures import TASKS_PER_TURN
 from .resources import CPU
 from .tables import ObjectEntry, ReadyQueue, Task, TaskState
@@ -318,7 +317,6 @@ class Trips:
 
 
 HANDLERS: dict[type, Any] = {
-    **DEPARTURES,
     TaskGivenBack: lambda self, message: self.trips.on_given_back(message),
     TaskDone: lambda self, message: self.trips.on_task_done(message),
     TaskDeferred: lambda self, message: self.trips.on_deferred(message),
