@@ -97,6 +97,8 @@ def until_ended(pids, deadline_s=DEADLINE_S):
         except ProcessLookupError:
             continue
         try:
-            assert select.select([pidfd], [], [], deadline_s)[0], f"process {pid} has not ended after {deadline_s} s"
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            assert poll.poll(deadline_s * 1000), f"process {pid} has not ended after {deadline_s} s"
         finally:
             os.close(pidfd)

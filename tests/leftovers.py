@@ -1,11 +1,14 @@
 """What a zray that has ended must not leave behind: processes, shared memory, session folders."""
 
+import gc
 import os
 from pathlib import Path
 
 from tests.gates import is_running, until
 
 SHARED_MEMORY = Path("/dev/shm")
+# What a process may open once, for all the links it will have.
+WAITS_KEPT_MAX = 4
 
 
 def processes_marked(mark):
@@ -50,6 +53,17 @@ def segments_of_strangers(mark):
     return found
 
 
+def wait_descriptors():
+    """How many eventfds, epolls and pidfds this process holds: what each link to a node needs."""
+    count = 0
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            count += os.readlink(path).startswith("anon_inode:")
+        except FileNotFoundError:
+            continue  # of this very listing
+    return count
+
+
 class Leftovers:
     """Compares what is here with what was here when it was made."""
 
@@ -59,6 +73,7 @@ class Leftovers:
         self.processes_before = set(processes_marked(mark))
         self.folders_before = set(folder.glob("*zray*"))
         self.segments_before = segments()
+        self.waits_before = wait_descriptors()
 
     def found(self):
         """A line for each thing that is left."""
@@ -71,6 +86,12 @@ class Leftovers:
         if new:
             lines += [f"segment {name}" for name in sorted(new - segments_of_strangers(self.mark))]
         lines += [f"folder {path}" for path in sorted(set(self.folder.glob("*zray*")) - self.folders_before)]
+        more = wait_descriptors() - self.waits_before
+        if more > WAITS_KEPT_MAX:
+            gc.collect()  # what only a cycle holds is not left
+            more = wait_descriptors() - self.waits_before
+        if more > WAITS_KEPT_MAX:
+            lines.append(f"{more} descriptors of events, polls and processes in this process")
         return lines
 
     def assert_none(self, deadline_s):

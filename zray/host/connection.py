@@ -11,6 +11,7 @@ import os
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 
 import zmq
@@ -38,6 +39,8 @@ class Connection:
         self.link = Link()
         self.node_pidfd = node_pidfd
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        # Not by close(): a thread may be about to wait on it, or to write to it.
+        weakref.finalize(self, os.close, self.wake_fd)
         self.poll = select.poll()
         self.poll.register(int(self.socket.fd), select.POLLIN)
         self.poll.register(self.wake_fd, select.POLLIN)
