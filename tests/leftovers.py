@@ -7,8 +7,9 @@ from pathlib import Path
 from tests.gates import is_running, until
 
 SHARED_MEMORY = Path("/dev/shm")
-# What a process may open once, for all the links it will have.
-WAITS_KEPT_MAX = 4
+# What a process may open once, for all the links it will have: pyzmq's thread for what is sent without a copy has a
+# context of its own (7).
+WAITS_KEPT_MAX = 12
 
 
 def processes_marked(mark):
