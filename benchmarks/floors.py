@@ -34,17 +34,17 @@ def measure_memory(mebibytes: int = 100) -> dict[str, float]:
     return run_floor("floor_memory.py", f"--mebibytes={mebibytes}")
 
 
-def measure(names: Iterable[str], quick: bool = False) -> dict[str, float]:
+def measure(names: Iterable[str], seconds: float = 0.5) -> dict[str, float]:
     """The named floors, and those that come for free with them."""
     wanted = set(names)
     floors: dict[str, float] = {}
     pipeline = [name for name in PIPELINE if name in wanted]
     if pipeline:
-        floors |= measure_pipeline(seconds=0.5 if quick else 2.0, figures=pipeline)
+        floors |= measure_pipeline(seconds, figures=pipeline)
     if wanted.intersection(MEMORY):
         floors |= measure_memory()
     return floors
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(PIPELINE + MEMORY)))
+    print(json.dumps(measure(PIPELINE + MEMORY, seconds=2.0)))

@@ -2,8 +2,8 @@
 
     python -m benchmarks.microbenchmark [--only tasks] [--quick] [--json PATH]
 
-The floors are measured directly before and after each group of figures, and their mean is taken: a machine
-is not equally fast all day.
+A machine is not equally fast all day.  What a floor binds is measured in rounds, each between two measurements of
+that floor: a round's ratio is to their mean, and the medians of the rounds are printed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import importlib.metadata
 import json as json_module
 import os
 import platform
+import statistics
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -22,13 +23,23 @@ from typing import Any
 
 from . import floors as floor
 from .runner import Outcome, run_group
-from .table import Figure, Group, chosen_groups
+from .table import BOUND, Figure, Group, chosen_groups
+from .timing import FULL, QUICK, ROUND
 
 MODULE = "zray"
+ROUNDS = 5
 LEGEND = (
-    "floor: what this machine does at best without zray, just before and after; ratio: measured / floor; "
-    "needed: the ratio that binds, the target where there is none; no: not reached in this run"
+    f"floor: what this machine does at best without zray; ratio: to the floor, median of {ROUNDS} rounds in turns; "
+    "needed: the ratio that binds, the target where there is none; no: not reached"
 )
+
+
+@dataclass(frozen=True)
+class Round:
+    """Figures, and what the floors were meanwhile."""
+
+    outcome: Outcome
+    floors: dict[str, float]
 
 
 @dataclass
@@ -36,15 +47,19 @@ class Report:
     """All that one run has measured."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
-    floors: dict[str, dict[str, float]] = field(default_factory=dict)  # by group
+    floors: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # by group, one of each round
     errors: dict[str, str] = field(default_factory=dict)  # by workload
 
-    def add(self, group: Group, outcome: Outcome, floors: dict[str, float]) -> None:
-        self.floors[group.name] = floors
-        self.errors |= outcome.errors
+    def add(self, group: Group, rounds: list[Round]) -> None:
+        self.floors[group.name] = {
+            name: [round.floors[name] for round in rounds if round.floors] for name in rounds[0].floors
+        }
+        for round in rounds:
+            self.errors |= round.outcome.errors
         for figure in group.figures:
-            if figure.name in outcome.values:
-                self.rows.append(row_of(group, figure, outcome.values[figure.name], floors))
+            found = [round for round in rounds if figure.name in round.outcome.values]
+            if found:
+                self.rows.append(row_of(group, figure, found))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -54,8 +69,14 @@ class Report:
         } | circumstances()
 
 
-def row_of(group: Group, figure: Figure, measured: float, floors: dict[str, float]) -> dict[str, Any]:
-    below = floors.get(figure.floor) if figure.floor else None
+def row_of(group: Group, figure: Figure, rounds: list[Round]) -> dict[str, Any]:
+    """Medians of the rounds that have the figure."""
+    values = [round.outcome.values[figure.name] for round in rounds]
+    measured, below, ratios = statistics.median(values), None, []
+    if figure.floor:
+        floors = [round.floors[figure.floor] for round in rounds]
+        below, ratios = statistics.median(floors), [value / under for value, under in zip(values, floors, strict=True)]
+    ratio = statistics.median(ratios) if ratios else None
     return {
         "group": group.name,
         "name": figure.name,
@@ -66,9 +87,10 @@ def row_of(group: Group, figure: Figure, measured: float, floors: dict[str, floa
         "target": figure.target,
         "floor": below,
         "floor_name": figure.floor,
-        "ratio": measured / below if below else None,
+        "ratio": ratio,
+        "ratios": ratios,
         "needed_ratio": figure.ratio,
-        "ok": figure.reached(measured, floors),
+        "ok": figure.reached(measured, ratio),
     }
 
 
@@ -112,12 +134,22 @@ def commit() -> str | None:
 
 
 def measure_group(report: Report, group: Group, quick: bool) -> None:
-    """One group between two measurements of its floors."""
+    """What floors bind in rounds between measurements of them; then the rest, once."""
     print(f"{group.name}", file=sys.stderr, flush=True)
-    before = floor.measure(group.floors, quick)
-    outcome = run_group(importlib.import_module(MODULE), group, quick)
-    after = floor.measure(group.floors, quick)
-    report.add(group, outcome, {name: (before[name] + after[name]) / 2 for name in before})
+    zray = importlib.import_module(MODULE)
+    bound = group.only(lambda workload: workload.__name__ in BOUND)
+    rest = group.only(lambda workload: workload.__name__ not in BOUND)
+    rounds = []
+    if bound.shared or bound.fresh:
+        before = floor.measure(bound.floors)
+        for _ in range(1 if quick else ROUNDS):
+            outcome = run_group(zray, bound, QUICK if quick else ROUND)
+            after = floor.measure(bound.floors)
+            rounds.append(Round(outcome, {name: (before[name] + after[name]) / 2 for name in before}))
+            before = after
+    if rest.shared or rest.fresh:
+        rounds.append(Round(run_group(zray, rest, QUICK if quick else FULL), {}))
+    report.add(group, rounds)
 
 
 def shown(value: float | None) -> str:

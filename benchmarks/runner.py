@@ -62,12 +62,11 @@ def end_session(ray: ModuleType, group: Group, outcome: Outcome) -> None:
         outcome.errors[f"shutdown after {group.name}"] = f"{type(error).__name__}: {error}"
 
 
-def run_group(ray: ModuleType, group: Group, quick: bool = False) -> Outcome:
-    effort = QUICK if quick else FULL
+def run_group(ray: ModuleType, group: Group, effort: Effort) -> Outcome:
     outcome = Outcome()
     run_shared(ray, group, effort, outcome)
     for workload in group.fresh:
-        if not (quick and workload.__name__ in SLOW):
+        if not (effort.quick and workload.__name__ in SLOW):
             attempt(ray, workload, effort, outcome)
     return outcome
 
@@ -81,7 +80,7 @@ def main() -> None:
     ray = importlib.import_module(options.module)
     total = Outcome()
     for group in chosen_groups(options.only):
-        outcome = run_group(ray, group, options.quick)
+        outcome = run_group(ray, group, QUICK if options.quick else FULL)
         total.values |= outcome.values
         total.errors |= outcome.errors
     print(json.dumps({"values": total.values, "errors": total.errors}))

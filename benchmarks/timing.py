@@ -22,6 +22,7 @@ class Effort:
 
 QUICK = Effort(seconds=0.4, repeats=1, quick=True)
 FULL = Effort()
+ROUND = Effort(seconds=0.5, repeats=1)  # of several
 
 
 def samples(action: Callable[[], Any], effort: Effort, at_least: int | None = None) -> list[float]:

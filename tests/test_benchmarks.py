@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from benchmarks.microbenchmark import Report, print_table, row_of
-from benchmarks.table import GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
+from benchmarks.microbenchmark import Report, Round, print_table
+from benchmarks.runner import Outcome
+from benchmarks.table import BOUND, GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
 from tests.scripts import ROOT, environment
 
 
@@ -28,12 +29,35 @@ def test_the_table_explains_its_columns(capsys):
     """In one line below it."""
     report = Report()
     group = next(group for group in GROUPS if group.name == "tasks")
-    report.rows = [row_of(group, group.figures[0], 50_000.0, {"async_10k": 200_000.0})]
+    report.add(group, [round_of(50_000.0, 200_000.0)])
     print_table(report)
     *_, legend = capsys.readouterr().out.strip().splitlines()
     for column in ("target", "floor", "ratio", "needed", "no"):
         assert re.search(rf"\b{column}\b", legend), column
     assert len(legend) <= 200
+
+
+def round_of(tasks, floor):
+    return Round(Outcome({"single_client_tasks_async": tasks}), {"async_10k": floor})
+
+
+def test_a_ratio_is_of_one_time_and_the_median_of_all():
+    """The machine may be twice as fast a minute later."""
+    report = Report()
+    (group,) = chosen_groups(["tasks_async"])
+    report.add(group, [round_of(40.0, 100.0), round_of(90.0, 200.0), round_of(10.0, 100.0)])
+    (row,) = report.rows
+    assert row["ratio"] == 0.4 and row["ok"]
+    assert (row["measured"], row["floor"]) == (40.0, 100.0)
+
+
+def test_workloads_that_a_floor_binds_are_known_by_name():
+    assert set(WORKLOAD_NAMES) >= BOUND
+    assert all(figure.floor is None for group in GROUPS for figure in group.figures if not BOUND & names_in(group))
+
+
+def names_in(group):
+    return {workload.__name__ for workload in group.shared + group.fresh}
 
 
 @pytest.mark.slow
