@@ -2,10 +2,14 @@
 
 A process is known by the ZeroMQ identity of its connection once it has said Hello.  Whatever it sends before
 that, or that is no frame, is counted and dropped; it costs the sender, nobody else.
+
+Whoever calls under another user id is hung up on by libzmq (SO_PEERCRED, when it takes the call): the folder of the
+socket lets nobody else in, and this holds also where somebody has opened that.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -54,6 +58,7 @@ class Peers:
         self.socket.sndhwm = self.socket.rcvhwm = 0  # flow is controlled by the links
         self.socket.router_mandatory = True
         self.socket.maxmsgsize = FRAME_BYTES_MAX
+        self.socket.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())
         self.socket.bind(address)
         self.log = log
         self.by_identity: dict[bytes, Peer] = {}

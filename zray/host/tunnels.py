@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,12 @@ PIECE_BYTES = 128 << 10
 CREDIT_BYTES = TUNNEL_BYTES_MAX // 4
 # libzmq takes what comes as it comes; only a busy machine lets its socket fill.
 WRITE_AGAIN_SECONDS = 0.01
+
+
+def user_of(caller: socket.socket) -> int:
+    """The id of the user whose process is at the other end of a connection of this machine."""
+    _, user, _ = struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(user)
 
 
 class WriteAgain(Local):
@@ -91,6 +98,9 @@ class Tunnels:
         try:
             ours, _ = stream.listener.accept()
         except OSError:
+            return
+        if user_of(ours) != os.geteuid():
+            ours.close()
             return
         self._stop_listening(stream)
         self._carry(peer, stream, ours)
