@@ -14,7 +14,7 @@ from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_unit
 from .remote_function import Code, put_into
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_from, signature_of
-from .store.arguments import serialize_arguments
+from .store.arguments import serialize_arguments, simple_payload
 from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 
@@ -311,14 +311,19 @@ class ActorMethod:
         blob = self._blob
         if blob is None:
             blob = self._blob = self._encode_options()
-        keep: list[ObjectRef] = []
-        arguments = serialize_arguments(
-            args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
-        )
+        payload = None if kwargs else simple_payload(args, runtime.inline_bytes_max)
+        deps: tuple[bytes, ...] = ()
+        holds: tuple[bytes, ...] = ()
+        if payload is None:
+            keep: list[ObjectRef] = []
+            arguments = serialize_arguments(
+                args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
+            )
+            payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()
         caller = submitter.actor_id
-        spec = TaskSpec(task_id, b"", arguments.payload, arguments.deps, arguments.holds, blob, caller)
+        spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller)
         count = self._num_returns
         first = runtime.submit(spec, count)
         if count == 1:

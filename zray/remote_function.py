@@ -14,7 +14,7 @@ from .object_ref import ObjectRef
 from .options import TASK_OPTIONS, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
-from .store.arguments import NO_ARGUMENTS, serialize_arguments
+from .store.arguments import serialize_arguments, simple_payload
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 from .wire.tasks import Function
 
@@ -87,17 +87,19 @@ class RemoteFunction:
             code, blob = self.prepare(runtime)
         if args or kwargs or not self._takes_nothing:
             code.check_call(args, kwargs)
+        payload = None if kwargs else simple_payload(args, runtime.inline_bytes_max)
+        deps: tuple[bytes, ...] = ()
+        holds: tuple[bytes, ...] = ()
+        if payload is None:
             keep: list[ObjectRef] = []
             arguments = serialize_arguments(
                 args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
             )
-        else:
-            arguments = NO_ARGUMENTS
-        holds = arguments.holds
+            payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
         if code.captured:
             holds = tuple(dict.fromkeys((*holds, *code.captured_ids)))
         task_id = runtime.submitter().next_task_id()
-        spec = TaskSpec(task_id, code.function.function_id, arguments.payload, arguments.deps, holds, blob)
+        spec = TaskSpec(task_id, code.function.function_id, payload, deps, holds, blob)
         count = self._num_returns
         first = runtime.submit(spec, count)
         if count == 1:

@@ -53,6 +53,19 @@ NO_ARGUMENTS = Arguments(b"", (), ())
 _DEPS = tuple(_Dep(index) for index in range(16))
 
 
+def simple_payload(args: tuple[Any, ...], inline_max_bytes: int) -> bytes | None:
+    """The payload of a call with scalars or nothing, as most are.  None: `serialize_arguments` must look."""
+    if not args:
+        return b""
+    if not _SIMPLE.issuperset(map(type, args)):
+        return None
+    try:
+        payload = _encode(args)
+    except Exception:  # An int of more than 64 bits, a lone surrogate.
+        return None
+    return payload if len(payload) <= inline_max_bytes else None
+
+
 def serialize_arguments(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -69,20 +82,8 @@ def serialize_arguments(
     Raises:
         SerializationError: names the argument's part that cannot be pickled.
     """
-    if not kwargs:
-        if not args:
-            return NO_ARGUMENTS
-        for value in args:
-            if type(value) not in _SIMPLE:
-                break
-        else:
-            try:
-                payload = _encode(args)
-            except Exception:  # An int of more than 64 bits, a lone surrogate.
-                return _serialize_mixed(args, kwargs, put, inline_max_bytes)
-            if len(payload) <= inline_max_bytes or put is None:
-                return Arguments(payload, (), ())
-            return _serialize_mixed(args, kwargs, put, inline_max_bytes)
+    if not kwargs and not args:
+        return NO_ARGUMENTS
     simple = _serialize_simple(args, kwargs)
     if simple is not None and (len(simple.payload) <= inline_max_bytes or put is None):
         return simple
