@@ -105,6 +105,40 @@ def test_cuts_lose_repeat_and_reorder_nothing(seed):
         assert wire.carried > 1
 
 
+def test_a_connection_that_has_ended_is_noticed_though_libzmq_tells_its_socket_late(monkeypatch):
+    """Its monitor hears first: a ROUTER that is written to in between takes it as if somebody were there."""
+    with Host("head") as head, Host() as node, Wire(head.port) as wire:
+        join(node, head, wire.endpoint)
+        pump((head, node), lambda: are_up(head, node))
+        listener = head.links.listener
+        really_send, asked = listener.send, []
+
+        def send(identity, frame):
+            asked.append(frame)
+            return True if len(asked) <= 3 else really_send(identity, frame)
+
+        monkeypatch.setattr(listener, "send", send)
+        wire.cut()
+        pump((head,), lambda: not are_up(head))
+        assert len(asked) >= 4
+
+
+def test_the_others_are_not_asked_when_one_connection_ends(monkeypatch):
+    """A head has hundreds of them, and newcomers come and go."""
+    with Host("head") as head, Host() as node, Host() as other, Wire(head.port) as wire:
+        join(node, head, wire.endpoint)
+        join(other, head)
+        pump((head, node, other), lambda: are_up(head, node, other))
+        listener, asked = head.links.listener, []
+        really_send = listener.send
+        monkeypatch.setattr(listener, "send", lambda *args: asked.append(args[0]) or really_send(*args))
+        leaving = head.links.by_host[node.name]
+        identity = leaving.identity
+        wire.cut()
+        pump((head,), lambda: not leaving.is_up)
+        assert set(asked) == {identity} and head.links.by_host[other.name].is_up
+
+
 # --- B03, B04, B05, B06, B07, B09: nobody else gets past the handshake ---
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from ..wire.link import MailFrame
+from ..wire.link import MailFrame, unnumbered
+from ..wire.session import Ack
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
 from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, receive_bulk, send, send_mail
@@ -102,7 +103,7 @@ class Listener:
         self.port = 0
         self.half_open: dict[int, None] = {}  # connections that nobody has spoken on yet, the oldest first
         self.being_cut: set[int] = set()  # those that were too many
-        self.has_lost = False  # another one has ended
+        self.lost: set[int] = set()  # others that have ended, since the last look
         self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.monitor.linger = 0
 
@@ -152,11 +153,16 @@ class Listener:
 
     # --- strangers ---
 
-    def has_lost_one(self) -> bool:
-        """Whether a connection on which somebody has spoken has ended since the last call; not which."""
+    def take_lost(self) -> set[int]:
+        """The descriptors of connections that have ended since the last call; each may be another one's by now."""
         self._look()
-        has_lost, self.has_lost = self.has_lost, False
-        return has_lost
+        lost, self.lost = self.lost, set()
+        return lost
+
+    def is_there(self, identity: bytes) -> bool:
+        """A ROUTER tells by being written to; but not yet while it has not heard itself what its monitor tells."""
+        has_arrived(self.socket)  # it hears now what there is for it to hear
+        return self.send(identity, unnumbered(Ack()))
 
     def _look(self) -> None:
         while has_arrived(self.monitor):
@@ -164,12 +170,11 @@ class Listener:
             descriptor = int(event["value"])
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.half_open[descriptor] = None
-            elif descriptor in self.half_open:
-                del self.half_open[descriptor]
             elif descriptor in self.being_cut:
                 self.being_cut.remove(descriptor)
             else:
-                self.has_lost = True
+                self.half_open.pop(descriptor, None)
+                self.lost.add(descriptor)  # half open too: its first words may lie here, and not be heard yet
         while len(self.half_open) > HALF_OPEN_MAX:
             descriptor = next(iter(self.half_open))
             del self.half_open[descriptor]

@@ -40,6 +40,9 @@ class Loop(Protocol):
 
 # A host whose connection answers, and which takes nothing: far longer than any pause of one that still is a member.
 STUCK_SECONDS = 60
+# How long a farewell may take to leave.
+LAST_WORDS_MS = 200
+CUT_SECONDS = 0.2
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 
 
@@ -135,6 +138,29 @@ class Neighbour:
                 return NOTHING
             found = self.allowed[pair] = allowed_between(*pair)
         return found
+
+
+# The first question comes with the news; the others double their distance up to 1.3 s after it.  (On a busy machine
+# libzmq's thread may be stopped between telling its monitor and telling its socket.)
+DOUBT_SECONDS = 0.005
+DOUBTS_MAX = 8
+
+
+class Doubt(Local):
+    """A connection to us has ended, and may be this one: does libzmq know by now?"""
+
+    neighbour: Neighbour
+    identity: bytes
+    count: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long until the next question."""
+        return DOUBT_SECONDS * 2**self.count
+
+    def again(self) -> Doubt:
+        """That question."""
+        return Doubt(self.neighbour, self.identity, self.count + 1)
 
 
 UNMET_HOSTS_MAX = 64

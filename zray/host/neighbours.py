@@ -35,14 +35,11 @@ from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
 from .listener import Arrival, Listener, Wire
-from .neighbour import Cut, Loop, Neighbour, Retry, Unmet
+from .neighbour import CUT_SECONDS, DOUBTS_MAX, LAST_WORDS_MS, Cut, Doubt, Loop, Neighbour, Retry, Unmet
 from .offences import BoundedLog, Offences
-from .versions import protocol_of_join, why_not
+from .versions import why_not, why_not_join
 
 TURN_FRAMES_MAX = 256
-# How long a farewell may take to leave.
-LAST_WORDS_MS = 200
-CUT_SECONDS = 0.2
 
 
 class Neighbours:
@@ -91,7 +88,7 @@ class Neighbours:
         self.roles.update(roles)
         loop.watch(self.gate.descriptor, self.gate.answer)
         loop.watch(int(self.listener.socket.fd), lambda: self._stir(self.listener))
-        loop.watch(int(self.listener.monitor.fd), self._look_around)
+        loop.watch(int(self.listener.monitor.fd), lambda: self._stir(self.listener))
         self._stir(self.listener)
         self.gate.answer()
 
@@ -140,11 +137,11 @@ class Neighbours:
         """Our timers."""
         if type(message) is Cut:
             message.wire.cut()
-            return []
-        neighbour = self.by_host.get(message.host)
-        if neighbour is not None and neighbour.attempt == message.attempt and not neighbour.is_up:
-            self.hang_up(neighbour)
-            self._connect(neighbour)
+        elif type(message) is Doubt:
+            self._doubt(message)
+        elif (it := self.by_host.get(message.host)) and it.attempt == message.attempt and not it.is_up:
+            self.hang_up(it)
+            self._connect(it)
         return []
 
     def end_turn(self, now: float) -> list[Any]:
@@ -262,11 +259,19 @@ class Neighbours:
             self.hang_up(neighbour)  # it will connect again
 
     def _look_around(self) -> None:
-        """Some connection to us has ended; a ROUTER tells whose when it is written to."""
-        if self.listener.has_lost_one():
-            for neighbour in list(self.by_host.values()):
-                if neighbour.identity:
-                    self.answer(neighbour.identity, unnumbered(Ack()), neighbour)
+        """Connections to us may have ended."""
+        if lost := self.listener.take_lost():
+            for neighbour in list(self.by_identity.values()):
+                if neighbour.wire is not None and neighbour.wire.descriptor in lost:
+                    self._doubt(Doubt(neighbour, neighbour.identity))
+
+    def _doubt(self, doubt: Doubt) -> None:
+        if doubt.neighbour.identity == doubt.identity:
+            self._stir(self.listener)
+            if not self.listener.is_there(doubt.identity):
+                self.hang_up(doubt.neighbour)  # it will connect again
+            elif doubt.count < DOUBTS_MAX:
+                self.loop.set_timer(doubt.seconds, self.address, doubt.again())
 
     def acknowledge(self) -> None:
         """To those that have sent much and heard nothing."""
@@ -324,7 +329,6 @@ class Neighbours:
 
     def _take_from_listener(self) -> Iterator[tuple[Neighbour, Letter]]:
         self.restless.pop(self.listener, None)
-        self._look_around()
         for count, arrival in enumerate(self.listener.hear(), start=1):
             if count >= TURN_FRAMES_MAX:
                 self._stir(self.listener)
@@ -342,19 +346,14 @@ class Neighbours:
                 else:
                     self.dropped_frames += 1  # of a key that was let in once, and is no more
             except ProtocolError as error:
-                if key is None or key.kind != "joiner" or not self._is_of_another_version(identity, arrival.data):
+                if key is not None and key.kind == "joiner" and (refusal := why_not_join(arrival.data)):
+                    self.dropped_frames += 1
+                    self.answer(identity, unnumbered(JoinRefused(refusal)))
+                else:
                     self._bad(identity, key, str(error))
             if self.listener in self.restless and count >= TURN_FRAMES_MAX:
                 return
-
-    def _is_of_another_version(self, identity: bytes, frame: bytes) -> bool:
-        """Whether a newcomer's first words are those of another protocol, where they look different: it is told."""
-        spoken = protocol_of_join(frame)
-        if spoken is None or spoken == PROTOCOL_VERSION:
-            return False
-        self.dropped_frames += 1
-        self.answer(identity, unnumbered(JoinRefused(why_not("cluster", "newcomer", spoken, "", ""))))
-        return True
+        self._look_around()
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
         """A frame that is none, or that is not its sender's to send."""

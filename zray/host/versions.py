@@ -78,6 +78,13 @@ def protocol_of_join(frame: bytes) -> int | None:
         return None
 
 
+def why_not_join(frame: bytes) -> str:
+    """As why_not, of a newcomer's first words in another protocol, where they look different; "" if they are not."""
+    spoken = protocol_of_join(frame)
+    is_another = spoken is not None and spoken != PROTOCOL_VERSION
+    return why_not("cluster", "newcomer", spoken or 0, "", "") if is_another else ""
+
+
 def _protocol_of(message: Any, tag: int) -> int | None:
     found: Any = msgspec.msgpack.decode(message)
     is_it = isinstance(found, list) and len(found) > 1 and found[0] == tag and type(found[1]) is int
