@@ -20,6 +20,7 @@ from .wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 
 if TYPE_CHECKING:
     from .host.runtime import Runtime
+    from .wire.where import Where
 
 # Ray's default for actors with async methods.
 ASYNC_CONCURRENCY = 1000
@@ -134,10 +135,11 @@ class ActorClass:
         arguments = serialize_arguments(
             args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
         )
-        task_id = runtime.submitter().next_task_id()
+        submitter = runtime.submitter()
+        task_id = submitter.next_task_id()
         holds = tuple(dict.fromkeys((*arguments.holds, *code.captured_ids)))
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, arguments.deps, holds)
-        actor_options = self._actor_options(runtime, methods)
+        actor_options = self._actor_options(runtime, methods, submitter.captured)
         with runtime.lock:
             runtime.client.expect_actor(task_id + FIRST_RETURN)
             runtime.client.say(CreateActor(spec, actor_options))
@@ -170,7 +172,9 @@ class ActorClass:
         if signature is not None:
             check_arguments(signature, self._name, args, kwargs)
 
-    def _actor_options(self, runtime: Runtime, methods: dict[str, dict[str, Any]]) -> ActorOptions:
+    def _actor_options(
+        self, runtime: Runtime, methods: dict[str, dict[str, Any]], captured: Where | None
+    ) -> ActorOptions:
         from .store.values import serialize, to_bytes
 
         options = self._options
@@ -191,7 +195,7 @@ class ActorClass:
             handle=to_bytes(serialize((self._name, methods, retries))),
             class_name=self._name,
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
-            where=where_of(options, resources),
+            where=where_of(options, resources, captured),
         )
 
     def __reduce__(self) -> Any:

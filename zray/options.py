@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from .runtime_env import TASK_FIELDS, check_runtime_env
+from .wire.groups import BUNDLES_MAX
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
 from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 
@@ -20,7 +21,6 @@ NOT_YET = (
     "max_calls",
     "fallback_strategy",
     "accelerator_type",
-    "placement_group",
     "concurrency_groups",
     "concurrency_group",
     "max_pending_calls",
@@ -29,7 +29,8 @@ NOT_YET = (
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "resources")
-WHERE_OPTIONS = ("scheduling_strategy", "label_selector")
+GROUP_OPTIONS = ("placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks")
+WHERE_OPTIONS = ("scheduling_strategy", "label_selector", *GROUP_OPTIONS)
 TASK_OPTIONS = (
     *RESOURCE_OPTIONS,
     *WHERE_OPTIONS,
@@ -164,6 +165,11 @@ def _strategy(name: str, value: Any) -> None:
         )
 
 
+def _group(name: str, value: Any) -> None:
+    if value != "default" and not hasattr(value, "is_empty"):
+        raise TypeError(f'{name} must be a PlacementGroup, None or "default", not {type(value).__name__}.')
+
+
 def _label_selector(name: str, value: Any) -> None:
     if not isinstance(value, dict):
         raise TypeError(f"{name} must be a dict of labels to values, not {type(value).__name__}.")
@@ -192,6 +198,9 @@ _CHECKS: dict[str, Any] = {
     "runtime_env": _runtime_env,
     "scheduling_strategy": _strategy,
     "label_selector": _label_selector,
+    "placement_group": _group,
+    "placement_group_bundle_index": _integer(-1, BUNDLES_MAX - 1),
+    "placement_group_capture_child_tasks": _flag,
     "num_cpus": _number,
     "num_gpus": _gpus,
     "resources": _resources,
@@ -209,28 +218,55 @@ _CHECKS: dict[str, Any] = {
 }
 
 
-def where_of(options: dict[str, Any], request: dict[str, int]) -> Where | None:
+def where_of(options: dict[str, Any], request: dict[str, int], captured: Where | None = None) -> Where | None:
     """Where checked options say that it may run; None: anywhere.
+
+    captured: where it runs if they say nothing, because whoever starts it runs in a group that captures.
 
     Raises:
         ValueError: it could not run there, with so many resources.
     """
-    strategy, selector = options.get("scheduling_strategy"), options.get("label_selector")
+    strategy, selector = _strategy_of(options, captured), options.get("label_selector")
     where: Where | None = None
-    if strategy == "SPREAD":
+    if strategy is None and captured is not None:
+        where = replace(captured, bundle=_bundle_index_of(options))
+        if options.get("placement_group_capture_child_tasks") is False:
+            where = replace(where, captures=False)
+    elif strategy == "SPREAD":
         where = Where(is_spread=True)
     elif strategy is not None and strategy != "DEFAULT":
         where = strategy._where()
         if where is not None and where.group:
             strategy._check(request)
-            if selector:
-                raise ValueError(
-                    "label_selector has no say over what runs in a placement group: the bundle has its node."
-                )
+            if captured is not None and strategy.placement_group_capture_child_tasks is None:
+                where = replace(where, captures=True)
+    if where is not None and where.group and selector:
+        raise ValueError("label_selector has no say over what runs in a placement group: the bundle has its node.")
     if selector:
         rules = tuple(_label_rule(key, text) for key, text in selector.items())
         where = replace(where, hard=(*where.hard, *rules)) if where is not None else Where(hard=rules)
     return where
+
+
+def _strategy_of(options: dict[str, Any], captured: Where | None) -> Any:
+    """The scheduling strategy, also where options spell it as Ray's older programs do; None: they say nothing."""
+    strategy, group = options.get("scheduling_strategy"), options.get("placement_group", "default")
+    if strategy is not None:
+        if group not in ("default", None):
+            raise ValueError("Give the placement group by scheduling_strategy or by placement_group, not by both.")
+        return strategy
+    if group == "default":
+        if captured is None and _bundle_index_of(options) != -1:
+            raise ValueError("placement_group_bundle_index says which bundle of placement_group, and there is none.")
+        return None
+    if group is None or group.is_empty:
+        return "DEFAULT"
+    return group._strategy(_bundle_index_of(options), options.get("placement_group_capture_child_tasks"))
+
+
+def _bundle_index_of(options: dict[str, Any]) -> int:
+    index = options.get("placement_group_bundle_index")
+    return -1 if index is None else index
 
 
 def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:

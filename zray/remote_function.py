@@ -20,6 +20,7 @@ from .wire.tasks import Function
 
 if TYPE_CHECKING:
     from .host.runtime import Runtime
+    from .wire.where import Where
 
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
@@ -82,9 +83,11 @@ class RemoteFunction:
             TypeError: the arguments do not fit the function's signature, or cannot be serialized.
         """
         runtime = api.require_runtime()
+        submitter = runtime.submitter()
+        captured = submitter.captured
         code, blob = self._code, self._blob
-        if blob is None or code is None or code.session is not runtime:
-            code, blob = self.prepare(runtime)
+        if blob is None or code is None or code.session is not runtime or captured is not None:
+            code, blob = self.prepare(runtime, captured)
         if args or kwargs or not self._takes_nothing:
             code.check_call(args, kwargs)
         payload = None if kwargs else simple_payload(args, runtime.inline_bytes_max)
@@ -98,7 +101,7 @@ class RemoteFunction:
             payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
         if code.captured:
             holds = tuple(dict.fromkeys((*holds, *code.captured_ids)))
-        task_id = runtime.submitter().next_task_id()
+        task_id = submitter.next_task_id()
         spec = TaskSpec(task_id, code.function.function_id, payload, deps, holds, blob)
         count = self._num_returns
         first = runtime.submit(spec, count)
@@ -108,17 +111,17 @@ class RemoteFunction:
             return None
         return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
 
-    def prepare(self, runtime: Runtime) -> tuple[Code, bytes]:
-        """Once per session: publish the code, encode the options."""
+    def prepare(self, runtime: Runtime, captured: Where | None = None) -> tuple[Code, bytes]:
+        """Once per session: publish the code, encode the options; these each time where a group captures."""
         code = self.code()
         code.publish(runtime)
-        blob = self._blob
+        blob = self._blob if captured is None else encode_options(self._task_options(runtime, captured))
+        self._takes_nothing = code.signature is not None and not code.signature.parameters
         if blob is None:
-            self._takes_nothing = code.signature is not None and not code.signature.parameters
             blob = self._blob = encode_options(self._task_options(runtime))
         return code, blob
 
-    def _task_options(self, runtime: Runtime) -> TaskOptions:
+    def _task_options(self, runtime: Runtime, captured: Where | None = None) -> TaskOptions:
         from .store.values import serialize, to_bytes
 
         options = self._options
@@ -135,7 +138,7 @@ class RemoteFunction:
             name=options.get("name") or "",
             writable=bool(options.get("writable")),
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
-            where=where_of(options, resources),
+            where=where_of(options, resources, captured),
         )
 
     def __reduce__(self) -> Any:

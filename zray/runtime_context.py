@@ -104,6 +104,11 @@ class RuntimeContext:
         return where.group.hex() if where is not None and where.group else None
 
     @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether what this code starts runs in its placement group, unless that says otherwise."""
+        return self._runtime.submitter().captured is not None
+
+    @property
     def current_actor(self) -> Any:
         """A handle on the actor that this code runs in.
 

@@ -5,7 +5,12 @@ import pytest
 import zray
 from tests.gates import Tally, until
 from zray.cluster_utils import Cluster
-from zray.exceptions import ActorPlacementGroupRemoved, TaskPlacementGroupRemoved, TaskUnschedulableError
+from zray.exceptions import (
+    ActorDiedError,
+    ActorPlacementGroupRemoved,
+    TaskPlacementGroupRemoved,
+    TaskUnschedulableError,
+)
 from zray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -165,6 +170,69 @@ def test_what_no_nodes_can_ever_hold(cluster):
             placement_group([{"CPU": 3}]).wait(SECONDS)
         with pytest.raises(TaskUnschedulableError, match="each on a node of its own, and has 3 nodes"):
             placement_group([{"CPU": 1}] * 4, "STRICT_SPREAD").wait(SECONDS)
+
+
+def test_a_group_that_was_given_up_is_tried_again_with_a_node_that_joins(nothing_left):
+    with (
+        Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster,
+        zray.init(address=cluster.address, infeasible="raise"),
+    ):
+        group = placement_group([{"CPU": 1}, {"disk": 1}])
+        for _ in range(2):
+            with pytest.raises(TaskUnschedulableError):
+                zray.get(group.ready(), timeout=SECONDS)
+        with pytest.raises(TaskUnschedulableError):
+            group.wait(SECONDS)
+        assert placement_group_table(group)["state"] == "UNSCHEDULABLE"
+        node = cluster.add_node(num_cpus=1, resources={"disk": 1})
+        until(lambda: placement_group_table(group)["state"] == "CREATED", SECONDS)
+        assert zray.get(group.ready(), timeout=SECONDS) == group
+        assert group.wait(SECONDS)
+        assert places_of(group)[1] == node.node_id
+
+
+@zray.remote(num_cpus=0, resources={"disk": 0.5}, max_restarts=2, max_task_retries=-1)
+class Survivor:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return self.count, zray.get_runtime_context().get_node_id()
+
+
+@zray.remote(num_cpus=0, resources={"disk": 0.5})
+def pass_gate(gate, tally):
+    tally.visit()
+    gate.wait(SECONDS)
+    return zray.get_runtime_context().get_node_id()
+
+
+def test_what_runs_in_a_bundle_goes_on_where_that_is_moved(nothing_left, gate, tmp_path):
+    tally = Tally(tmp_path / "tally")
+    with (
+        Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster,
+        zray.init(address=cluster.address),
+    ):
+        first = cluster.add_node(num_cpus=1, resources={"disk": 1})
+        group = placement_group([{"disk": 1}])
+        assert group.wait(SECONDS)
+        survivor = Survivor.options(**in_group(group)).remote()
+        mortal = Survivor.options(num_cpus=0, resources={}, max_restarts=0, **in_group(group, 0)).remote()
+        assert zray.get([survivor.add.remote(), survivor.add.remote()], timeout=SECONDS)[1] == (2, first.node_id)
+        zray.get(mortal.add.remote(), timeout=SECONDS)
+        running = pass_gate.options(**in_group(group, 0)).remote(gate, tally)
+        until(lambda: tally.count() == 1, SECONDS)
+        cluster.remove_node(first)
+        asked = survivor.add.remote()
+        second = cluster.add_node(num_cpus=1, resources={"disk": 1})
+        assert zray.get(asked, timeout=SECONDS) == (1, second.node_id)
+        with pytest.raises(ActorDiedError):
+            zray.get(mortal.add.remote(), timeout=SECONDS)
+        until(lambda: tally.count() == 2, SECONDS)
+        gate.open()
+        assert zray.get(running, timeout=SECONDS) == places_of(group)[0] == second.node_id
+        assert placement_group_table(group)["state"] == "CREATED"
 
 
 def test_a_group_waits_for_a_node_and_survives_the_death_of_one(nothing_left):

@@ -187,6 +187,87 @@ def test_tasks_make_groups():
     assert zray.get(with_a_group_of_its_own.remote(), timeout=SECONDS) == [1, 2, 3, 4]
 
 
+@zray.remote(num_cpus=0.5)
+def in_which_group():
+    return get_current_placement_group()
+
+
+@zray.remote
+def children_of(ways):
+    """Where children run, by what their options say; once more for one whose options were encoded before."""
+    context = zray.get_runtime_context()
+    found = [zray.get(in_which_group.options(**way).remote(), timeout=SECONDS) for way in ways]
+    actor = Counter.remote()
+    of_actor, _ = zray.get(actor.surroundings.remote(), timeout=SECONDS)
+    return context.should_capture_child_tasks_in_placement_group, found, of_actor
+
+
+@zray.remote
+class Parent:
+    def children_of(self, ways):
+        return zray.get(children_of.remote(ways), timeout=SECONDS)
+
+    async def child(self):
+        return await in_which_group.remote()
+
+
+WAYS = (
+    {},
+    {"scheduling_strategy": "DEFAULT"},
+    {"scheduling_strategy": PlacementGroupSchedulingStrategy(None)},
+    {"placement_group": None},
+    {"placement_group": PlacementGroup.empty()},
+    {"placement_group_bundle_index": 1},
+)
+
+
+def test_children_are_captured():
+    group = placement_group([{"CPU": 0.5}, {"CPU": 1}])
+    captured = [group, None, None, None, None, group]
+    strategy = PlacementGroupSchedulingStrategy(group, 1, placement_group_capture_child_tasks=True)
+    caught = children_of.options(scheduling_strategy=strategy)
+    assert zray.get(caught.remote(WAYS), timeout=SECONDS) == (True, captured, group)
+    free = children_of.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, 1))
+    # In the same workers: what they have encoded of a captured child says nothing of one that is not.
+    assert zray.get(free.remote(WAYS[:5]), timeout=SECONDS) == (False, [None] * 5, None)
+    assert zray.get(caught.remote(WAYS), timeout=SECONDS) == (True, captured, group)
+    parent = Parent.options(scheduling_strategy=strategy).remote()
+    assert zray.get(parent.child.remote(), timeout=SECONDS) == group
+    assert zray.get(parent.children_of.remote(WAYS), timeout=SECONDS) == (True, captured, group)
+
+
+@zray.remote(num_cpus=0)
+def wants_more_than_there_is():
+    return zray.get(add.options(num_cpus=2).remote(1, 1), timeout=SECONDS)
+
+
+def test_a_captured_child_that_no_bundle_has_room_for():
+    strategy = PlacementGroupSchedulingStrategy(placement_group([{"CPU": 1}]), -1, True)
+    with pytest.raises(TaskUnschedulableError, match="asks for 2 CPU"):
+        zray.get(wants_more_than_there_is.options(scheduling_strategy=strategy).remote(), timeout=SECONDS)
+
+
+def test_the_older_spelling():
+    group = placement_group([{"CPU": 1}, {"CPU": 0.5}])
+    there = {"placement_group": group, "placement_group_bundle_index": 0}
+    assert zray.get(surroundings.options(**there).remote(), timeout=SECONDS)[0] == group
+    counter = Counter.options(num_cpus=0.5, placement_group=group, placement_group_bundle_index=1).remote()
+    assert zray.get(counter.surroundings.remote(), timeout=SECONDS)[0] == group
+    catching = children_of.options(**there, placement_group_capture_child_tasks=True)
+    assert zray.get(catching.remote([{}]), timeout=SECONDS) == (True, [group], group)
+    assert zray.get(in_which_group.options(placement_group="default").remote(), timeout=SECONDS) is None
+    with pytest.raises(ValueError, match="no bundle of the placement group"):
+        surroundings.options(placement_group=group, placement_group_bundle_index=1).remote()
+    with pytest.raises(ValueError, match="2 bundles"):
+        surroundings.options(placement_group=group, placement_group_bundle_index=2).remote()
+    with pytest.raises(ValueError, match="there is none"):
+        surroundings.options(placement_group_bundle_index=0).remote()
+    with pytest.raises(ValueError, match="not by both"):
+        surroundings.options(**there, **in_group(group)).remote()
+    with pytest.raises(TypeError, match="PlacementGroup"):
+        surroundings.options(placement_group="group")
+
+
 @zray.remote
 class Maker:
     def make(self):

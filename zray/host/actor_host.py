@@ -75,7 +75,7 @@ class ActorHost:
             from concurrent.futures import ThreadPoolExecutor
 
             self.pool = ThreadPoolExecutor(self.options.max_concurrency, "zray-actor")
-        worker.root = Submitter(spec.task_id, self.options.class_name, self.actor_id)
+        worker.root = Submitter(spec.task_id, self.options.class_name, self.actor_id, self.options.where)
         worker.call = Call(spec, worker.root)
         try:
             cls = worker.function_of(spec.function_id)

@@ -11,17 +11,19 @@ import itertools
 
 from ..ids import COUNTER_BYTES, children_prefix
 from ..wire.task_spec import TaskSpec
+from ..wire.where import Where
 
 
 class Submitter:
     """One parent of tasks.  Its counters may be drawn from by several threads."""
 
-    __slots__ = ("_children", "_puts", "actor_id", "name", "prefix", "task_id")
+    __slots__ = ("_children", "_puts", "actor_id", "captured", "name", "prefix", "task_id")
 
-    def __init__(self, task_id: bytes, name: str = "", actor_id: bytes = b"") -> None:
+    def __init__(self, task_id: bytes, name: str = "", actor_id: bytes = b"", where: Where | None = None) -> None:
         self.task_id = task_id
         self.name = name
         self.actor_id = actor_id
+        self.captured = captured_by(where)  # where its children run that say nothing of it; None: anywhere
         self.prefix = children_prefix(task_id)
         self._children = itertools.count(1)
         self._puts = itertools.count()
@@ -33,6 +35,11 @@ class Submitter:
     def next_put(self) -> int:
         """The number of its next put value."""
         return next(self._puts)
+
+
+def captured_by(where: Where | None) -> Where | None:
+    """Of what runs there: its placement group, if that captures what it starts."""
+    return Where(group=where.group, captures=True) if where is not None and where.captures else None
 
 
 class Call:

@@ -137,8 +137,10 @@ class Worker(Runtime):
         if call.submitter is None:
             with self.first_submit:
                 if call.submitter is None:
-                    actor_id = self.actor.actor_id if self.actor is not None else b""
-                    call.submitter = Submitter(call.spec.task_id, self.name_of(call.spec), actor_id)
+                    spec, actor = call.spec, self.actor
+                    actor_id = actor.actor_id if actor is not None else b""
+                    where = actor.options.where if actor is not None else parse_options(spec.options).where
+                    call.submitter = Submitter(spec.task_id, self.name_of(spec), actor_id, where)
         return call.submitter
 
     def blocks(self) -> bool:

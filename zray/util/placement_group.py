@@ -13,7 +13,7 @@ is removed), or with the actor that made it.  When a node is lost, its bundles a
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import api
 from ..ids import named_group_id
@@ -30,6 +30,9 @@ from ..wire.groups import (
     RemoveGroup,
 )
 from ..wire.task_spec import RESOURCE_UNIT
+
+if TYPE_CHECKING:
+    from .scheduling_strategies import PlacementGroupSchedulingStrategy
 
 __all__ = [
     "VALID_PLACEMENT_GROUP_STRATEGIES",
@@ -108,14 +111,17 @@ class PlacementGroup:
         """A ref on this handle, which is there when the bundles are.
 
         Its get() raises TaskPlacementGroupRemoved when the group is removed before, and TaskUnschedulableError when no
-        nodes can ever hold it.
+        nodes that there are can ever hold it: where it is to wait for such nodes (infeasible="wait" in zray.init, as
+        everywhere but in a session of one node), it waits.  A node that joins later has the group tried again, either
+        way: then ask again.
         """
-        if self._ready is None:
-            from .scheduling_strategies import PlacementGroupSchedulingStrategy
+        return _is_placed.options(scheduling_strategy=self._strategy(-1, False)).remote(self)
 
-            strategy = PlacementGroupSchedulingStrategy(self)
-            self._ready = _is_placed.options(scheduling_strategy=strategy).remote(self)
-        return self._ready
+    def _strategy(self, index: int, captures: bool | None) -> PlacementGroupSchedulingStrategy:
+        """To run in it."""
+        from .scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        return PlacementGroupSchedulingStrategy(self, index, captures)
 
     def wait(self, timeout_seconds: float = WAIT_SECONDS) -> bool:
         """Whether the bundles are there within that time.
@@ -123,10 +129,12 @@ class PlacementGroup:
         Raises:
             TaskPlacementGroupRemoved, TaskUnschedulableError: they will never be.
         """
-        ready, _ = api.wait([self.ready()], timeout=timeout_seconds)
+        ref = self._ready = self._ready or self.ready()  # one task, however often a program looks
+        ready, _ = api.wait([ref], timeout=timeout_seconds)
         if not ready:
             return False
-        api.get(ready[0])
+        self._ready = None  # what it says may not be so for ever
+        api.get(ref)
         return True
 
     def __reduce__(self) -> Any:

@@ -128,7 +128,8 @@ def _rules(what: str, given: Mapping[str, Any]) -> tuple[LabelRule, ...]:
 class PlacementGroupSchedulingStrategy:
     """In a bundle of that group: the one of that index, or any (-1).  None, or PlacementGroup.empty(): in no group.
 
-    placement_group_capture_child_tasks: whether what it starts runs in the group too, unless that says otherwise.
+    placement_group_capture_child_tasks: whether what it starts runs in the group too, unless that says otherwise (by a
+    scheduling_strategy, also "DEFAULT"); None: if whoever starts it is captured itself.
 
     Raises:
         TypeError, ValueError: no group, or it has no bundle of that index.
@@ -156,8 +157,8 @@ class PlacementGroupSchedulingStrategy:
                 f"The bundle index {placement_group_bundle_index} is none of the placement group's: it has {count} "
                 "bundles, counted from 0; -1 means any of them."
             )
-        if placement_group_capture_child_tasks:
-            raise NotImplementedError("placement_group_capture_child_tasks is not built yet.")
+        if placement_group_capture_child_tasks not in (None, False, True):
+            raise TypeError("placement_group_capture_child_tasks must be a bool or None.")
         self.placement_group = placement_group
         self.placement_group_bundle_index = placement_group_bundle_index
         self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
@@ -166,7 +167,8 @@ class PlacementGroupSchedulingStrategy:
         group = self.placement_group
         if group is None or group.is_empty:
             return None
-        return Where(group=bytes(group.id), bundle=self.placement_group_bundle_index)
+        captures = bool(self.placement_group_capture_child_tasks)
+        return Where(group=bytes(group.id), bundle=self.placement_group_bundle_index, captures=captures)
 
     def _check(self, request: Mapping[str, int]) -> None:
         """Whether a bundle has so much.

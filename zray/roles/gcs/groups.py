@@ -92,15 +92,21 @@ class GroupTable:
 
 
 def attend(shard: GcsShard, message: AttendShard) -> None:
-    """AttendShard."""
-    if message.node in shard.lost or not message.has_bundles:
+    """AttendShard: groups that no nodes could have are tried once more with each that comes."""
+    attending = shard.groups.attending
+    if message.node in shard.lost or not message.has_bundles or message.node in attending:
         return
-    shard.groups.attending[message.node] = None
+    attending[message.node] = None
     for record in shard.groups.records.values():
-        if not record.keeper:
+        is_without_keeper, was_given_up = not record.keeper, record.state == UNSCHEDULABLE
+        if is_without_keeper:
             record.keeper = message.node
-            if "" in record.places:
-                _search(shard, record)
+        if was_given_up:
+            record.state, record.reason = RESCHEDULING if any(record.places) else PENDING, ""
+        if (is_without_keeper and "" in record.places) or was_given_up:
+            _search(shard, record)
+        if was_given_up:
+            _tell(shard, record)
 
 
 def register(shard: GcsShard, message: RegisterGroup) -> None:

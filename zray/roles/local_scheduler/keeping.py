@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 # A group that found no places asks again after so long: by then the global schedulers have had a report of every node.
 ASK_AGAIN_SECONDS = 0.1
+# So long after a node has joined, "no node could ever have it" is not taken as the last word.
+NEWS_SECONDS = 1.0
 
 
 class GroupsTimeout(Local):
@@ -82,6 +84,7 @@ class Keeping:
         self.questions: dict[int, Question] = {}
         self.count = 0
         self.timer_is_set = False
+        self.changed_at = -NEWS_SECONDS  # what nodes there are, as far as we know
 
     # --- made, removed, looked up ---
 
@@ -185,8 +188,13 @@ class Keeping:
                 if group_id in self.kept:
                     self._find_places(self.kept[group_id])
 
+    def nodes_changed(self) -> None:
+        """One has joined, and perhaps the global schedulers have not heard of it."""
+        self.changed_at = self.node.now
+
     def ask_again(self) -> None:
-        """A global scheduler is gone, and what it was asked with it."""
+        """A global scheduler is gone, and what it was asked with it; the next one may know no node yet."""
+        self.nodes_changed()
         for group_id, kept in self.kept.items():
             if "" in kept.places and group_id not in self.later:
                 self._find_places(kept)
@@ -217,11 +225,12 @@ class Keeping:
         shard = self.node.addresses.shard_of(message.group_id)
         if message.places:
             self.node.send(shard, TryPlaces(message.group_id, message.trip, message.places))
-        elif message.reason and not self._is_patient(kept):
+        elif message.reason and not self._is_patient(kept) and self.node.now - self.changed_at >= NEWS_SECONDS:
             text = self._never(kept, message.reason)
             self.node.send(shard, GiveUpGroup(message.group_id, message.trip, text))
         else:
-            if message.reason and (job := self.node.jobs.get(kept.job_id)) is not None:
+            job = self.node.jobs.get(kept.job_id)
+            if message.reason and job is not None and self._is_patient(kept):
                 name = kept.spec.name or message.group_id.hex()
                 self.node.infeasible.note_group(job, f"placement group {name}", message.group_id, message.reason)
             self._ask_later(message.group_id)

@@ -80,6 +80,7 @@ class Members:
                 self.outside.add(message.node)
             else:
                 self.node.infeasible.node_joined(message.total)
+                self.node.keeping.nodes_changed()
                 self.node.guards.node_joined()
 
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
