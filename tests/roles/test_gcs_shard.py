@@ -77,6 +77,18 @@ def test_copies_are_freed_when_nobody_holds_them(shard):
     assert not shard.tasks.records
 
 
+def test_a_copy_that_went_by_an_old_word_is_made_again_if_it_is_held_and_was_the_last(shard):
+    """FreeCopies may cross the news of a copy that was made anew."""
+    spec = TaskSpec(TASK, b"f" * 16)
+    tell(shard, N1, RecordTasks(N1, [spec]))
+    for node in (N2, N3):
+        tell(shard, node, AddLocations(node, [(OBJECT, 9)]))
+    assert tell(shard, N2, RemoveLocations(N2, [OBJECT])) == []
+    assert tell(shard, N3, RemoveLocations(N3, [OBJECT])) == [(N1, RebuildObject(OBJECT, spec))]
+    assert tell(shard, N1, SubscribeObject(N1, OBJECT)) == []
+    assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == [(N1, ObjectLocated(OBJECT, 9, [N2]))]
+
+
 def test_a_value_that_nobody_holds_is_freed_as_it_comes(shard):
     """Everybody let go while it was being made."""
     assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == [(N2, FreeCopies([OBJECT]))]

@@ -74,6 +74,16 @@ def test_a_lost_object_that_others_hold_too_is_let_go():
     assert_all_is_well([81110], nodes=5, deaths=True, shards=2)
 
 
+def test_an_old_word_that_frees_a_copy_made_anew_is_corrected():
+    """The shard believed in a copy that was gone, and who wanted it asked for it without end."""
+    assert_all_is_well([500119], nodes=3)
+
+
+def test_a_record_that_is_under_way_to_its_shard_is_not_lost():
+    """The other shard, that of a task that takes its result, has heard of its own already."""
+    assert_all_is_well([502188], nodes=3, shards=2, replicas=2)
+
+
 @pytest.mark.parametrize(
     "nodes, deaths, heads, shards, replicas", [(3, 0, 0, 1, 0), (5, 0, 0, 2, 0), (4, 1, 0, 1, 2), (4, 0, 1, 1, 0)]
 )

@@ -67,7 +67,7 @@ class Checkers:
         """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).
 
         But for what was put, and for the objects behind actors' handles: neither is made by running a task.  And but
-        for what another shard has not been told of yet: until then a node holds it.
+        for what another shard has not been told of yet, or not of its record: until then a node holds it.
         """
         for node in self.world.nodes.values():
             self.actor_ids.update(node.scheduler.calls.actors)
@@ -79,6 +79,8 @@ class Checkers:
             if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address
         }
         unsaid = self.unsaid_words()
+        if len(names) > 1:
+            unsaid |= self.world.shards.records_under_way()
         for task_id, record in records.items():
             if record.spec is None:
                 continue

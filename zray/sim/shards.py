@@ -13,6 +13,7 @@ from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import Chain, ChainMaster
 from ..roles.gcs.shard import GcsShard
 from ..wire.chain import ChainMemberLost
+from ..wire.gcs import RecordTasks
 from .node import Node
 
 if TYPE_CHECKING:
@@ -223,6 +224,18 @@ class Shards:
                     assert not role.pending and not role.reads, f"{role.address} waits for an answer"
                     # The monitor tells shards of nodes that join, which is nothing to them.
                     assert set(role.rejected) <= {"no handler for NodeJoined"}, role.rejected
+
+    def records_under_way(self) -> set[bytes]:
+        """Tasks whose record a node has for a chain that may not have it yet."""
+        return {
+            spec.task_id
+            for node in self.world.nodes.values()
+            for role in node.roles.values()
+            if type(role) is ChainClient
+            for _, request in role.pending
+            if type(request) is RecordTasks
+            for spec in request.specs
+        }
 
     def why_stuck(self) -> list[str]:
         """In words."""

@@ -118,8 +118,13 @@ class GcsShard(Role):
     def on_remove_locations(self, message: RemoveLocations) -> None:
         for object_id in message.object_ids:
             item = self.tasks.find_object(object_id)
-            if item is not None:
-                item.sizes.pop(message.node, None)
+            if item is None or item.sizes.pop(message.node, None) is None or item.sizes:
+                continue
+            # The last copy of something that is held went by an old word of ours.
+            if not item.subscribers:
+                item.subscribers = dict.fromkeys([*item.holders][:1])
+            if item.subscribers:
+                losses.see_to(self, item)
 
     def on_hold_at_node(self, message: HoldAtNode) -> None:
         if self._is_of_lost_node(message.node):

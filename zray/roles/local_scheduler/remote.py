@@ -24,6 +24,7 @@ from ...wire.gcs import (
     HoldAtNodeReply,
     ObjectLocated,
     RecordTasksReply,
+    RemoveLocations,
     SubscribeObject,
 )
 from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
@@ -384,6 +385,7 @@ class Remote:
 
     def on_free_copies(self, message: FreeCopies) -> None:
         """FreeCopies: no node holds them."""
+        freed = []
         for object_id in message.object_ids:
             entry = self.node.objects.entries.get(object_id)
             if entry is None or entry.shared is None:
@@ -399,7 +401,12 @@ class Remote:
                     self._announce(entry)
             elif entry.task is None:
                 self.node.objects.free_copy(entry)
+                freed.append(object_id)
             # Else it is made here again, and the word is about what was here before.
+        if freed:
+            # The word may have crossed the news of a copy that was made anew: then the shard believes in that one.
+            shard = self.node.addresses.shard_of(freed[0])
+            self.node.send(shard, RemoveLocations(self.node.address, freed))
 
     def _rejoin(self) -> None:
         objects = self.node.objects
