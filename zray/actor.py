@@ -38,6 +38,7 @@ def method(*args: Any, **options: Any) -> Any:
     """Decorator of an actor's method: options that its calls have unless they say otherwise.
 
     num_returns, max_task_retries, retry_exceptions; concurrency_group and enable_task_events as in Ray.
+    readonly=True: it leaves the actor as it is, so that an actor that recovers need not run it again.
 
     Raises:
         ValueError, TypeError: bad options.
@@ -181,11 +182,20 @@ class ActorClass:
         concurrency = options.get("max_concurrency")
         if concurrency is None:
             concurrency = ASYNC_CONCURRENCY if self._is_async else 1
-        retries = options.get("max_task_retries") or 0
+        interval = options.get("checkpoint_interval")
+        if interval is not None and (concurrency != 1 or self._is_async):
+            raise ValueError(
+                f"checkpoint_interval={interval}: only an actor that runs one call after the other can recover; "
+                f"{self._name} is {'async' if self._is_async else f'threaded (max_concurrency={concurrency})'}."
+            )
+        # Who asks for recovery means that callers do not notice; unless something else is said.
+        unsaid = 0 if interval is None else -1
+        retries = unsaid if options.get("max_task_retries") is None else options["max_task_retries"]
+        restarts = unsaid if options.get("max_restarts") is None else options["max_restarts"]
         resources = resource_units(options, 0)
         return ActorOptions(
             resources=resources,
-            max_restarts=options.get("max_restarts") or 0,
+            max_restarts=restarts,
             max_task_retries=retries,
             max_concurrency=concurrency,
             is_async=self._is_async,
@@ -196,6 +206,7 @@ class ActorClass:
             class_name=self._name,
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
             where=where_of(options, resources, captured),
+            checkpoint_interval=-1 if interval is None else interval,
         )
 
     def __reduce__(self) -> Any:
@@ -357,6 +368,7 @@ class ActorMethod:
                 name=options.get("name") or f"{self._class_name}.{self._name}",
                 actor_id=self._handle_id,
                 method=self._name,
+                is_readonly=bool(options.get("readonly")),
             )
         )
 

@@ -24,7 +24,6 @@ NOT_YET = (
     "concurrency_groups",
     "concurrency_group",
     "max_pending_calls",
-    "checkpoint_interval",
 )
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
@@ -52,8 +51,9 @@ ACTOR_OPTIONS = (
     "max_restarts",
     "max_task_retries",
     "max_concurrency",
+    "checkpoint_interval",
 )
-METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name")
+METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly")
 CONCURRENCY_MAX = 10_000
 
 
@@ -215,6 +215,8 @@ _CHECKS: dict[str, Any] = {
     "max_restarts": _integer(-1, 1 << 30),
     "max_task_retries": _integer(-1, 1 << 30),
     "max_concurrency": _integer(1, CONCURRENCY_MAX),
+    "checkpoint_interval": _integer(0, 1 << 30),
+    "readonly": _flag,
 }
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from zray.sim.main import run_program
-from zray.sim.workloads import GROUP_PROGRAMS, PROGRAMS, PROGRAMS_OF_CLUSTERS
+from zray.sim.workloads import GROUP_PROGRAMS, PROGRAMS, PROGRAMS_OF_CLUSTERS, RECOVERY_PROGRAMS
 
 pytestmark = pytest.mark.sim
 
-ALL = [*PROGRAMS, *GROUP_PROGRAMS]
+ALL = [*PROGRAMS, *GROUP_PROGRAMS, *RECOVERY_PROGRAMS]
 OF_ONE_NODE = [name for name in ALL if name not in PROGRAMS_OF_CLUSTERS]
 
 

@@ -176,6 +176,7 @@ TAGS = {
     194: "TokenReply",
     195: "OrderReply",
     196: "ActorKilled",
+    197: "ActorSaved",
     200: "OpenTunnel",
     201: "TunnelBytes",
     202: "TunnelCredit",

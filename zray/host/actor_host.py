@@ -23,6 +23,7 @@ from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActo
 from ..wire.session import Goodbye
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .async_calls import AsyncCalls
+from .checkpoints import Recovery
 from .logs import begun_lines
 from .submitter import Call, Submitter, current_call
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 # A node that does not answer for so long has other troubles than one actor's last words.
 GOODBYE_SECONDS = 10.0
+LEFT = "The actor left by exit_actor()."
 # Values of a call's returns, the refs inside each, and whether it asks for another attempt.
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
@@ -52,6 +54,7 @@ class ActorHost:
         self.is_async = order.options.is_async
         self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
         self.instance: Any = None
+        self.recovery = Recovery(self) if order.options.checkpoint_interval >= 0 else None
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
@@ -82,12 +85,16 @@ class ActorHost:
             args, kwargs = worker.arguments_of(spec)
             if self.async_calls is not None:
                 self.instance = self.async_calls.construct(cls, args, kwargs)
+            elif self.recovery is not None and self.order.checkpoint:
+                self.instance = self.recovery.restored(cls)
             else:
                 self.instance = cls(*args, **kwargs)
         except BaseException as error:
             worker.say(ActorStartFailed(self.actor_id, self._death_by(error)))
             worker.flush()
             return
+        if self.recovery is not None and self.order.calls:
+            self.recovery.run_again()
         for object_id in spec.deps:
             executor.arguments.pop(object_id, None)
         worker.call = None
@@ -95,13 +102,17 @@ class ActorHost:
         worker.run_task = self.run_call  # type: ignore[method-assign]
         worker.say(ActorStarted(self.actor_id))
         worker.flush()
+        self.leave_if_asked()
 
     def _death_by(self, error: BaseException) -> bytes:
         """The error that every call on an actor gets whose constructor raised."""
-        name = f"{self.options.class_name}.__init__"
+        is_restored = bool(self.order.checkpoint)
+        name = f"{self.options.class_name}.{'__zray_restore__' if is_restored else '__init__'}"
         task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
-        text = f"The actor died in its constructor: {task_error}"
-        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "exit_text": "its constructor raised"})
+        where = "when its state was to be restored" if is_restored else "in its constructor"
+        text = f"The actor died {where}: {task_error}"
+        exit_text = "its state could not be restored" if is_restored else "its constructor raised"
+        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "exit_text": exit_text})
 
     # --- calls ---
 
@@ -160,6 +171,18 @@ class ActorHost:
         worker.call = outer
         self.finished(spec, result)
         value = None  # an error's traceback has this frame, which would keep the error
+        if self.recovery is not None:
+            self.recovery.call_ended(spec)
+
+    def run_once_more(self, spec: TaskSpec) -> None:
+        """A call of a process before this one: its result has been told."""
+        try:
+            args, kwargs = self.worker.arguments_of(spec)
+            self.method_of(spec)(*args, **kwargs)
+        except ActorExit:  # that process died before it could say so
+            self.exiting = LEFT
+        except BaseException:
+            pass  # as the first time
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
         name = parse_options(spec.options).method
@@ -196,7 +219,7 @@ class ActorHost:
             worker.note(spec, values, contained, wants_retry=wants_retry)
             if spec is self.last_call:
                 # Not before: another thread that sees it ends the process.
-                self.exiting = "The actor left by exit_actor()."
+                self.exiting = LEFT
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """What a call that raised leaves behind: an error, or the wish to leave."""

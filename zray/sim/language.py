@@ -86,6 +86,7 @@ class Create(Struct):
     where: Where | None = None
     name: str = ""
     detached: bool = False
+    checkpoint_interval: int = -1
 
 
 class Call(Struct):
@@ -95,6 +96,7 @@ class Call(Struct):
     method: str
     args: tuple[Any, ...] = ()
     max_retries: int = 0
+    readonly: bool = False
 
 
 class Find(Struct):

@@ -128,7 +128,15 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
         options.breaks += random.choice((0, 0, 4))
     _add_groups(options)
+    _add_recovery(options)
     return options
+
+
+def _add_recovery(options: Options) -> None:
+    """Some have actors that recover too; the others are what they would be without."""
+    random = Random(f"zray recovery {options.seed}")
+    if random.random() < 0.15:
+        options.programs = (*options.programs, "ledger")
 
 
 def _add_groups(options: Options) -> None:

@@ -46,6 +46,7 @@ class Activation:
         self.is_over: Any = None  # while blocked: a function that says whether it goes on
         self.resume: Any = None  # and one that makes the answer
         self.spec: TaskSpec | None = None
+        self.is_save = False  # of an actor's state
         self.begun_at = 0.0
 
     def next_child(self) -> bytes:

@@ -198,6 +198,7 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
         detached=request.detached,
         class_name=request.cls.__name__,
         where=request.where,
+        checkpoint_interval=request.checkpoint_interval,
     )
     spec = _spec(process, top, request.cls, request.args, TaskOptions(max_retries=0))
     handle = Handle(spec.task_id)
@@ -209,7 +210,13 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
 
 def _call(process: Process, top: Activation, request: say.Call) -> None:
     actor_id = request.actor.actor_id
-    options = TaskOptions(resources={}, max_retries=request.max_retries, actor_id=actor_id, method=request.method)
+    options = TaskOptions(
+        resources={},
+        max_retries=request.max_retries,
+        actor_id=actor_id,
+        method=request.method,
+        is_readonly=request.readonly,
+    )
     data, deps, holds = encode_arguments(request.args)
     spec = TaskSpec(top.next_child(), b"", data, deps, holds, encode_options(options), process.actor_id)
     process.client.submit(spec)

@@ -14,6 +14,7 @@ from ..wire.scheduling import Bundle
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import language as say
+from .checkpoints import Recovery
 from .language import FUNCTIONS
 from .process import FLUSH_SECONDS, Activation, Process
 from .requests import Write
@@ -38,6 +39,7 @@ class Worker(Process):
         self.code: tuple[Bundle, ...] = ()  # of the job, where its driver is elsewhere
         self.taken = 0  # of these
         self.actor: Any = None
+        self.recovery: Recovery | None = None  # of an actor that recovers
         self.is_told_to_stop = False
         self.is_leaving = ""
 
@@ -195,20 +197,32 @@ class Worker(Process):
                 self.client.place_told(argument.object_id)
         cls = FUNCTIONS[self.executor.functions[spec.function_id].code.decode()]
         error: bytes | None
+        self.executor.arguments.update(given)
+        if message.options.checkpoint_interval >= 0:
+            self.recovery = Recovery(self, message)
         try:
             args, error = self._arguments(top, spec.args, [given[object_id] for object_id in spec.deps])
             if error is None:
-                self.actor = cls(*args)
+                if self.recovery is not None and message.checkpoint:
+                    self.actor = yield from self.recovery.restored(top, cls, message.checkpoint)
+                else:
+                    self.actor = cls(*args)
                 self.actor.world, self.actor.process = self.world, self
         except UserError as raised:
             error = failure_of(raised)
+        if self.recovery is not None and error is None:
+            yield from self.recovery.run_again(top, message.calls)
         for object_id in given:
+            del self.executor.arguments[object_id]
             self.client.place_unused(object_id)
         return error
 
     def ended(self, top: Activation, result: Any) -> None:
         executor = self.executor
-        if top.spec is None:
+        saving = None
+        if top.is_save:
+            pass
+        elif top.spec is None:
             if result is None:
                 self.client.say(ActorStarted(self.actor_id))
             else:
@@ -222,7 +236,11 @@ class Worker(Process):
             if top.spec.function_id:
                 executor.ran_for(top.spec.function_id, (self.world.now - top.begun_at) * 1e6)
             self._done_with(top.spec)
+            if self.recovery is not None and not self.is_leaving:
+                saving = self.recovery.save_after(top.spec)
         self.let_go(top)
+        if saving is not None:
+            self.stack.append(saving)
         if self.is_leaving:
             self.flush()
             self.client.say(ActorExited(self.actor_id, "exit_actor() was called."))

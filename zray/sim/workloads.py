@@ -24,6 +24,7 @@ from .actor_programs import (
 )
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
+from .recovery_programs import run_ledger
 from .task_programs import (
     run_chain,
     run_code,
@@ -113,6 +114,19 @@ GROUP_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
     "groups_without_places": (run_groups_without_places, lambda random: (random.choice(STRATEGIES),)),
 }
+# As above.
+RECOVERY_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    "ledger": (
+        run_ledger,
+        lambda random: (
+            random.choice((0, 1, 3, 10)),
+            random.randint(0, 2),
+            random.choice((3, 10, 40)),
+            random.choice((10, 150, 2_000)),
+            random.choice(("", "room")),
+        ),
+    ),
+}
 # Run by name only.
 SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     # Its tasks take what it brings along, wherever they run.
@@ -147,7 +161,10 @@ PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
     """The script of that name, and its arguments from a seed."""
-    return PROGRAMS.get(name) or GROUP_PROGRAMS.get(name) or SPECIAL_PROGRAMS[name]
+    for programs in (PROGRAMS, GROUP_PROGRAMS, RECOVERY_PROGRAMS):
+        if name in programs:
+            return programs[name]
+    return SPECIAL_PROGRAMS[name]
 
 
 def several(parts: list[tuple[str, tuple[Any, ...]]]) -> Script:

@@ -29,9 +29,11 @@ local scheduler    KillActor
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
-from ..ids import ActorID, ObjectID, TaskID
+from msgspec import Meta, Struct
+
+from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
 from .homes import ActorLife
 from .message import Message, Natural
 from .scheduling import JobFacts
@@ -122,6 +124,21 @@ class StartActor(Message, tag=70):
     functions: list[Function]
     arguments: list[Argument]
     restart_count: int = 0
+    # Of one that recovers (ActorSaved): where it goes on.
+    checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": where its constructor leaves it
+    call_count: Natural = 0  # so many calls are in that
+    calls: list[TaskSpec] = []  # those since, to be run again
+
+
+class ActorSaved(Message, tag=197):
+    """worker -> local scheduler.  The actor's state after so many calls is an object, which the sender has put.
+
+    Calls that are readonly are not counted.
+    """
+
+    actor_id: ActorID
+    object_id: ObjectID
+    call_count: Natural
 
 
 class ActorStarted(Message, tag=71):

@@ -14,6 +14,7 @@ from .actors import (
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
+    ActorSaved,
     ActorStarted,
     ActorStartFailed,
     CallsAccepted,
@@ -169,7 +170,8 @@ _CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
 ALLOWED: dict[tuple[str, str], Types] = {
     # Processes to their node.
     ("driver", "local"): _CLIENT_TO_LOCAL | {PublishCode},
-    ("worker", "local"): _CLIENT_TO_LOCAL | {TasksFinished, TasksReturned, ActorStarted, ActorStartFailed, ActorExited},
+    ("worker", "local"): _CLIENT_TO_LOCAL
+    | {*(TasksFinished, TasksReturned, ActorStarted, ActorStartFailed, ActorExited, ActorSaved)},
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
     ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),

@@ -56,6 +56,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     writable: bool = False  # arrays among the arguments are the task's own copies
     env_vars: EnvVars = ()  # of its worker, beyond those of its job
     where: Where | None = None  # None: anywhere
+    is_readonly: bool = False  # a call that leaves its actor as it is
 
 
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -73,6 +74,13 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     class_name: str = ""
     env_vars: EnvVars = ()
     where: Where | None = None
+    # Its state is saved after each so many calls; 0: never, all are run again.  -1: it does not recover.
+    checkpoint_interval: Annotated[int, Meta(ge=-1)] = -1
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it may be made again on another node; what it recovers from is on its own."""
+        return self.max_restarts != 0 and self.checkpoint_interval < 0
 
 
 class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

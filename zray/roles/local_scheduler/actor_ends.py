@@ -91,6 +91,8 @@ class ActorEnds:
         inflight = list(actor.inflight.values())
         begun_count = max(0, len(inflight) - message.unclaimed)
         may_restart = actor.options.max_restarts < 0 or actor.life.restart_count < actor.options.max_restarts
+        if actor.journal is not None and may_restart and not actor.killed:
+            actor.killed = actor.journal.died(was_busy=begun_count > 0 or actor.state == ActorState.STARTING)
         if actor.state == ActorState.DEAD or actor.killed or not may_restart:
             text = f"The actor {actor.options.class_name} died"
             if (count := actor.life.restart_count) and not actor.killed:
@@ -130,6 +132,8 @@ class ActorEnds:
         node.calls.creation_done(actor, error)
         spec = actor.creation.spec
         node.objects.drop_all((*spec.deps, *spec.holds))
+        if actor.journal is not None:
+            actor.journal.close()
         for task in [*actor.inflight.values(), *actor.queue]:
             task.missing = 0
             node.lifecycle.fail_with(task, error)

@@ -199,7 +199,7 @@ class ActorMoves:
         if self.offers.get(message.actor_id) != origin or actor is None or actor.life.birth != message.birth:
             return
         self.offers[message.actor_id] = ""
-        if actor.options.max_restarts:
+        if actor.options.may_move:
             actor.guardian, actor.is_guarded = origin, True
         self.tell_home(actor)
 

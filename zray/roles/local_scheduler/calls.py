@@ -32,6 +32,7 @@ from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
 from ...wire.tasks import StartTasks
 from ..effects import OpenWindow
 from .actor_names import NOTHING
+from .journals import Journal
 from .resources import CPU
 from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
@@ -105,6 +106,8 @@ class Calls:
         node.tasks[spec.task_id] = task
         actor = Actor(task, options, life, job, entry)
         entry.actor = actor
+        if options.checkpoint_interval >= 0:
+            actor.journal = Journal(node)
         self.actors[actor.actor_id] = actor
         node.lifecycle.retain_arguments(task)
         for dep in (*spec.deps, *spec.holds):
@@ -211,8 +214,12 @@ class Calls:
         actor.state = ActorState.STARTING
         spec = actor.creation.spec
         functions = node.dispatch.batches.functions_for(worker, [spec])
-        arguments = node.dispatch.batches.arguments_for(worker, [spec])
-        node.send(worker.address, StartActor(spec, actor.options, functions, arguments, actor.life.restart_count))
+        order = StartActor(spec, actor.options, functions, [], actor.life.restart_count)
+        journal = actor.journal
+        if journal is not None:
+            order.checkpoint, order.call_count, order.calls = journal.checkpoint, journal.first, list(journal.calls)
+        order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
+        node.send(worker.address, order)
 
     def started(self, message: ActorStarted) -> None:
         """ActorStarted: its constructor returned."""
@@ -320,6 +327,8 @@ class Calls:
         if actor is not None:
             actor.inflight.pop(task.spec.task_id, None)
             self.touched[actor.actor_id] = None
+            if actor.journal is not None:
+                actor.journal.note(task)
 
     def requeue(self, task: Task) -> None:
         """It goes first again."""

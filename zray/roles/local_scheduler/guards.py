@@ -68,7 +68,7 @@ class Guards:
     def choose(self, actor: Actor) -> None:
         """Somebody is to guard it, if that has a meaning."""
         node = self.node
-        if actor.guardian or not actor.options.max_restarts or node.calls.actors.get(actor.actor_id) is not actor:
+        if actor.guardian or not actor.options.may_move or node.calls.actors.get(actor.actor_id) is not actor:
             return
         members = node.members
         guardian = next((peer for peer in members.peers if peer not in members.outside), "")
@@ -121,7 +121,7 @@ class Guards:
         """It leaves for there.  Whether we guard it from now on: if that has a meaning."""
         node, actor_id, options, job = self.node, actor.actor_id, actor.options, actor.job
         life = replace(actor.life, term=actor.life.term + 1)
-        guardian = node.address if options.max_restarts else ""
+        guardian = node.address if options.may_move else ""
         # Should that node die before it can say so itself, it must not be looked for here.
         message = ActorAt(actor_id, home, life, is_settled=False, guardian=guardian)
         node.send(node.addresses.shard_of(actor_id), message)

@@ -255,6 +255,7 @@ class Actor:
         "is_going",
         "is_guarded",
         "job",
+        "journal",
         "killed",
         "life",
         "options",
@@ -274,6 +275,7 @@ class Actor:
         self.worker: Worker | None = None
         self.queue = CallQueue()  # calls not yet sent
         self.inflight: dict[bytes, Task] = {}  # calls sent, in order
+        self.journal: Any = None  # Journal, of one that recovers
         self.guardian = ""  # the local scheduler that has it made again if this node is lost
         self.is_guarded = False  # it has said that it can
         self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done

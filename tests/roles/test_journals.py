@@ -1,0 +1,213 @@
+"""Actors that recover, one message at a time: what their next process is given, and when there is none."""
+
+import pytest
+
+from tests.roles.desk import DRIVER, FUNCTION, Desk
+from zray.exceptions import decode_system_error
+from zray.ids import FIRST_RETURN, put_id, return_id
+from zray.roles.local_scheduler import journals
+from zray.wire.actors import ActorSaved, ActorStarted, CreateActor, StartActor
+from zray.wire.objects import PutObject, PutObjects, ReleaseObjects
+from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
+from zray.wire.tasks import ObjectsReady, StopWorker
+
+ACTOR = b"an actor, so it is"[:16]
+
+
+class ActorDesk(Desk):
+    """With one actor that recovers, and the worker that is it."""
+
+    def __init__(self, **options):
+        super().__init__()
+        given = {"max_restarts": -1, "checkpoint_interval": 2} | options
+        self.tell(DRIVER, CreateActor(TaskSpec(ACTOR, FUNCTION), ActorOptions(class_name="C", **given)))
+        self.worker = self.start()[0]
+
+    def start(self):
+        """The next process becomes the actor.  Which one, and what it is given."""
+        while True:
+            found = self.take_sent(StartActor)
+            if found:
+                break
+            self.give_birth()
+        self.worker, order = found[-1]
+        self.tell(self.worker, ActorStarted(ACTOR))
+        return self.worker, order
+
+    def call(self, *, readonly=False, deps=(), holds=()):
+        options = TaskOptions(resources={}, max_retries=-1, actor_id=ACTOR, method="m", is_readonly=readonly)
+        self.count += 1
+        spec = TaskSpec(self.count.to_bytes(16, "big"), b"", b"args", tuple(deps), tuple(holds))
+        spec.options = encode_options(options)
+        self.submit(spec)
+        return spec
+
+    def run_calls(self, count):
+        return [self.finish_one(self.worker).task_id for _ in range(count)]
+
+    def save(self, count):
+        """As the worker does: it puts its state, and says so."""
+        object_id = put_id(ACTOR, 1000 + count)
+        self.tell(self.worker, PutObjects([PutObject(object_id, b"\x01state")]))
+        self.tell(self.worker, ActorSaved(ACTOR, object_id, count))
+        return object_id
+
+    def die(self):
+        self.take_sent()
+        self.kill(self.worker)
+
+    def entries(self):
+        return self.scheduler.objects.entries
+
+    def end(self):
+        """The driver lets go of all; the actor leaves."""
+        held = list(self.entries())
+        self.tell(DRIVER, ReleaseObjects(held))
+        if self.take_sent(StopWorker):
+            self.kill(self.worker)
+
+
+def test_the_next_process_runs_the_calls_again_that_were_answered_in_their_order():
+    desk = ActorDesk()
+    calls = [desk.call().task_id for _ in range(4)]
+    assert desk.run_calls(3) == calls[:3]
+    desk.die()
+    _, order = desk.start()
+    assert [spec.task_id for spec in order.calls] == calls[:3]
+    assert (order.checkpoint, order.call_count, order.restart_count) == (b"", 0, 1)
+    assert desk.run_calls(1) == calls[3:]  # which nobody has answered
+    desk.end()
+    assert not desk.entries()
+
+
+def test_it_goes_on_from_its_last_checkpoint():
+    desk = ActorDesk()
+    for _ in range(5):
+        desk.call()
+    desk.run_calls(2)
+    first = desk.save(2)
+    desk.run_calls(2)
+    second = desk.save(4)
+    (last,) = desk.run_calls(1)
+    desk.tell(desk.worker, ReleaseObjects([first]))
+    assert first not in desk.entries()
+    desk.die()
+    _, order = desk.start()
+    assert (order.checkpoint, order.call_count, [spec.task_id for spec in order.calls]) == (second, 4, [last])
+    desk.end()
+    assert not desk.entries()
+
+
+def test_what_calls_take_is_kept_until_a_checkpoint_has_them():
+    desk = ActorDesk()
+    dep, hold = put_id(b"somebody" * 2, 0), put_id(b"somebody" * 2, 1)
+    desk.tell(DRIVER, PutObjects([PutObject(dep, b"\x01dep"), PutObject(hold, b"\x01hold")]))
+    desk.call(deps=[dep], holds=[hold])
+    desk.run_calls(1)
+    desk.tell(DRIVER, ReleaseObjects([dep, hold]))
+    assert {dep, hold} <= desk.entries().keys()
+    desk.die()
+    _, order = desk.start()
+    assert [argument.object_id for argument in order.arguments] == [dep]
+    desk.save(1)
+    assert not {dep, hold} & desk.entries().keys()
+    desk.end()
+    assert not desk.entries()
+
+
+def test_a_readonly_call_is_not_run_again():
+    desk = ActorDesk()
+    desk.call(readonly=True)
+    writes = desk.call()
+    desk.run_calls(2)
+    desk.die()
+    assert [spec.task_id for spec in desk.start()[1].calls] == [writes.task_id]
+
+
+def test_a_checkpoint_of_other_calls_than_it_has_run_is_refused():
+    desk = ActorDesk()
+    desk.call()
+    desk.run_calls(1)
+    desk.save(2)
+    desk.tell(DRIVER, ActorSaved(ACTOR, put_id(ACTOR, 1), 1))
+    desk.die()
+    _, order = desk.start()
+    assert (order.checkpoint, len(order.calls)) == (b"", 1)
+
+
+def error_of(desk, spec):
+    object_id = return_id(spec.task_id, 1)
+    for _, message in desk.take_sent(ObjectsReady):
+        for ready_id, value in message.objects:
+            if ready_id == object_id:
+                return str(decode_system_error(value))
+    raise AssertionError("no answer")
+
+
+@pytest.mark.parametrize("is_replay", [False, True])
+def test_who_is_killed_by_what_it_runs_dies_in_the_end(is_replay):
+    desk = ActorDesk()
+    calls = [desk.call() for _ in range(2)]
+    if is_replay:
+        desk.run_calls(1)
+        desk.die()
+    last = calls[-1]
+    for _ in range(journals.DEATHS_MAX):
+        if is_replay:  # it never says that it has started
+            while not (found := desk.take_sent(StartActor)):
+                desk.give_birth()
+            desk.worker = found[-1][0]
+        else:
+            desk.windows[desk.worker] -= 1  # it begins the first call
+        desk.kill(desk.worker)
+        if not is_replay and desk.scheduler.calls.actors:
+            desk.start()
+    assert ACTOR not in desk.scheduler.calls.actors
+    assert "times in a row before it ended any call: what it runs kills it" in error_of(desk, last)
+    desk.end()
+    assert not desk.entries()
+
+
+def test_deaths_between_which_calls_end_are_no_end():
+    desk = ActorDesk()
+    for _ in range(3 * journals.DEATHS_MAX):
+        desk.call()
+        desk.run_calls(1)
+        desk.call()
+        desk.windows[desk.worker] -= 1
+        desk.die()
+        desk.start()
+    assert ACTOR in desk.scheduler.calls.actors
+
+
+def test_a_journal_that_is_full_costs_recovery_until_the_next_checkpoint(monkeypatch):
+    for limit, value in (("JOURNAL_CALLS_MAX", 2), ("JOURNAL_BYTES_MAX", 11)):
+        with monkeypatch.context() as patched:
+            patched.setattr(journals, limit, value)
+            desk = ActorDesk()
+            for _ in range(4):
+                desk.call()
+            desk.run_calls(3)
+            desk.save(3)
+            desk.die()
+            assert desk.start()[1].call_count == 3
+            more = [desk.call() for _ in range(4)]
+            desk.run_calls(3)
+            desk.die()
+            assert "it cannot recover" in error_of(desk, more[-1])
+            desk.end()
+            assert not desk.entries()
+
+
+def test_actors_without_an_interval_have_no_journal():
+    desk = ActorDesk(checkpoint_interval=-1)
+    desk.call()
+    desk.run_calls(1)
+    assert desk.scheduler.calls.actors[ACTOR].journal is None
+    desk.die()
+    _, order = desk.start()
+    assert (order.checkpoint, order.calls) == (b"", [])
+
+
+def test_handles_are_refs_on_its_first_return():
+    assert ACTOR + FIRST_RETURN in ActorDesk().entries()

@@ -1,0 +1,127 @@
+"""Actors that recover (`checkpoint_interval`): what their next process needs to be where this one is.
+
+    a call's result comes       it is noted, in the order in which the actor has run them
+    ActorSaved                  the state after all of them is an object: they are noted no more
+    the process dies            StartActor takes the state and the calls since along; the worker runs these again, in
+                                order, and says nothing of what they return: that has been said
+
+Calls that were under way run afterwards, as calls do that may be repeated.  A readonly call is not noted.  So the state
+is what it would be without the death, and each call's effect is in it once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...wire.actors import ActorSaved
+from ...wire.task_spec import TaskSpec
+from .tables import Task
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# What one StartActor can take along: calls, and bytes of their arguments as far as these travel in messages.  Who has
+# more loses the ability to recover until its next checkpoint: the node's memory is for others too.
+JOURNAL_CALLS_MAX = 100_000
+JOURNAL_BYTES_MAX = 16 << 20
+# An actor whose process has died so often in a row while it ran calls, or ran them again, and has ended none, dies:
+# what it runs kills it.
+DEATHS_MAX = 10
+
+
+class Journal:
+    """Of one actor."""
+
+    __slots__ = ("calls", "checkpoint", "count", "deaths", "is_full", "node", "size")
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.checkpoint = b""  # the object with its state; b"": as constructed
+        self.calls: deque[TaskSpec] = deque()  # since then
+        self.count = 0  # calls that it has run, those in the checkpoint included
+        self.size = 0  # bytes of what `calls` take
+        self.is_full = False  # some of those since are not there
+        self.deaths = 0  # in a row, without a call that ended
+
+    @property
+    def first(self) -> int:
+        """So many calls are in the checkpoint."""
+        return self.count - len(self.calls)
+
+    def note(self, task: Task) -> None:
+        """It has run this call."""
+        self.deaths = 0
+        if task.options.is_readonly:
+            return
+        self.count += 1
+        if self.is_full:
+            return
+        spec = task.spec
+        for object_id in (*spec.deps, *spec.holds):
+            self.node.objects.retain(object_id)
+        self.calls.append(spec)
+        self.size += self._size_of(spec)
+        if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
+            self._clear()
+            self.is_full = True
+
+    def _size_of(self, spec: TaskSpec) -> int:
+        size = len(spec.args)
+        for object_id in spec.deps:
+            value = self.node.objects.entries[object_id].value
+            if type(value) is bytes:
+                size += len(value)
+        return size
+
+    def saved(self, object_id: bytes, count: int) -> None:
+        """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""
+        if count != self.count:
+            self.node.reject("a checkpoint of calls that nobody knows")
+            return
+        self.node.objects.retain(object_id)
+        if self.checkpoint:
+            self.node.objects.drop(self.checkpoint)
+        self.checkpoint = object_id
+        self._clear()
+        self.is_full = False
+
+    def died(self, *, was_busy: bool) -> str:
+        """Its process is dead.  Why there is to be no other one; "": there is."""
+        self.deaths += was_busy
+        if self.is_full:
+            return (
+                f"it cannot recover, as more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of "
+                "their arguments came since its last checkpoint; a smaller checkpoint_interval avoids that"
+            )
+        if self.deaths >= DEATHS_MAX:
+            return (
+                f"its process has died {self.deaths} times in a row before it ended any call: what it runs kills it, "
+                f"the {len(self.calls)} calls since its last checkpoint or the one behind them"
+            )
+        return ""
+
+    def _clear(self) -> None:
+        while self.calls:
+            spec = self.calls.popleft()
+            self.node.objects.drop_all((*spec.deps, *spec.holds))
+        self.size = 0
+
+    def close(self) -> None:
+        """The actor is dead."""
+        self._clear()
+        if self.checkpoint:
+            self.node.objects.drop(self.checkpoint)
+            self.checkpoint = b""
+
+
+def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:
+    """ActorSaved."""
+    actor = node.calls.actors.get(message.actor_id)
+    if actor is None or actor.journal is None or actor.worker is None or actor.worker.address != node.sender:
+        node.reject("a checkpoint of an actor that is none")
+        return
+    actor.journal.saved(message.object_id, message.call_count)
+
+
+HANDLERS: dict[type, Any] = {ActorSaved: on_actor_saved}

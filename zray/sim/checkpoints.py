@@ -1,0 +1,88 @@
+"""A simulated actor that recovers: saved, restored and brought up to date, in the order of zray/host/checkpoints.
+
+Its class has `save()`, which gives a value, and `restore(state)`, for an instance whose constructor has not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from ..ids import children_prefix, put_id
+from ..wire.actors import ActorSaved, StartActor
+from ..wire.objects import AllocateRefused
+from ..wire.task_spec import TaskSpec, parse_options
+from . import language as say
+from .process import Activation
+from .requests import Write
+from .values import Ref, RemoteError, UserError, encode
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+FIRST_PUT = 1 << 30
+
+
+class Recovery:
+    """Of one actor."""
+
+    def __init__(self, worker: Worker, order: StartActor) -> None:
+        self.worker = worker
+        self.interval = order.options.checkpoint_interval
+        self.count = self.saved_at = order.call_count
+        self.saved = b""
+
+    def restored(self, top: Activation, cls: Any, checkpoint: bytes) -> Generator[Any, Any, Any]:
+        """The instance as it was saved."""
+        self.worker.client.hold(checkpoint)
+        top.refs.append(checkpoint)
+        state = yield say.Get(Ref(checkpoint))
+        actor = cls.__new__(cls)
+        yield from actor.restore(state)
+        return actor
+
+    def run_again(self, top: Activation, specs: list[TaskSpec]) -> Generator[Any, Any, None]:
+        """The calls since."""
+        worker = self.worker
+        for spec in specs:
+            top.task_id, top.prefix = spec.task_id, children_prefix(spec.task_id)
+            top.children = top.puts = 0
+            try:
+                values = [worker.executor.arguments[object_id] for object_id in spec.deps]
+                args, error = worker._arguments(top, spec.args, values)
+                if error is None:
+                    result = getattr(worker.actor, parse_options(spec.options).method)(*args)
+                    if isinstance(result, Generator):
+                        yield from result
+            except (UserError, RemoteError):
+                pass
+            self.count += 1
+
+    def save_after(self, spec: TaskSpec) -> Activation | None:
+        """What saves the state, if it is time to."""
+        if parse_options(spec.options).is_readonly:
+            return None
+        self.count += 1
+        if not self.interval or self.count - self.saved_at < self.interval:
+            return None
+        self.saved_at = self.count
+        top = Activation(self.worker.actor_id)
+        top.is_save = True
+        top.body = self._save()
+        return top
+
+    def _save(self) -> Generator[Any, Any, None]:
+        worker, client = self.worker, self.worker.client
+        object_id = put_id(worker.actor_id, FIRST_PUT + self.count)
+        value: Any
+        value, contained = encode(worker.actor.save())
+        if len(value) > worker.world.options.inline_bytes_max:
+            value = yield Write(object_id, value)
+            if type(value) is AllocateRefused:
+                return
+        worker.flush()  # results first: they are in it
+        client.put(object_id, value, contained)
+        client.say(ActorSaved(worker.actor_id, object_id, self.count))
+        if self.saved:
+            client.released.append(self.saved)
+        self.saved = object_id

@@ -1,0 +1,123 @@
+"""Programs of actors that recover: whatever dies, each call's effect is in the state once, and no caller notices."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from .language import Call, Create, Drop, Get, Keep, Put, Sleep, Submit, remote
+from .task_programs import outcomes
+from .values import Big, Failed, Ref, UserError
+
+Script = Generator[Any, Any, Any]
+# What may become of a call though its actor recovers: what it takes or returns lies on a lost node; the store is full;
+# no node is left that could have the actor.
+ALLOWED = ("ObjectLostError", "ObjectStoreFullError", "ActorUnschedulableError")
+
+
+@remote
+class Ledger:
+    """Has all that callers have entered."""
+
+    world: Any
+    process: Any
+
+    def __init__(self, start: Any) -> None:
+        self.start = start.size if type(start) is Big else start
+        self.entries: list[list[Any]] = []
+        self.held: list[Ref] = []
+
+    def save(self) -> Any:
+        return [self.start, self.entries, self.held]
+
+    def restore(self, state: Any) -> Script:
+        self.start, self.entries, self.held = state
+        for ref in self.held:
+            yield Keep(ref)
+
+    def _enter(self, caller: str, number: int) -> int:
+        """How many entries the caller has: the number of this one, if none is missing and none there twice."""
+        self.entries.append([caller, number])
+        return self.start + sum(1 for entry in self.entries if entry[0] == caller)
+
+    def enter(self, caller: str, number: int) -> int:
+        return self._enter(caller, number)
+
+    def enter_slowly(self, caller: str, number: int) -> Script:
+        yield Sleep(0.0005)
+        return self._enter(caller, number)
+
+    def enter_and_fail(self, caller: str, number: int) -> None:
+        self._enter(caller, number)
+        raise UserError("entered nevertheless")
+
+    def enter_with(self, caller: str, number: int, value: Any) -> Any:
+        self._enter(caller, number)
+        return value
+
+    def enter_and_keep(self, caller: str, number: int, box: list[Ref]) -> Script:
+        yield Keep(box[0])
+        self.held.append(box[0])
+        return self._enter(caller, number)
+
+    def look(self) -> list[Any]:
+        """Per caller, what it has entered.  Readonly."""
+        callers = sorted({entry[0] for entry in self.entries})
+        return [[caller, [number for name, number in self.entries if name == caller]] for caller in callers]
+
+    def look_at_held(self) -> Script:
+        return (yield Get(list(self.held)))
+
+
+@remote
+def enter_often(box: list[Any], caller: str, count: int) -> Script:
+    """A caller of its own order.  What it has been answered."""
+    ledger = (yield Get(box[0]))[0]
+    refs = []
+    for number in range(1, count + 1):
+        refs.append((yield Call(ledger, "enter", (caller, number), max_retries=-1)))
+    return (yield from outcomes(refs))
+
+
+def run_ledger(interval: int, callers: int, count: int, size: int, where: str) -> Script:
+    """A ledger whose processes die, with entries of all kinds.  where: a resource that it takes; "": none."""
+    start = yield Put(Big(1, size))
+    resources = {where: 10_000} if where else None
+    ledger = yield Create(Ledger, (start,), max_restarts=-1, checkpoint_interval=interval, resources=resources)
+    yield Drop([start])
+    box = yield Put([ledger])
+    tasks = []
+    for number in range(callers):
+        tasks.append((yield Submit(enter_often, ([box], f"caller-{number}", count), max_retries=0)))
+    own, number = [], 0
+    for turn in range(count):
+        for method in ("enter", "enter_slowly", "enter_and_fail", "enter_with", "enter_and_keep")[: 2 + turn % 4]:
+            number += 1
+            more: tuple[Any, ...] = ()
+            if method in ("enter_with", "enter_and_keep"):
+                ref = yield Put(Big(turn % 250, size) if turn % 2 else turn)
+                more = (ref,) if method == "enter_with" else ([ref],)
+            own.append((yield Call(ledger, method, ("driver", number, *more), max_retries=-1)))
+            if more:
+                yield Drop([ref])
+        if turn % 4 == 3:
+            own.append((yield Call(ledger, "look_at_held", (), max_retries=-1, readonly=True)))
+            yield Sleep(0.01)
+    answers = yield from outcomes(own)
+    called = yield from outcomes(tasks)
+    (state,) = yield from outcomes([(yield Call(ledger, "look", (), max_retries=-1, readonly=True))])
+    yield Drop([ledger, box])
+    for answer in answers:
+        if type(answer) is Failed and answer.is_system:
+            reasons = ("No worker process could be started", "is lost")  # its state is on its node
+            is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in reasons)
+            assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
+    if type(state) is not Failed:
+        for caller, numbers in state:
+            assert numbers == list(range(1, len(numbers) + 1)), f"entries of {caller}: {numbers}"
+        entered = {caller: len(numbers) for caller, numbers in state}
+        assert entered["driver"] == number, f"{entered['driver']} entries, {number} were made"
+        for index, answer in enumerate(called):
+            if type(answer) is list:
+                assert entered.get(f"caller-{index}", 0) == count, f"caller-{index} was answered, and is not in it"
+    return [answers, called]
