@@ -15,25 +15,40 @@ pytestmark = pytest.mark.sim
 PROGRAM = """
 from zray.sim.main import run_seed
 from zray.sim.options import Wanted
-for seed, nodes in {seeds}:
-    print(seed, nodes, run_seed(seed, Wanted(nodes=nodes)).digest)
+for seed, asked in {runs}:
+    outcome = run_seed(seed, Wanted(**asked))
+    print(seed, asked, outcome.steps, outcome.kills, outcome.digest)
 """
-SEEDS = [(seed, 1) for seed in range(1, 41)] + [(seed, 3) for seed in range(1, 11)]
+PLAIN = [(seed, {"nodes": 1}) for seed in range(1, 41)] + [(seed, {"nodes": 3}) for seed in range(1, 11)]
+# Everything that faults, several shards and their replicas, heads and drains decide is decided by the seed alone too.
+FAULTY = [
+    (seed, asked)
+    for asked in (
+        {"nodes": 3, "deaths": True},
+        {"nodes": 4, "heads": True},
+        {"nodes": 4, "drains": True},
+        {"nodes": 3, "shards": 2, "replicas": 2},
+        {"nodes": 3, "shards": 2, "replicas": 2, "deaths": True, "drains": True},
+        {"nodes": 5, "shards": 2, "heads": True, "deaths": True, "drains": True},
+    )
+    for seed in range(1, 5)
+]
 
 
-def digests(hash_seed):
+def digests(runs, hash_seed):
     environment = dict(os.environ, PYTHONHASHSEED=str(hash_seed), PYTHONPATH=str(ROOT))
-    program = PROGRAM.format(seeds=SEEDS)
+    program = PROGRAM.format(runs=runs)
     finished = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=50
     )
     return finished.stdout
 
 
-def test_one_seed_gives_one_run_whatever_the_hash_seed():
-    first = digests(1)
-    assert len(first.splitlines()) == len(SEEDS)
-    assert first == digests(4242)
+@pytest.mark.parametrize("runs", [PLAIN, FAULTY], ids=["plain", "faulty"])
+def test_one_seed_gives_one_run_whatever_the_hash_seed(runs):
+    first = digests(runs, 1)
+    assert len(first.splitlines()) == len(runs)
+    assert first == digests(runs, 4242)
 
 
 def test_two_runs_in_one_process_are_equal():
