@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from benchmarks.figures import e1, reproduce, results, svg
+from benchmarks.figures import e1, e5, reproduce, results, svg
 from benchmarks.figures.model import Model
 from benchmarks.figures.report import as_html, write_report
 from benchmarks.figures.results import (
@@ -206,6 +206,19 @@ def test_a_figure_is_measured_and_reported(tmp_path, nothing_left):
     page = (tmp_path / "report.html").read_text()
     assert str(ROOT) not in page and "get of 100 MB, in place" in page
     assert json.dumps(str(tmp_path)) not in page
+
+
+@pytest.mark.slow
+def test_actors_that_are_killed_run_fewer_calls_again_with_checkpoints(nothing_left, monkeypatch):
+    monkeypatch.setattr(e5, "QUICK", e5.Plan(6, 2, 130, 110, 0.002, 0.25))
+    figure = reproduce.run_figure("E5", QUICK)
+    rows = {row.label: row for row in figure.rows}
+    assert rows["each call's effect is in the state once, and no caller notices"].verdict == REACHED
+    assert rows["calls run again only after the kill"].verdict == REACHED
+    assert rows["calls run again without checkpoints"].value >= 220
+    assert rows["calls run again with a checkpoint every 10 calls"].value <= 60  # of those behind the last one heard of
+    assert rows["actors lost with their nodes, made again on the others"].verdict == ABSENT
+    assert all(series.kind == MEASURED for plot in figure.plots for series in plot.series)
 
 
 class Foretold:

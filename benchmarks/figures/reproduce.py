@@ -22,7 +22,7 @@ TITLES = {
     "E2": "load balance by the global scheduler",
     "E3": "object store",
     "E4": "nodes lost and regained: tasks run again",
-    "E5": "actors lost with their nodes",
+    "E5": "actors lost: calls that are run again, with and without checkpoints",
     "E6": "what a second replica of the GCS costs",
     "E7": "a member of a chain is killed",
     "E8": "the GCS under a set memory",
