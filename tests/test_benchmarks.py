@@ -4,10 +4,12 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.microbenchmark import Report, Round, print_table
+from benchmarks.peers import PEERS, ZRAY, Peer, Turn, markdown, take_turn
 from benchmarks.runner import Outcome
 from benchmarks.table import BOUND, GROUPS, SLOW, WORKLOAD_NAMES, chosen_groups
 from tests.scripts import ROOT, environment
@@ -58,6 +60,26 @@ def test_workloads_that_a_floor_binds_are_known_by_name():
 
 def names_in(group):
     return {workload.__name__ for workload in group.shared + group.fresh}
+
+
+def test_peers_stand_beside_us_in_the_table():
+    """Above 1 where zray is better, whichever way better is."""
+    (group,) = chosen_groups(["tasks_sync"])
+    ours = Turn({"single_client_tasks_sync": 3_000.0, "task_round_trip_p50": 200.0})
+    theirs = Turn({"single_client_tasks_sync": 1_000.0, "task_round_trip_p50": 100.0})
+    turns = {(group.name, ZRAY.name): ours, (group.name, "other"): theirs}
+    lines = markdown([group], [ZRAY, Peer("other", "other")], turns).splitlines()
+    assert "| one task at a time | 1/s | 3,000 | 1,000 (3x) |" in lines
+    assert "| one task, p50 | us | 200 | 100 (0.5x) |" in lines
+
+
+@pytest.mark.slow
+def test_a_pool_runs_our_workloads():
+    """With what is installed here; its own environment is made when somebody asks for it."""
+    pool = replace(PEERS["futures"], packages=())
+    (group,) = chosen_groups(["tasks_sync"])
+    turn = take_turn(pool, group, ROOT, quick=True)
+    assert not turn.errors and turn.values["task_round_trip_p50"] > 0
 
 
 @pytest.mark.slow

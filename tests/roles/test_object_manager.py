@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.roles.object_desk import CAPACITY, Desk
 from zray.ids import put_id, return_id
+from zray.roles.effects import PagesRefused
 from zray.roles.object_manager.ranges import aligned
 from zray.wire.objects import (
     AbandonObject,
@@ -176,6 +177,19 @@ def test_what_fills_the_store_can_be_told_apart():
     # What keeps them, and the way out.
     for words in ("ObjectRef", "array", "task", "object_store_memory"):
         assert words in reason.rpartition(written.hex())[2]
+
+
+def test_what_the_machine_has_no_pages_for_does_not_fill_the_store_itself():
+    """And a larger store would be of no use (U14)."""
+    desk = Desk()
+    desk.allocate(IDS[0], 10_000)
+    desk.tell("w1", AllocateObject(IDS[1], 50_000))
+    (there,) = desk.outcomes
+    ((target, refused),) = desk.tell("host", PagesRefused(there.token, "/dev/shm has no room"))
+    assert (target, refused.object_id) == ("w1", IDS[1])
+    assert refused.reason.startswith("/dev/shm has no room.  50,000 bytes asked")
+    assert IDS[0].hex() in refused.reason and IDS[1].hex() not in refused.reason
+    assert "shared memory" in refused.reason and "object_store_memory" not in refused.reason
 
 
 def test_what_can_never_fit_is_refused_at_once():

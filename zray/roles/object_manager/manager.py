@@ -51,6 +51,9 @@ RESERVE_BYTES = 64 << 20
 FULL_SECONDS = 5.0
 # So many objects are named to one who finds the store full.
 SHOWN_MAX = 5
+# What else helps, where the store is too small, and where the machine has not got the memory for it.
+LARGER_STORE = "start with a larger object_store_memory"
+MORE_PAGES = "give this machine more shared memory (`df -h /dev/shm` shows what it has)"
 
 
 class FullTimeout(Local):
@@ -205,9 +208,12 @@ class ObjectManager(Role):
         self.refusal = message.reason
         if not stored.is_gone:
             process = stored.process
-            reason = f"{message.reason}.  {self.explain(stored.place.size)}"
+            size = stored.place.size
             self.free(stored.object_id)
-            self.tell(process, AllocateRefused(stored.object_id, reason))
+            # What fills the store is what others have in it.
+            self.tell(
+                process, AllocateRefused(stored.object_id, f"{message.reason}.  {self.explain(size, MORE_PAGES)}")
+            )
         else:
             self._retire(stored)
 
@@ -238,7 +244,7 @@ class ObjectManager(Role):
                 self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
 
-    def explain(self, size: int) -> str:
+    def explain(self, size: int, remedy: str = LARGER_STORE) -> str:
         """What fills the store, and what keeps it there, in words; the ids are whole, as an ObjectRef shows its own."""
         largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:SHOWN_MAX]
         lines = "".join(f"\n  {self._describe(stored)}" for stored in largest)
@@ -248,7 +254,7 @@ class ObjectManager(Role):
             f"{len(self.objects)} objects.{listed}"
             "An object stays while an ObjectRef to it lives in any process or in another object, while a task that "
             "takes it has not ended, and while an array that get() gave on it is in use.  Drop what is needed no "
-            "longer, or start with a larger object_store_memory."
+            f"longer, or {remedy}."
         )
 
     def _describe(self, stored: Stored) -> str:
