@@ -105,3 +105,21 @@ def test_an_actor_may_have_a_cpu_that_a_task_of_another_node_has_lent_out(seeds,
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""
     assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, deaths=bool(deaths), curious=True)
+
+
+@pytest.mark.parametrize("nodes, deaths, heads", [(3, 0, 0), (3, 1, 0), (4, 0, 1)])
+def test_placement_groups_where_nodes_leave_and_die(nodes, deaths, heads):
+    """Their bundles move, and what runs in them goes on."""
+    asked = {"nodes": nodes, "deaths": bool(deaths), "heads": bool(heads)}
+    assert_all_is_well(range(1, 1 + CHUNK), groups=True, drains=True, **asked)
+
+
+@pytest.mark.parametrize("seeds, nodes, drains", [((66,), 3, False), ((1078,), 3, True), ((1056, 1093), 4, True)])
+def test_nothing_runs_in_a_bundle_before_it_is_the_groups(seeds, nodes, drains):
+    """An actor that did kept it reserved when it was given back, and no other bundle could take its place."""
+    assert_all_is_well(seeds, nodes=nodes, deaths=True, drains=drains, groups=True)
+
+
+def test_an_actor_that_waits_for_its_bundle_has_no_guardian():
+    """It was handed over to the node of its bundle, and its first guardian never heard of its end."""
+    assert_all_is_well([1093], nodes=4, heads=True, groups=True)

@@ -95,6 +95,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     curious: bool = False  # who waits asks why
     heads: bool = False  # the head is killed and started again
     drains: bool = False  # nodes leave in order
+    groups: bool = False  # all have placement groups, also where nodes leave and die
 
     def flags(self) -> str:
         """As arguments of scripts/simulate, each with a space before it."""
@@ -127,7 +128,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         options.member_kill_probability = random.choice((0.002, 0.01, 0.05))
         options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
         options.breaks += random.choice((0, 0, 4))
-    _add_groups(options)
+    _add_groups(options, are_wanted=wanted.groups)
     _add_recovery(options)
     return options
 
@@ -135,19 +136,19 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
 def _add_recovery(options: Options) -> None:
     """Some have actors that recover too; the others are what they would be without."""
     random = Random(f"zray recovery {options.seed}")
-    if random.random() < 0.15:
+    if random.random() < 0.15 and (not options.node_drains or _count_that_stays(options) >= 2):
         options.programs = (*options.programs, "ledger")
 
 
-def _add_groups(options: Options) -> None:
+def _add_groups(options: Options, *, are_wanted: bool) -> None:
     """Some have placement groups too; the others are what they would be without."""
     from .workloads import GROUP_PROGRAMS
 
     random = Random(f"zray groups {options.seed}")
     names = sorted(GROUP_PROGRAMS)
-    if options.loses_nodes or options.head_kills:
-        names.remove("groups_of_actors")  # an actor ends with its node
-    if random.random() < 0.2 and not options.node_drains:
+    if (options.loses_nodes or options.head_kills) and not are_wanted:
+        names.remove("groups_of_actors")
+    if are_wanted or (random.random() < 0.2 and not options.node_drains):
         options.cpus = max(options.cpus, 2)  # beside what groups hold there must be room for others
         options.programs = (*options.programs, *random.sample(names, random.randint(1, len(names))))
 
@@ -203,13 +204,18 @@ def _add_drains(options: Options) -> None:
     from .workloads import PROGRAMS_THAT_NEED_NODES
 
     # Where the driver is stays, and the head.
-    can_leave = options.nodes - (2 if options.head_kills else 1)
+    can_leave = _count_that_stays(options)
     assert can_leave, "no node can leave"
     random = Random(f"zray drains {options.seed}")
     options.node_drains = random.randint(1, can_leave)
-    if can_leave - options.node_drains < 2:
+    if _count_that_stays(options) < 2:
         kept = tuple(name for name in options.programs if name not in PROGRAMS_THAT_NEED_NODES)
         options.programs = kept or ("tree",)
+
+
+def _count_that_stays(options: Options) -> int:
+    """Nodes beside the driver's, and the head, that nobody tells to leave."""
+    return options.nodes - (2 if options.head_kills else 1) - options.node_drains
 
 
 def _options_of(seed: int, nodes: int) -> Options:

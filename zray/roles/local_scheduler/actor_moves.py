@@ -80,7 +80,8 @@ class ActorMoves:
 
     def is_settled(self, actor: Actor) -> bool:
         """Whether its home is this node for good."""
-        return actor.state != ActorState.REGISTERING and actor.actor_id not in self.asks
+        is_to_go = actor.actor_id in self.asks or actor.actor_id in self.node.groups.unsettled
+        return actor.state != ActorState.REGISTERING and not is_to_go
 
     def settle_later(self, actor: Actor) -> None:
         """It was made here, and waits for its name.  Who finds it by that counts on its object at the shard."""

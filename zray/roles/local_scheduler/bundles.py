@@ -74,10 +74,12 @@ class Bundles:
         node.send(node.sender, BundlesPrepared(message.group_id, message.trip, node.address, is_done))
 
     def on_commit(self, message: CommitBundles) -> None:
-        """CommitBundles."""
+        """CommitBundles: from now on they may be used."""
         for bundle in self.of_group(message.group_id):
             if bundle.trip == message.trip:
                 bundle.is_committed = True
+        self.node.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
 
     def on_return(self, message: ReturnBundles) -> None:
         """ReturnBundles."""
@@ -87,7 +89,21 @@ class Bundles:
             self.leaving.append(bundle)
         if not message.trip:
             self._end_all(message)
+        else:
+            self._send_on(message.group_id)
         self.release()
+
+    def _send_on(self, group_id: bytes) -> None:
+        """Tasks that have waited for a bundle to be the group's, and it is not."""
+        node = self.node
+        for queue in list(node.dispatch.queues):
+            where = queue.options.where
+            if where is not None and where.group == group_id and not self.is_here(where, queue.options.resources):
+                tasks = list(queue.tasks)
+                node.dispatch.ready_count -= len(tasks)
+                queue.tasks.clear()
+                for task in tasks:
+                    node.groups.enqueue(task, queue)
 
     def of_group(self, group_id: bytes) -> list[Bundle]:
         """Those that stay."""
@@ -165,15 +181,16 @@ class Bundles:
 
     # --- what runs in them ---
 
-    def candidates(self, where: Where, request: Mapping[str, int]) -> Iterator[Bundle]:
-        """Bundles in which such a task or actor could run, full or not."""
+    def candidates(self, where: Where, request: Mapping[str, int], *, are_committed: bool = True) -> Iterator[Bundle]:
+        """Bundles in which such a task or actor could run, full or not; the group's, or else soon to be, or not."""
         for bundle in self.of_group(where.group):
-            if where.bundle in (-1, bundle.index) and is_enough(bundle.amounts, request):
-                yield bundle
+            if bundle.is_committed or not are_committed:
+                if where.bundle in (-1, bundle.index) and is_enough(bundle.amounts, request):
+                    yield bundle
 
     def is_here(self, where: Where, request: Mapping[str, int]) -> bool:
-        """Whether there is one."""
-        return next(self.candidates(where, request), None) is not None
+        """Whether there is one, or may soon be: tasks may come before the word that it is the group's."""
+        return next(self.candidates(where, request, are_committed=False), None) is not None
 
     def pick(self, queue: ReadyQueue) -> bool:
         """Have the queue's next lease take of a bundle that has room now.  False: there is none."""
