@@ -156,6 +156,8 @@ class Wire:
         self.endpoint = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs = []
         self.carried = 0  # connections so far
+        self.brought = 0  # bytes from behind to callers
+        self.limit = None  # so many; then nothing more comes from there until it is higher
         self.record = None  # a bytearray: what callers have sent
         self.is_over = False
         self.thread = threading.Thread(target=self._carry, daemon=True)
@@ -196,7 +198,9 @@ class Wire:
 
     def _carry(self):
         while not self.is_over:
-            ends = {end: pair for pair in list(self.pairs) for end in pair if end.fileno() >= 0}
+            is_held = self.limit is not None and self.brought >= self.limit
+            pairs = list(self.pairs)
+            ends = {end: pair for pair in pairs for end in pair[: 2 - is_held] if end.fileno() >= 0}
             try:
                 readable = select.select([self.listener, *ends], [], [], 0.02)[0]
             except (OSError, ValueError):
@@ -211,6 +215,7 @@ class Wire:
                     data = end.recv(65536)
                     if self.record is not None and end is pair[0]:
                         self.record += data
+                    self.brought += len(data) if end is pair[1] else 0
                     other.sendall(data)
                 except OSError:
                     data = b""

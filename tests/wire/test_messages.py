@@ -70,6 +70,8 @@ TAGS = {
     53: "ObjectInline",
     54: "PullElsewhere",
     55: "PullDone",
+    56: "StopFetching",
+    57: "FetchWaits",
     60: "CreateActor",
     61: "RegisterActor",
     62: "ActorRegistered",

@@ -6,9 +6,10 @@ driver, worker    PutObjects        here they are (small inline, large by locati
 driver, worker    AbandonObject     the writer gave up between the two
 driver, worker    HoldObjects / ReleaseObjects    my first ref on them came / my last one went
 driver, worker    UnpinObjects      I no longer read these places
-local scheduler   SealObjects, FreeObjects, FetchObject    to its object manager
+local scheduler   SealObjects, FreeObjects, FetchObject, StopFetching    to its object manager
 object manager    ClaimObject -> ObjectClaimed    the value is here already
-object manager    ObjectFetched / FetchFailed
+object manager    ObjectFetched / FetchFailed    one of them, for each FetchObject
+object manager    FetchWaits        for room -> StopFetching, where none will come
 object manager    PullObject -> ObjectChunk ..., ObjectInline, PullElsewhere or PullRefused    at another node's
 object manager    PullDone          to the one that it was pulled from
 """
@@ -131,13 +132,15 @@ class ProcessGone(Message, tag=42):
 class FetchObject(Message, tag=43):
     """local scheduler -> object manager.  Bring it here from one of these nodes' object managers.
 
-    is_small: it rides inside messages, and needs no room in the arena.
+    is_small: it rides inside messages, and needs no room in the arena.  is_urgent: whoever waits for it runs already;
+    an order that stands may be made urgent by a second one.
     """
 
     object_id: ObjectID
     size: Natural
     holders: list[str]
     is_small: bool = False
+    is_urgent: bool = False
 
 
 class ObjectFetched(Message, tag=44):
@@ -154,6 +157,24 @@ class FetchFailed(Message, tag=45):
     object_id: ObjectID
     reason: str
     is_definite: bool = False
+
+
+class StopFetching(Message, tag=56):
+    """local scheduler -> object manager.  Give it up, and say FetchFailed, unless it is here already.
+
+    reason: why it can never be here (is_definite); "": nobody wants it any more.
+    """
+
+    object_id: ObjectID
+    reason: str = ""
+
+
+class FetchWaits(Message, tag=57):
+    """object manager -> local scheduler.  The store has been full for it for so long, and nothing else comes either."""
+
+    object_id: ObjectID
+    seconds: float
+    reason: str  # what fills the store
 
 
 class PullObject(Message, tag=46):

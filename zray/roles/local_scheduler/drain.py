@@ -277,7 +277,7 @@ class Taking:
         if not shared.is_fetching:
             shared.size = shared.size or size
             shared.locations = shared.locations or (asker,)
-            self.node.remote._fetch(entry, shared)
+            self.node.fetches.begin(entry, shared)
 
     def _set_timer(self) -> None:
         if not self.timer_is_set:

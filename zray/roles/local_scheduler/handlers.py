@@ -27,6 +27,7 @@ from . import (
     trips,
 )
 from .explain import EXPLAIN_HANDLERS
+from .fetches import FETCH_HANDLERS
 from .infeasible import INFEASIBLE_HANDLERS
 from .lineage import LINEAGE_HANDLERS
 from .recovery import RECOVERY_HANDLERS
@@ -52,6 +53,7 @@ ROOM_HANDLERS: dict[type, Any] = {
     **routes.HANDLERS,
     **departures.HANDLERS,
     **trips.HANDLERS,
+    **FETCH_HANDLERS,
     **LINEAGE_HANDLERS,
     **RECOVERY_HANDLERS,
     **INFEASIBLE_HANDLERS,

@@ -27,10 +27,10 @@ from ...wire.gcs import (
     RemoveLocations,
     SubscribeObject,
 )
-from ...wire.objects import FetchFailed, FetchObject, InlineRead, ObjectFetched, ReadInline
+from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
 from ...wire.task_spec import StoredValue, parse_options
-from .tables import ObjectEntry, Shared, Task, TaskState
+from .tables import ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -278,14 +278,14 @@ class Remote:
         entry.share()
         self._hold_at_shards([entry.object_id], 0)
 
-    def want(self, entry: ObjectEntry) -> None:
-        """Somebody here needs the value, and nobody here makes it."""
+    def want(self, entry: ObjectEntry, *, is_urgent: bool = False) -> None:
+        """Somebody here needs the value, and nobody here makes it.  is_urgent: as in Fetches.begin."""
         shared = entry.shared
         if shared is None:
             if self.node.is_embedded and entry.task is None and entry.holders is None:
                 self.adopt(entry)
         elif shared.locations:
-            self._fetch(entry, shared)
+            self.node.fetches.begin(entry, shared, is_urgent=is_urgent)
         elif not shared.is_fetching:
             self.subscribe(entry)
 
@@ -321,48 +321,11 @@ class Remote:
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)
         if entry.waiting or entry.watchers or (entry.holders is not None and is_small):
-            self._fetch(entry, shared)
+            node.fetches.begin(entry, shared, is_urgent=bool(entry.watchers))
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)
         elif not entry.count:
             node.objects.free_if_unreferenced(entry)
-
-    def _fetch(self, entry: ObjectEntry, shared: Shared) -> None:
-        if not shared.is_fetching:
-            shared.is_fetching = True
-            is_small = shared.size <= self.node.inline_bytes_max
-            self.node.load.fetch_begins(entry.object_id, shared.size)
-            order = FetchObject(entry.object_id, shared.size, list(shared.locations), is_small)
-            self.node.send(self.node.addresses.object_manager, order)
-
-    def object_fetched(self, message: ObjectFetched) -> None:
-        """ObjectFetched: a copy is here."""
-        self.node.load.fetch_ends(message.object_id, has_come=True)
-        entry = self.node.objects.entries.get(message.object_id)
-        if entry is None or entry.value is not None:
-            if type(message.value) is StoredValue:
-                self.node.objects.freed_places.append(message.object_id)
-            return
-        if entry.shared is not None:
-            entry.shared.is_fetching = False
-        for object_id in message.contained:
-            inner = self.node.objects.require(object_id)
-            if inner.value is None and inner.task is None and inner.shared is None:
-                self.adopt(inner)
-        self.node.object_is_here(entry, message.value, message.contained)
-
-    def fetch_failed(self, message: FetchFailed) -> None:
-        """FetchFailed: ask the shard again where it is; or nobody here will ever have it."""
-        self.node.load.fetch_ends(message.object_id, has_come=False)
-        entry = self.node.objects.entries.get(message.object_id)
-        if entry is not None and entry.value is None and entry.shared is not None:
-            entry.shared.is_fetching = False
-            entry.shared.locations = ()
-            if message.is_definite:
-                entry.shared.is_lost = True  # to us: what stands here is no copy
-                self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", message.reason))
-            else:
-                self.subscribe(entry)
 
     def value_is_here(self, entry: ObjectEntry) -> None:
         """A value that others may know of has come: the shard learns where it is."""
@@ -433,5 +396,6 @@ class Remote:
                 # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.
                 if (entry.value is None or entry.is_lost) and entry.task is None:
                     self.subscribed.discard(object_id)
+                    self.node.fetches.stop(object_id)
                     objects.forget_released(entry)
             self.node.lineage.let_go(gone)

@@ -272,7 +272,7 @@ class Routes:
         shared.size = size
         shared.locations = (home,)
         if entry.waiting or entry.watchers or (entry.holders is not None and size <= node.inline_bytes_max):
-            node.remote._fetch(entry, shared)
+            node.fetches.begin(entry, shared)
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)
         elif not entry.count:

@@ -39,9 +39,7 @@ from ...wire.gcs import (
     ObjectLocated,
 )
 from ...wire.objects import (
-    FetchFailed,
     FreeObjects,
-    ObjectFetched,
     ProcessGone,
     ReadInline,
     SealObjects,
@@ -78,6 +76,7 @@ from .departures import Departures
 from .dispatch import Dispatch, ProgressTimeout
 from .drain import Drain
 from .explain import Explanations
+from .fetches import Fetches
 from .flights import Flights
 from .groups import Groups
 from .guards import Guards
@@ -147,6 +146,7 @@ class LocalScheduler(Role):
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
         self.remote = Remote(self)
+        self.fetches = Fetches(self)
         self.trips = Trips(self)
         self.departures = Departures(self)
         self.strategies = Strategies(self)
@@ -331,8 +331,6 @@ class LocalScheduler(Role):
         TasksFinished: lambda self, message: self.lifecycle.tasks_finished(message),
         TasksReturned: lambda self, message: self.dispatch.tasks_returned(message),
         TasksReclaimed: lambda self, message: self.dispatch.tasks_reclaimed(message),
-        ObjectFetched: lambda self, message: self.remote.object_fetched(message),
-        FetchFailed: lambda self, message: self.remote.fetch_failed(message),
         ReadInline: lambda self, message: self.remote.read_inline(message),
         WaitObjects: lambda self, message: self.waits.begin(message),
         CancelWait: lambda self, message: self.waits.cancel(message),

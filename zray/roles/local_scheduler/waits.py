@@ -44,7 +44,7 @@ class Waits:
                 continue
             entry = node.objects.retain(object_id)
             if entry.value is None and (entry.task is None or entry.task.state == TaskState.SPILLED):
-                node.remote.want(entry)
+                node.remote.want(entry, is_urgent=True)
             if entry.value is not None:
                 wait.ready.append(object_id)
                 self._fetch(wait, entry)

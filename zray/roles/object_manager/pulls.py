@@ -1,7 +1,8 @@
 """Objects that come from other nodes, in chunks (Ray paper 4.2.3).
 
 A pull waits in `queue` until there is room for it, in the order in which its object was wanted; nobody overtakes: so
-the arguments of the task in front come first, and no two tasks wait for each other's.  Then it asks one *source* for
+the arguments of the task in front come first, and no two tasks wait for each other's.  Only what somebody waits for who
+runs already goes ahead (`is_urgent`): he has room that others wait for.  Then it asks one *source* for
 several chunks at a time, as far as that one's window goes (sources.py).  Chunks go straight from the frame that brought
 them into the arena.
 
@@ -35,11 +36,13 @@ from ...wire.objects import (
     PullElsewhere,
     PullObject,
     PullRefused,
+    StopFetching,
 )
 from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
 from .ranges import aligned
-from .sources import Windows
+from .room import Room, RoomTimeout
+from .sources import Windows, object_manager_of
 
 if TYPE_CHECKING:
     from .manager import ObjectManager
@@ -51,11 +54,6 @@ CHUNK_BYTES = 256 << 10
 SILENCE_SECONDS = 5.0
 
 MISSING, ASKED, WRITING, HERE = range(4)
-
-
-def object_manager_of(local_scheduler: str) -> str:
-    """The object manager beside a local scheduler."""
-    return f"{local_scheduler.rpartition('/')[0]}/objects"
 
 
 class SilenceTimeout(Local):
@@ -73,6 +71,7 @@ class Pull:
         "here",
         "is_attached",
         "is_small",
+        "is_urgent",
         "object_id",
         "place",
         "reserved",
@@ -90,6 +89,7 @@ class Pull:
         self.source = ""  # who is asked: one of those, or one that another one has named
         self.ticket = 0  # of what is asked of it
         self.is_small = is_small
+        self.is_urgent = False  # whoever waits for it runs already
         self.is_attached = False  # a chunk of it is here, or was
         self.wants_whole = False  # where it was sent on to, nothing came of it
         self.place: StoredValue | None = None
@@ -114,10 +114,13 @@ class Pulls:
         self.ticket = 0  # the latest
         self.windows = Windows(self.chunk_bytes)
         self.has_timer = False
+        self.room = Room(self)
 
     def fetch(self, message: FetchObject) -> None:
-        """FetchObject; a second order for the same object is the first one."""
-        if message.object_id in self.coming:
+        """FetchObject; a second order for the same object is the first one, and may make it urgent."""
+        known = self.coming.get(message.object_id)
+        if known is not None:
+            known.is_urgent = known.is_urgent or message.is_urgent
             return
         sources = [object_manager_of(holder) for holder in message.holders]
         sources = [source for source in sources if source not in self.lost]
@@ -125,6 +128,7 @@ class Pulls:
         start = zlib.crc32(self.manager.address.encode()) % len(sources) if sources else 0
         sources = sources[start:] + sources[:start]
         pull = Pull(message.object_id, message.size, sources, self.chunk_bytes, is_small=message.is_small)
+        pull.is_urgent = message.is_urgent
         self.coming[message.object_id] = pull
         if not message.is_small:
             self.queue[message.object_id] = pull
@@ -138,7 +142,8 @@ class Pulls:
     def admit(self) -> None:
         """At the end of a turn: those at the front for which there is room begin."""
         manager = self.manager
-        for object_id, pull in list(self.queue.items()):
+        for pull in sorted(self.queue.values(), key=lambda pull: not pull.is_urgent):
+            object_id = pull.object_id
             if object_id in manager.objects:
                 continue  # its last copy here is being read to its end
             if aligned(pull.size) > manager.ranges.capacity:
@@ -146,6 +151,7 @@ class Pulls:
             elif manager.segment_state != "there":
                 self._fail(pull, manager.segment_state, is_definite=True)
             elif not manager.allocate(manager.address, object_id, pull.size):
+                self.room.is_missing(pull)
                 return
 
     def allocation_answered(self, message: Any) -> None:
@@ -261,6 +267,7 @@ class Pulls:
             # It is large after all: it needs room.
             self._leave(pull)
             anew = Pull(pull.object_id, message.size, pull.sources, self.chunk_bytes, is_small=False)
+            anew.is_urgent = pull.is_urgent
             self.coming[pull.object_id] = self.queue[pull.object_id] = anew
             return
         if message.size != pull.size:
@@ -342,10 +349,15 @@ class Pulls:
         self.manager.send(self.manager.local_scheduler, FetchFailed(pull.object_id, reason, is_definite))
 
     def cancel(self, object_id: bytes) -> None:
-        """Nobody wants it any more."""
-        pull = self.coming.get(object_id)
-        if pull is not None:
-            self._end_pull(pull)
+        """It is freed: nobody wants it any more."""
+        if object_id in self.coming:
+            self._fail(self.coming[object_id], "it is freed")
+
+    def stop(self, message: StopFetching) -> None:
+        """StopFetching."""
+        if message.object_id in self.coming:
+            reason = message.reason or "nobody wants it any more"
+            self._fail(self.coming[message.object_id], reason, is_definite=bool(message.reason))
 
     # --- sources ---
 
@@ -432,4 +444,6 @@ PULL_HANDLERS: dict[type, Callable[..., None]] = {
     NodeLost: lambda self, message: self.pulls.node_lost(message),
     RangeWritten: lambda self, message: self.pulls.written(message),
     SilenceTimeout: lambda self, message: self.pulls.silence(message),
+    RoomTimeout: lambda self, message: self.pulls.room.timeout(message),
+    StopFetching: lambda self, message: self.pulls.stop(message),
 }

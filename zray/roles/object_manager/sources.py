@@ -21,6 +21,11 @@ PATIENCE_SECONDS = 0.25
 ORDERS_PER_WINDOW = 4
 
 
+def object_manager_of(local_scheduler: str) -> str:
+    """The object manager beside a local scheduler."""
+    return f"{local_scheduler.rpartition('/')[0]}/objects"
+
+
 class Window:
     """Of one source."""
 

@@ -1,0 +1,205 @@
+"""What is fetched and wanted no more; what there is no room for."""
+
+import pytest
+
+from tests.roles.desk import DRIVER, Desk
+from tests.roles.object_desk import CHUNK, Fleet
+from tests.roles.object_desk import Desk as Store
+from zray.exceptions import ObjectStoreFullError, decode_system_error
+from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
+from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
+from zray.wire.gcs import ObjectLocated, SubscribeObject
+from zray.wire.objects import (
+    FetchFailed,
+    FetchObject,
+    FetchWaits,
+    HoldObjects,
+    ObjectChunk,
+    ObjectFetched,
+    ReleaseObjects,
+    StopFetching,
+)
+from zray.wire.task_spec import StoredValue
+from zray.wire.tasks import ObjectsReady, WaitObjects
+
+ONE, TWO = b"1" * 20, b"2" * 20
+SIZE = 40 * CHUNK
+N2 = "n2/local"
+
+
+# --- the object manager ---
+
+
+def test_what_nobody_wants_any_more_is_not_pulled_to_its_end():
+    fleet = Fleet(["n1", "n2"])
+    fleet.desks["n1"].store(ONE, bytes(SIZE))
+    fleet.fetch("n2", ONE, SIZE, ["n1"])
+    pull = fleet.desks["n2"].manager.pulls.coming[ONE]
+    fleet.run(until=lambda: pull.here >= 5)
+    fleet.tell("n2", N2, StopFetching(ONE))
+    fleet.run()
+    assert fleet.fetched["n2"] == [FetchFailed(ONE, "nobody wants it any more")]
+    assert sum(len(message.data) for message in fleet.carried_from("n1", ObjectChunk)) < SIZE
+    puller, giver = fleet.desks["n2"].manager, fleet.desks["n1"].manager
+    assert not puller.ranges.used_bytes and not puller.pulls.windows.by_source
+    assert not giver.gives.by_object and giver.objects[ONE].readers == 0
+    fleet.fetch("n2", ONE, SIZE, ["n1"])  # and once more
+    fleet.run()
+    assert type(fleet.fetched["n2"][1]) is ObjectFetched
+
+
+def test_what_is_here_already_was_said_to_be():
+    fleet = Fleet(["n1", "n2"])
+    fleet.desks["n1"].store(ONE, bytes(SIZE))
+    fleet.fetch("n2", ONE, SIZE, ["n1"])
+    fleet.run()
+    fleet.tell("n2", N2, StopFetching(ONE))
+    fleet.run()
+    assert len(fleet.fetched["n2"]) == 1
+
+
+def after(desk, seconds):
+    """What the store says when so much time has gone by."""
+    desk.now += seconds
+    timers, desk.timers = desk.timers, []
+    return [said for timer in timers if type(timer) is RoomTimeout for said in desk.tell("timer", timer)]
+
+
+@pytest.fixture
+def full():
+    """A store with room for one of two objects, the other one ordered."""
+    desk = Store(capacity=SIZE + CHUNK, name="n2")
+    desk.store(TWO, bytes(SIZE))
+    assert desk.tell(N2, FetchObject(ONE, SIZE, ["n1/local"])) == []
+    return desk
+
+
+def test_a_store_that_stays_full_is_said_to_be_again_and_again(full):
+    for number in (1, 2):
+        ((target, message),) = after(full, ROOM_SECONDS)
+        assert (target, message.object_id, message.seconds) == (N2, ONE, number * ROOM_SECONDS)
+        assert TWO.hex() in message.reason
+    assert full.tell(N2, StopFetching(ONE, "full")) == [(N2, FetchFailed(ONE, "full", is_definite=True))]
+    assert after(full, ROOM_SECONDS) == [] and not full.timers
+
+
+def test_who_has_waited_for_room_gets_it(full):
+    full.manager.free(TWO)
+    full.tell(N2, StopFetching(TWO))  # a turn
+    full.tell_all_outcomes()
+    assert ONE in full.manager.objects
+    assert after(full, ROOM_SECONDS) == []
+    assert not any(type(timer) is RoomTimeout for timer in full.timers)
+
+
+def test_what_somebody_waits_for_who_runs_goes_ahead(full):
+    """As it does when it was ordered for a task, and is waited for later."""
+    small, smaller = b"3" * 20, b"4" * 20
+    full.tell(N2, FetchObject(small, CHUNK // 2, ["n1/local"]))
+    full.tell(N2, FetchObject(smaller, CHUNK // 4, ["n1/local"], is_urgent=True))
+    assert smaller in full.manager.objects and small not in full.manager.objects
+    full.tell(N2, FetchObject(small, CHUNK // 2, ["n1/local"], is_urgent=True))
+    full.tell_all_outcomes()
+    assert small in full.manager.objects and ONE not in full.manager.objects
+
+
+def test_nothing_is_said_while_something_else_comes():
+    desk = Store(capacity=2 * SIZE, name="n2")
+    for object_id in (ONE, TWO, b"3" * 20):
+        desk.tell(N2, FetchObject(object_id, SIZE, ["n1/local"]))
+    desk.tell_all_outcomes()
+    assert list(desk.manager.pulls.queue) == [b"3" * 20]
+    assert after(desk, ROOM_SECONDS) == []
+    for object_id in (ONE, TWO):
+        desk.tell(N2, StopFetching(object_id))
+    desk.tell_all_outcomes()
+    assert not desk.manager.pulls.queue
+
+
+# --- the local scheduler ---
+
+
+@pytest.fixture
+def desk():
+    """A driver that waits for a large object of another node, which is ordered."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    wait_for(desk, ONE)
+    located(desk, ONE)
+    ((_, order),) = desk.take_sent(FetchObject)
+    assert order == FetchObject(ONE, SIZE, ["n1/local"], is_urgent=True)
+    return desk
+
+
+def wait_for(desk, object_id, request=1):
+    desk.tell(DRIVER, WaitObjects(request, [object_id], 1, True, True))
+
+
+def located(desk, object_id):
+    desk.tell("gcs-0", ObjectLocated(object_id, SIZE, ["n1/local"]))
+
+
+def let_go(desk):
+    from zray.wire.tasks import CancelWait
+
+    desk.tell(DRIVER, CancelWait(1))
+    desk.tell(DRIVER, ReleaseObjects([ONE]))
+
+
+def test_what_is_let_go_of_is_not_fetched_any_more(desk):
+    let_go(desk)
+    assert desk.take_sent(StopFetching) == [("objects", StopFetching(ONE))]
+    desk.tell("objects", FetchFailed(ONE, "nobody wants it any more"))
+    assert not desk.scheduler.fetches.ordered and ONE not in desk.scheduler.objects.entries
+
+
+@pytest.mark.parametrize("answer", [ObjectFetched(ONE, StoredValue(0, 0, SIZE)), FetchFailed(ONE, "given up")])
+def test_what_is_wanted_again_at_once_is_ordered_when_the_first_order_has_ended(desk, answer):
+    let_go(desk)
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    wait_for(desk, ONE, 2)
+    located(desk, ONE)
+    assert desk.take_sent(FetchObject) == []
+    desk.tell("objects", answer)
+    if type(answer) is FetchFailed:
+        assert [message.object_id for _, message in desk.take_sent(SubscribeObject)] == [ONE]
+        located(desk, ONE)
+        assert len(desk.take_sent(FetchObject)) == 1
+        desk.tell("objects", ObjectFetched(ONE, StoredValue(0, 0, SIZE)))
+    ((_, ready),) = desk.take_sent(ObjectsReady)
+    assert ready.objects == [(ONE, StoredValue(0, 0, SIZE))]
+
+
+def test_what_was_ordered_for_a_task_is_urgent_when_a_process_waits_for_it():
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    desk.submit(desk.new_spec(deps=[ONE]))
+    located(desk, ONE)
+    assert [order.is_urgent for _, order in desk.take_sent(FetchObject)] == [False]
+    wait_for(desk, ONE)
+    wait_for(desk, ONE, 2)
+    assert [order.is_urgent for _, order in desk.take_sent(FetchObject)] == [True]
+
+
+def test_where_everybody_waits_for_room_it_is_an_error(desk):
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full of things"))
+    assert desk.take_sent(StopFetching) == [("objects", StopFetching(ONE, "full of things"))]
+    desk.tell("objects", FetchFailed(ONE, "full of things", is_definite=True))
+    ((_, ready),) = desk.take_sent(ObjectsReady)
+    ((_, value),) = ready.objects
+    error = decode_system_error(value)
+    assert type(error) is ObjectStoreFullError and "full of things" in str(error)
+
+
+def test_who_runs_here_may_make_room_but_not_for_ever(desk):
+    desk.submit(desk.new_spec())
+    worker = desk.give_birth()
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert desk.take_sent(StopFetching) == []
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS_MAX, "full"))
+    assert len(desk.take_sent(StopFetching)) == 1
+    desk.finish_one(worker)
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert len(desk.take_sent(StopFetching)) == 1
