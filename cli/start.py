@@ -37,7 +37,7 @@ To end one: {ends}"""
 
 
 # They make sense with --head alone.
-HEAD_OPTIONS = ("gcs_shards", "gcs_replicas", "global_schedulers", "policy", "state_dir")
+HEAD_OPTIONS = ("gcs_shards", "gcs_replicas", "global_schedulers", "policy", "state_dir", "gcs_lineage_memory")
 
 
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
@@ -123,6 +123,12 @@ def note_others(new: str) -> None:
 @click.option("--object-store-memory", type=int, metavar="BYTES", help="Shared memory to use at most.")
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
+@click.option(
+    "--gcs-lineage-memory",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="With --head: what tasks were, per shard, beyond so much of it on disk. [256 MiB]",
+)
 @click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
 @click.option("--policy", metavar="NAME", help="With --head: how tasks are placed: bottom_up, or one to compare with.")
 @click.option("--state-dir", metavar="PATH", help="With --head: keep its state there, and go on from there.")

@@ -4,16 +4,18 @@ import queue
 
 import pytest
 
-from zray.host.shard_logs import ShardLog
-from zray.roles.effects import AppendToLog, EndSession, SaveSnapshot, Send, SetTimer
-from zray.roles.gcs import journal
+from zray.host.shard_logs import ORDERS, ShardLog
+from zray.ids import FIRST_RETURN
+from zray.roles.effects import EndSession, SaveSnapshot, Send, SetTimer
+from zray.roles.gcs import flushing, journal
 from zray.roles.gcs.chain import ChainMember
 from zray.store import log as log_module
+from zray.store.check import check
 from zray.store.durable import StoreDamaged, StoreLocked
 from zray.store.log import Log
 from zray.store.sqlite_store import SqliteStore
 from zray.wire.chain import ChainChanged, ChainJoined, ChainResults, ChainWrite
-from zray.wire.gcs import RecordTasks
+from zray.wire.gcs import NodeLost, RebuildObject, RecordTasks, SubscribeObject
 from zray.wire.task_spec import TaskSpec
 
 CLIENT = "n1/shard-0"
@@ -22,9 +24,9 @@ CLIENT = "n1/shard-0"
 class Host:
     """One process with one replica; the test is its reactor."""
 
-    def __init__(self, folder, open_store=Log, *, is_lasting=True):
+    def __init__(self, folder, open_store=Log, *, is_lasting=True, lineage_bytes=0):
         self.inbox = queue.SimpleQueue()
-        self.member = ChainMember("s1/gcs-0", "gcs-0", "chains", is_durable=True)
+        self.member = ChainMember("s1/gcs-0", "gcs-0", "chains", is_durable=True, lineage_bytes=lineage_bytes)
         self.log = ShardLog(
             folder, self.member, lambda role, message: self.inbox.put(message), open_store, is_lasting=is_lasting
         )
@@ -32,13 +34,15 @@ class Host:
         self.timers = []
         self.ended = ""
         self.orders = 0
+        self.orders_given = []
         self.member.start()
         self.perform(self.member.take_effects())
 
     def perform(self, effects):
         for effect in effects:
-            if type(effect) in (AppendToLog, SaveSnapshot):
+            if type(effect) in ORDERS:
                 self.orders += 1
+                self.orders_given.append(effect)
                 self.log.perform(self.member.address, effect)
             elif type(effect) is SetTimer:
                 self.timers.append(effect.message)
@@ -66,6 +70,11 @@ class Host:
     def hear(self):
         """What the log has to say."""
         self.tell("host", self.inbox.get(timeout=20))
+
+    def replies(self, kind):
+        """What the shard has said, of that type."""
+        told = [message.results for message in self.sent if type(message) is ChainResults]
+        return [message for results in told for _, message in results if type(message) is kind]
 
     def done(self):
         """The last request that was acknowledged."""
@@ -169,3 +178,52 @@ def test_a_full_disk_holds_requests_until_there_is_space(folder, monkeypatch):
         host.hear()
     assert "refuses" not in host.member.statistics()
     host.log.close()
+
+
+@pytest.mark.parametrize("open_store", [Log, lambda folder, is_lasting: SqliteStore(folder + ".db")])
+@pytest.mark.parametrize("is_lasting", [True, False])
+def test_specs_leave_memory_for_the_store_and_come_back(folder, open_store, is_lasting, monkeypatch):
+    monkeypatch.setattr(flushing, "PAGE_BYTES", 2_000)
+    host = Host(folder, open_store, is_lasting=is_lasting, lineage_bytes=5_000)
+    host.begin()
+    for number in range(1, 101):
+        host.record(number)
+    tasks = host.member.replica.shard.tasks
+    while host.done() < 100 or tasks.weight > 5_000:
+        host.hear()
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES", 0)
+    host.record(101)
+    while type(host.orders_given[-1]) is not SaveSnapshot or host.member.is_saving:
+        host.hear()
+    host.log.close()
+    again = Host(folder, open_store, is_lasting=is_lasting, lineage_bytes=5_000)
+    again.begin()
+    tasks = again.member.replica.shard.tasks
+    assert len(tasks.pages) > 5 and len(tasks.records) == 101
+    wanted = b"%016d" % 1 + FIRST_RETURN
+    questions = NodeLost("n2/local", "silent"), SubscribeObject("n1/local", wanted)
+    requests = [("n1/local", question) for question in questions]
+    again.tell(CLIENT, ChainWrite(again.member.epoch, 102, 0, requests))
+    while not again.replies(RebuildObject):
+        again.hear()
+    (order, *_) = again.replies(RebuildObject)
+    assert order.spec.args == b"a" * 100 and order.spec.task_id == b"%016d" % 1
+    again.log.close()
+
+
+def test_a_damaged_page_is_named_by_its_file(folder):
+    log = Log(folder)
+    number = log.write_page(b"something")
+    assert log.read_page(number) == b"something"
+    path = log._path("page", number)
+    with open(path, "r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"!")
+    with pytest.raises(StoreDamaged, match="page-0+1 at byte"):
+        log.read_page(number)
+    (damaged,) = [found for found in check(folder) if found.is_damaged]
+    assert damaged.path == path
+    log.keep_pages([])
+    with pytest.raises(StoreDamaged, match="it cannot be read: No such file"):
+        log.read_page(number)
+    log.close()

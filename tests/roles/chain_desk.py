@@ -8,6 +8,8 @@ from zray.roles import effects as e
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.client import ChainClient
 from zray.roles.gcs.master import ChainMaster
+from zray.roles.gcs.pages import unpack_page
+from zray.roles.gcs.replica import Replica
 from zray.roles.role import Role
 from zray.wire.chain import ChainMemberLost
 from zray.wire.codec import Envelope, decode, encode
@@ -88,17 +90,30 @@ class Disk:
     def __init__(self):
         self.snapshot, self.records = [], []
         self.orders = deque()
+        self.pages = {}
+        self.page = 0
         self.is_full = False
         self.is_broken = False
 
     def work(self):
         order = self.orders.popleft()
+        if type(order) is e.ReadPage:
+            if order.page in self.pages:
+                return e.PageRead(order.page, self.pages[order.page])
+            return e.PageLost(order.page, "page-7: it is not there")
         if self.is_broken:
             return e.LogBroken("input/output error")
+        if self.is_full and type(order) is e.WritePage:
+            return e.PageRefused(order.token, "no space left on device")
+        if type(order) is e.WritePage:
+            self.page += 1
+            self.pages[self.page] = order.data
+            return e.PageWritten(order.token, self.page)
         if self.is_full:
             return e.LogRefused(order.token, "no space left on device")
         if type(order) is e.SaveSnapshot:
             self.snapshot, self.records = list(order.parts), []
+            self.pages = {page: self.pages[page] for page in order.pages}
         else:
             self.records += order.records
         return e.LogAppended(order.token)
@@ -110,8 +125,9 @@ class ChainDesk:
     is_durable: each member has a disk, whose work is done when the seed says so.
     """
 
-    def __init__(self, *, replicas, offers, hosts=2, seed=1, is_durable=False):
+    def __init__(self, *, replicas, offers, hosts=2, seed=1, is_durable=False, lineage_bytes=0):
         self.is_durable = is_durable
+        self.lineage_bytes = lineage_bytes
         self.disks = {}
         self.random = Random(seed)
         self.now = 0.0
@@ -137,10 +153,13 @@ class ChainDesk:
     def offer(self, after=None):
         """One more member; after: on what that disk holds.  Returns it."""
         self.member_count += 1
-        member = ChainMember(f"s{self.member_count}/gcs-0", "gcs-0", "master", is_durable=self.is_durable)
+        name = f"s{self.member_count}/gcs-0"
+        options = {"is_durable": self.is_durable, "lineage_bytes": self.lineage_bytes}
+        member = ChainMember(name, "gcs-0", "master", **options)
         disk = self.disks[member.address] = Disk()
         if after is not None:
             disk.snapshot, disk.records = after.snapshot, list(after.records)
+            disk.pages, disk.page = dict(after.pages), after.page
             member.recover(disk.snapshot, disk.records)
         self.roles[member.address] = member
         member.start()
@@ -197,6 +216,12 @@ class ChainDesk:
         """Whoever the master is about to expel."""
         return {message.member for message in self.queues.get(("host", "master"), ())}
 
+    def whole(self, member):
+        """Its state, as if nothing had ever left its memory."""
+        pages = {page: unpack_page(data) for page, data in self.disks[member.address].pages.items()}
+        replica, _ = Replica.load("gcs-0", list(member.replica.dump()), pages)
+        return list(replica.dump())
+
     # --- messages ---
 
     def ask(self, index=0):
@@ -209,7 +234,7 @@ class ChainDesk:
 
     def _perform(self, role, effects):
         for effect in effects:
-            if type(effect) in (e.AppendToLog, e.SaveSnapshot):
+            if type(effect) in (e.AppendToLog, e.SaveSnapshot, e.WritePage, e.ReadPage):
                 self.disks[role.address].orders.append(effect)
                 continue
             if type(effect) is e.SetTimer:
@@ -283,7 +308,7 @@ class ChainDesk:
             assert not client.pending and not client.reads
             assert not asker.rejected and not client.rejected
         members = self.members()
-        states = [list(member.replica.dump()) for member in members]
+        states = [self.whole(member) for member in members]
         assert all(state == states[0] for state in states)
         assert all(member.has_caught_up and not member.early and not member.waiting for member in members)
         assert all(not member.history for member in members)

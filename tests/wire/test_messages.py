@@ -151,6 +151,7 @@ TAGS = {
     160: "ChainState",
     161: "ChainUpdates",
     162: "ChainAck",
+    163: "ChainLineage",
     170: "SpillActor",
     171: "PlaceActor",
     172: "ActorAccepted",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
-from ..roles.effects import AppendToLog, NoteLost, NoteMember, SaveSnapshot
+from ..roles.effects import NoteLost, NoteMember
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
@@ -25,7 +25,7 @@ from ..wire.gcs import NodeLost, RegisterNode
 from .membership import Membership, shard_names
 from .services import ServiceProcesses
 from .session import Session
-from .shard_logs import ShardLog
+from .shard_logs import ORDERS, ShardLog
 from .state import Plan, StateFolder
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ class Head:
         member.addresses.global_schedulers[:] = schedulers
         self.member = None
         if not self.has_processes:
-            self.member = ChainMember(f"{host}/gcs-0", names[0], self.master.address, is_durable=True)
+            self.member = ChainMember(
+                f"{host}/gcs-0", names[0], self.master.address, is_durable=True, lineage_bytes=plan.lineage_bytes
+            )
         listeners = [role.address for role in self.own_schedulers]
         # The services last: who is told of a node by them knows of it from here first.
         listeners += [*shards, self.master.address, self.relay.address, self.services.address]
@@ -91,6 +93,7 @@ class Head:
                     "shard": shard,
                     "log": log,
                     "is_lasting": self.state.is_lasting,
+                    "lineage_bytes": plan.lineage_bytes,
                     "name": f"{shard}-{os.path.basename(log)}",
                 }
                 for shard, logs in self.logs.items()
@@ -111,8 +114,7 @@ class Head:
         """What is performed here."""
         roster = self.state.roster
         return {
-            AppendToLog: self._on_disk,
-            SaveSnapshot: self._on_disk,
+            **dict.fromkeys(ORDERS, self._on_disk),
             NoteMember: lambda role, effect: roster.registered(effect.node),
             NoteLost: lambda role, effect: roster.judged(effect.node, effect.reason),
         }

@@ -130,13 +130,15 @@ def start_head(
     global_schedulers: int | None = None,
     policy: str | None = None,
     state_dir: str = "",
+    gcs_lineage_memory: int | None = None,
     labels: dict[str, str] | None = None,
 ) -> tuple[Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
     are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
     state_dir: what a head knows is kept there; one that is started on it again takes up all of this from there, and the
-    nodes that still run; "": it lies in the session's folder, and is gone with it.
+    nodes that still run; "": it lies in the session's folder, and is gone with it.  gcs_lineage_memory: bytes that a
+    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.
 
     Raises: as start_node.
     """
@@ -149,6 +151,8 @@ def start_head(
     ):
         if count is not None and (not isinstance(count, int) or not 1 <= count <= PROCESSES_MAX):
             raise ValueError(f"{name} must be a number from 1 to {PROCESSES_MAX}, not {count!r}.")
+    if gcs_lineage_memory is not None and (not isinstance(gcs_lineage_memory, int) or gcs_lineage_memory < 1):
+        raise ValueError(f"gcs_lineage_memory must be a number of bytes above 0, not {gcs_lineage_memory!r}.")
     if policy is not None and policy not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}.")
     cluster = {
@@ -159,6 +163,7 @@ def start_head(
         "replicas": gcs_replicas,
         "schedulers": global_schedulers,
         "policy": policy,
+        "lineage_bytes": gcs_lineage_memory,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
     }
     return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels)

@@ -17,7 +17,7 @@ import zmq
 from msgspec import msgpack
 
 from ..printable import printable
-from ..roles.effects import AppendToLog, EndSession, SaveSnapshot
+from ..roles.effects import EndSession
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.global_scheduler import GlobalScheduler
@@ -30,7 +30,7 @@ from .peers import Peers
 from .processes import end_with_parent
 from .reactor import Reactor
 from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
-from .shard_logs import ShardLog
+from .shard_logs import ORDERS, ShardLog
 from .state import LOCK_SECONDS, POLL_SECONDS
 
 LOG_BYTES_MAX = 8 << 20
@@ -61,8 +61,7 @@ class ServiceHost:
             [*roles, self, self.neighbours],  # type: ignore[list-item]
             Peers(context, "inproc://nobody", self.log),
             {
-                AppendToLog: lambda role, order: self._on_disk(role, order),
-                SaveSnapshot: lambda role, order: self._on_disk(role, order),
+                **dict.fromkeys(ORDERS, self._on_disk),
                 EndSession: lambda role, effect: self.end(effect.reason),
             },
             lambda identity, frame: None,
@@ -81,7 +80,8 @@ class ServiceHost:
 
     def _replica(self) -> list[Any]:
         shard = self.options["shard"]
-        self.member = ChainMember(f"{self.host}/{shard}", shard, self.options["chains"], is_durable=True)
+        chains, limit = self.options["chains"], self.options["lineage_bytes"]
+        self.member = ChainMember(f"{self.host}/{shard}", shard, chains, is_durable=True, lineage_bytes=limit)
         return [self.member]
 
     def _scheduler(self) -> list[Any]:

@@ -1,7 +1,7 @@
 """The log of a replica that this process hosts: recovery before its first turn, then its orders, in a thread.
 
     log = ShardLog(folder, member, reactor.deliver_from_thread)      recovers; raises StoreLocked, StoreDamaged
-    effects: AppendToLog and SaveSnapshot of that member -> log.perform
+    effects: ORDERS of that member -> log.perform
     member.start()
 
 A thread of its own: an fsync stalls neither the reactor nor what else is slow.  Where nothing waits for the disk,
@@ -16,12 +16,25 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..roles.effects import AppendToLog, LogAppended, LogBroken, LogRefused, SaveSnapshot
+from ..roles.effects import (
+    AppendToLog,
+    LogAppended,
+    LogBroken,
+    LogRefused,
+    PageLost,
+    PageRead,
+    PageRefused,
+    PageWritten,
+    ReadPage,
+    SaveSnapshot,
+    WritePage,
+)
 from ..roles.gcs.chain import ChainMember
-from ..store.durable import Entry, Store, StoreBroken, StoreDamaged, StoreFull
+from ..store.durable import Entry, Store, StoreBroken, StoreDamaged, StoreError, StoreFull
 from ..store.log import Log
 
-Order = AppendToLog | SaveSnapshot
+Order = AppendToLog | SaveSnapshot | WritePage | ReadPage
+ORDERS = (AppendToLog, SaveSnapshot, WritePage, ReadPage)
 
 
 class ShardLog:
@@ -67,7 +80,7 @@ class ShardLog:
             yield entry.payload
 
     def perform(self, role: str, order: Order) -> None:
-        """AppendToLog, SaveSnapshot."""
+        """One of ORDERS."""
         assert role == self.member
         if not self._is_lasting and type(order) is AppendToLog and self._given == self._done:
             self._deliver(self.member, self._carry_out(order))
@@ -87,16 +100,25 @@ class ShardLog:
             self._done += 1  # after: outcomes are delivered in order too
 
     def _carry_out(self, order: Order) -> Any:
+        if type(order) is ReadPage:
+            try:
+                return PageRead(order.page, self._store.read_page(order.page))
+            except StoreError as error:
+                return PageLost(order.page, str(error))
         try:
+            if type(order) is WritePage:
+                return PageWritten(order.token, self._store.write_page(order.data))
             if type(order) is AppendToLog:
                 self._store.append(order.records)
             elif type(order) is SaveSnapshot:
                 self._store.save_snapshot(order.parts)
+                self._store.keep_pages(order.pages)
         except StoreFull as error:
-            return LogRefused(order.token, str(error))
+            kind = PageRefused if type(order) is WritePage else LogRefused
+            return kind(order.token, str(error))  # type: ignore[union-attr]
         except StoreBroken as error:
             return LogBroken(str(error))
-        return LogAppended(order.token)
+        return LogAppended(order.token)  # type: ignore[union-attr]
 
     def close(self) -> None:
         """What has been ordered is carried out first."""

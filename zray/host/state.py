@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ..exceptions import ZrayError
+from ..roles.gcs.flushing import LINEAGE_BYTES
 from ..store.durable import StoreLocked
 from ..store.log import lock_folder
 from ..store.sweeper import check_private
@@ -42,6 +43,7 @@ class Plan(msgspec.Struct):
     policy: str = BOTTOM_UP
     host: str = LOOPBACK
     port: int = 0  # 0: not settled yet
+    lineage_bytes: int = LINEAGE_BYTES  # what the specs in memory may weigh, per shard
 
     def changed(self, asked: dict[str, Any]) -> Plan:
         """With what is asked for; None, "" and a port of 0 leave things as they are."""

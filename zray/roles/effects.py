@@ -155,10 +155,27 @@ class AppendToLog(Struct, gc=False):
 
 
 class SaveSnapshot(Struct, gc=False):
-    """All that the records so far have led to, and maybe more; they may go.  Outcome: as of AppendToLog."""
+    """All that the records so far have led to, and maybe more; they may go.  Outcome: as of AppendToLog.
+
+    pages: which ones it leads to; the others may go too.
+    """
 
     parts: list[bytes]
     token: int
+    pages: list[int] = []
+
+
+class WritePage(Struct, gc=False):
+    """Have this for good, beside the log.  Outcome: PageWritten or PageRefused (with this token), or LogBroken."""
+
+    data: bytes
+    token: int
+
+
+class ReadPage(Struct, gc=False):
+    """A page again.  Outcome: PageRead or PageLost."""
+
+    page: int
 
 
 Effect = (
@@ -181,6 +198,8 @@ Effect = (
     | ProbeHost
     | AppendToLog
     | SaveSnapshot
+    | WritePage
+    | ReadPage
 )
 
 
@@ -343,7 +362,35 @@ class LogRefused(Local):
     reason: str
 
 
+class PageWritten(Local):
+    """Outcome of WritePage: it is there for good, under this number."""
+
+    token: int
+    page: int
+
+
+class PageRefused(Local):
+    """Outcome of WritePage: no space; another attempt may succeed."""
+
+    token: int
+    reason: str
+
+
+class PageRead(Local):
+    """Outcome of ReadPage."""
+
+    page: int
+    data: bytes
+
+
+class PageLost(Local):
+    """Outcome of ReadPage: it is not there, or not what was written; the reason names the place."""
+
+    page: int
+    reason: str
+
+
 class LogBroken(Local):
-    """Outcome of AppendToLog or SaveSnapshot: the disk has failed, and the log takes no more."""
+    """Outcome of AppendToLog, SaveSnapshot or WritePage: the disk has failed, and the log takes no more."""
 
     reason: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
+from ..roles.gcs.tables import parents_of
 from ..roles.monitor import Monitor
 from .values import Failed
 
@@ -84,7 +85,7 @@ class Checkers:
         for task_id, record in records.items():
             if record.spec is None:
                 continue
-            for object_id in (*record.spec.deps, *record.spec.holds):
+            for object_id in parents_of(record.spec):
                 parent = task_of(object_id)
                 if parent in unsaid and shard_of(parent, len(names)) != shard_of(task_id, len(names)):
                     continue

@@ -29,22 +29,30 @@ FIND_SECONDS = (1e-4, 1.0)
 
 
 class Disk:
-    """What a log holds, and what it was told to write and has not written yet."""
+    """What a log holds, and what it was told to write and has not written yet.  Pages of specs lie beside it."""
 
     def __init__(self) -> None:
+        self.pages: dict[int, bytes] = {}
+        self.page = 0  # the last one
         self.snapshot: list[bytes] = []
         self.records: list[bytes] = []
         self.orders: deque[Any] = deque()
 
-    def work(self) -> int:
-        """The next order.  Returns its token."""
+    def work(self) -> Any:
+        """The next order.  Returns its outcome."""
         order = self.orders.popleft()
+        if type(order) is e.ReadPage:
+            return e.PageRead(order.page, self.pages[order.page])
+        if type(order) is e.WritePage:
+            self.page += 1
+            self.pages[self.page] = order.data
+            return e.PageWritten(order.token, self.page)
         if type(order) is e.SaveSnapshot:
             self.snapshot, self.records = list(order.parts), []
+            self.pages = {page: self.pages[page] for page in order.pages}
         else:
             self.records += order.records
-        token: int = order.token
-        return token
+        return e.LogAppended(order.token)
 
 
 class Heads:
@@ -109,9 +117,9 @@ class Heads:
             self.members.pop(effect.node, None)
             self.lost[effect.node] = effect.reason
 
-    def write(self, node: Node, member: str, order: e.AppendToLog | e.SaveSnapshot) -> None:
-        """AppendToLog, SaveSnapshot: one after the other."""
-        disk = self.disks[member.rpartition("/")[2]]
+    def write(self, node: Node, member: str, order: Any) -> None:
+        """What a disk does: one after the other."""
+        disk = self.world.shards.disk(node, member)
         disk.orders.append(order)
         if len(disk.orders) == 1:
             self._write_next(node, member, disk)
@@ -122,7 +130,7 @@ class Heads:
     def _written(self, node: Node, member: str, disk: Disk) -> None:
         if not node.is_alive:
             return
-        node.arrive("host", member, e.LogAppended(disk.work()))
+        node.arrive("host", member, disk.work())
         if disk.orders:
             self._write_next(node, member, disk)
 
@@ -210,7 +218,8 @@ class Heads:
         master = ChainMaster(self.role("chains"), replicas=1)
         node.add_role(master)
         for shard in names:
-            member = ChainMember(f"{node.name}/{shard}", shard, master.address, is_durable=True)
+            limit = self.world.options.lineage_bytes
+            member = ChainMember(f"{node.name}/{shard}", shard, master.address, is_durable=True, lineage_bytes=limit)
             disk = self.disks.setdefault(shard, Disk())
             member.recover(disk.snapshot, disk.records)
             node.add_role(member)

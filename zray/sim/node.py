@@ -315,7 +315,7 @@ class Node:
     def _note(self, role: Role, effect: e.NoteMember | e.NoteLost) -> None:
         self.world.heads.note(self, effect)
 
-    def _on_disk(self, role: Role, effect: e.AppendToLog | e.SaveSnapshot) -> None:
+    def _on_disk(self, role: Role, effect: e.AppendToLog | e.SaveSnapshot | e.WritePage | e.ReadPage) -> None:
         self.world.heads.write(self, role.address, effect)
 
     def _later(self, role: Role, message: Any) -> None:
@@ -355,4 +355,6 @@ PERFORM: dict[type, Any] = {
     e.NoteLost: Node._note,
     e.AppendToLog: Node._on_disk,
     e.SaveSnapshot: Node._on_disk,
+    e.WritePage: Node._on_disk,
+    e.ReadPage: Node._on_disk,
 }

@@ -66,6 +66,7 @@ class Options(Struct, kw_only=True):
     member_kills: int = 0
     member_kill_probability: float = 0.0
     false_verdict_probability: float = 0.0  # of such a kill to be none
+    lineage_bytes: int = 0  # what the specs in the memory of a replica may weigh; 0: they stay there
 
     @property
     def is_small(self) -> bool:
@@ -128,6 +129,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         options.member_kill_probability = random.choice((0.002, 0.01, 0.05))
         options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
         options.breaks += random.choice((0, 0, 4))
+    options.lineage_bytes = Random(f"zray lineage {seed}").choice((0, 1, 2_000, 10_000))
     _add_groups(options, are_wanted=wanted.groups)
     _add_recovery(options)
     return options

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import Chain, ChainMaster
+from ..roles.gcs.pages import unpack_page
+from ..roles.gcs.replica import Replica
 from ..roles.gcs.shard import GcsShard
 from ..wire.chain import ChainMemberLost
 from ..wire.gcs import RecordTasks
+from .heads import Disk
 from .node import Node
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ class ShardHost(Node):
     def __init__(self, world: Simulator, name: str) -> None:
         super().__init__(world, name, pages_max=0)
         self.is_alive = True
+        self.disk = Disk()  # it keeps no log, only what leaves its memory
 
     @property
     def member(self) -> ChainMember:
@@ -111,7 +115,7 @@ class Shards:
         """A new process, that offers to be a replica."""
         host = ShardHost(self.world, f"s{len(self.hosts) + 1}")
         self.hosts[host.name] = host
-        member = ChainMember(f"{host.name}/{shard}", shard, MASTER)
+        member = ChainMember(f"{host.name}/{shard}", shard, MASTER, lineage_bytes=self.world.options.lineage_bytes)
         host.add_role(member)
         self.world.call_later(self.world.random.uniform(*START_SECONDS) * 0.1, self._start, host, member)
 
@@ -120,6 +124,18 @@ class Shards:
         role.start()
         node._perform_all(role, role.take_effects())
         node.turn()
+
+    def disk(self, host: Node, member: str) -> Disk:
+        """Of that member, there."""
+        return host.disk if type(host) is ShardHost else self.world.heads.disks[member.rpartition("/")[2]]
+
+    def whole(self, member: ChainMember) -> list[bytes]:
+        """Its state, as if nothing had ever left its memory; what has is read for it."""
+        assert member.replica is not None
+        pages = self.disk(self.world.homes[member.address], member.address).pages
+        unpacked = {page: unpack_page(pages[page]) for page in member.replica.shard.tasks.pages}
+        replica, _ = Replica.load(member.shard, list(member.replica.dump()), unpacked)
+        return list(replica.dump())
 
     # --- faults ---
 
@@ -211,11 +227,12 @@ class Shards:
             members = self.members(name)
             assert [member.address for member in members] == chain.members, "a dead member in the chain"
             assert len(members) == (self.world.options.replicas or 1), f"a chain of {len(members)}"
-            states = [list(member.replica.dump()) for member in members if member.replica is not None]
+            states = [self.whole(member) for member in members if member.replica is not None]
             assert len(states) == len(members) and all(state == states[0] for state in states), "replicas differ"
             for member in members:
                 assert not member.early and not member.waiting and not member.history, "a member is not at rest"
                 assert member.replica is not None and not member.replica.undeliverable
+                assert not member.replica.shard.wanted, "the head has not said what it found"
                 for session in member.replica.sessions.values():
                     assert len(session.results) < UNCONFIRMED_MAX
         for node in self.world.nodes.values():

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .durable import StoreDamaged
-from .records import LOG, SNAPSHOT, Scan
+from .records import LOG, PAGE, SNAPSHOT, Scan
 
-_NAME = re.compile(r"(log|snapshot)-\d{20}")
+_KINDS = {"log": LOG, "snapshot": SNAPSHOT, "page": PAGE}
+_NAME = re.compile(r"(log|snapshot|page)-\d{20}")
 
 
 class Checked(NamedTuple):
@@ -31,7 +32,7 @@ def check(folder: str) -> Iterator[Checked]:
         logs = sorted(name for name in names if _NAME.fullmatch(name))
         last = max((name for name in logs if name.startswith("log")), default="")
         for name in logs:
-            kind = LOG if name.startswith("log") else SNAPSHOT
+            kind = _KINDS[name.partition("-")[0]]
             yield _check(Scan(os.path.join(place, name), kind, may_be_torn=name == last))
 
 
@@ -46,6 +47,8 @@ def _check(scan: Scan) -> Checked:
         end = scan.end
         if scan.kind == SNAPSHOT and not scan.is_ended:
             reason = "the snapshot is not whole"
+        elif scan.kind == PAGE and scan.count != 1:
+            reason = "the page is not there"
         else:
             is_damaged = False
             reason = "the last append is not all there" if scan.is_torn else ""

@@ -5,6 +5,7 @@
     records         what has been appended since, in order
     append          group commit: many records, one fsync; when it returns they are there for good
     save_snapshot   the state after the last record; the records up to it may go
+    write_page      something large and seldom looked at, beside the records; read_page, keep_pages
 
 Records and parts are opaque bytes here.  A store belongs to one process at a time.  `log.Log` is the default;
 `sqlite_store.SqliteStore` shows that the interface can be put in front of a database.
@@ -54,6 +55,27 @@ class Store(Protocol):
             StoreFull: it was not saved; the records are all there.
             StoreBroken: as above.
         """
+        ...
+
+    def write_page(self, data: bytes) -> int:
+        """Have it for good; it is never changed.  Returns its number, from 1: no other page's while the store is open.
+
+        Raises:
+            StoreFull: it is not there.
+            StoreBroken: as above.
+        """
+        ...
+
+    def read_page(self, number: int) -> bytes:
+        """As it was written.
+
+        Raises:
+            StoreDamaged: it is not there, or is something else.
+        """
+        ...
+
+    def keep_pages(self, numbers: Iterable[int]) -> None:
+        """All other pages may go."""
         ...
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
     <folder>/lock                 whose it is; locked as long as that process lives
     <folder>/log-<n>              records n+1, n+2, ...
     <folder>/snapshot-<n>         the state after record n
+    <folder>/page-<n>             page n: one record
     <folder>/*.new                being written: worth nothing
 
 Whole files are written aside, made durable, and renamed.  After a snapshot a new log file is begun, and only then
@@ -24,11 +25,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from .durable import Entry, StoreBroken, StoreDamaged, StoreFull, StoreLocked
-from .records import ENDS_SNAPSHOT, LOG, SNAPSHOT, Scan, pack_file_header, pack_records
+from .records import ENDS_SNAPSHOT, LOG, PAGE, SNAPSHOT, Scan, pack_file_header, pack_records
 from .sweeper import check_private
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NAME = re.compile(r"(log|snapshot)-(\d{20})")
+_PAGE = re.compile(r"page-(\d{20})")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # The file layer, by name: tests put failing ones here.
@@ -60,6 +62,7 @@ class Log:
         self._logs: list[int] = []
         self._file = -1
         self._end = 0  # of the last file, in bytes
+        self._page = 0  # the last one
         if not os.path.isdir(folder):
             os.makedirs(folder, mode=0o700)
             _sync_folder(os.path.dirname(os.path.abspath(folder)))
@@ -103,8 +106,11 @@ class Log:
         numbers: dict[str, list[int]] = {"log": [], "snapshot": []}
         for name in sorted(os.listdir(self.folder)):
             found = _NAME.fullmatch(name)
+            page = _PAGE.fullmatch(name)
             if found:
                 numbers[found[1]].append(int(found[2]))
+            elif page:
+                self._page = int(page[1])
             elif name.endswith(".new"):
                 os.unlink(os.path.join(self.folder, name))
         self._snapshot = max(numbers["snapshot"], default=-1)
@@ -243,7 +249,8 @@ class Log:
             try:
                 self._sync(descriptor)
                 os.rename(aside, path)
-                _sync_folder(self.folder)
+                if self.is_lasting:
+                    _sync_folder(self.folder)
             except OSError as error:
                 raise self._break("fsync", error) from error
         finally:
@@ -259,6 +266,39 @@ class Log:
             if _NAME.fullmatch(name) and name not in keep:
                 os.unlink(os.path.join(self.folder, name))
         self.log_bytes = sum(os.stat(self._path("log", number)).st_size for number in self._logs)
+
+    # --- pages ---
+
+    def write_page(self, data: bytes) -> int:
+        """See durable.Store."""
+        self._check_usable()
+        number = self._page + 1
+        header = pack_file_header(PAGE, number)
+        self._write_aside(self._path("page", number), (header, pack_records((data,), number + 1)))
+        self._page = number
+        return number
+
+    def read_page(self, number: int) -> bytes:
+        """See durable.Store."""
+        path = self._path("page", number)
+        scan = Scan(path, PAGE, may_be_torn=False)
+        try:
+            records = list(scan)
+        except OSError as error:
+            raise StoreDamaged(path, 0, f"it cannot be read: {error.strerror}") from error
+        if scan.before != number or len(records) != 1:
+            raise StoreDamaged(
+                path, scan.end, f"{len(records)} records of page {scan.before}, where page {number} belongs"
+            )
+        return records[0].payload
+
+    def keep_pages(self, numbers: Iterable[int]) -> None:
+        """See durable.Store."""
+        keep = set(numbers)
+        for name in sorted(os.listdir(self.folder)):
+            page = _PAGE.fullmatch(name)
+            if page and int(page[1]) not in keep:
+                os.unlink(os.path.join(self.folder, name))
 
     # --- the end ---
 

@@ -26,7 +26,7 @@ FILE_VERSION = 1
 RECORD_MAGIC = b"ZR"
 RECORD_VERSION = 1
 # Kinds of files.
-LOG, SNAPSHOT = 1, 2
+LOG, SNAPSHOT, PAGE = 1, 2, 3
 # Flags of records.
 BEGINS_GROUP, ENDS_SNAPSHOT = 1, 2
 # Far above what a turn brings: what claims to be longer is not a record.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
-from .durable import Entry, StoreBroken, StoreFull, StoreLocked
+from .durable import Entry, StoreBroken, StoreDamaged, StoreFull, StoreLocked
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS records (sequence INTEGER PRIMARY KEY, payload BLOB)",
     "CREATE TABLE IF NOT EXISTS snapshot (part INTEGER PRIMARY KEY, payload BLOB, last INTEGER)",
+    "CREATE TABLE IF NOT EXISTS pages (number INTEGER PRIMARY KEY, payload BLOB)",
 )
 
 
@@ -32,6 +33,7 @@ class SqliteStore:
             self.last = 0
             for words in ("SELECT max(sequence) FROM records", "SELECT max(last) FROM snapshot"):
                 self.last = max(self.last, self._database.execute(words).fetchone()[0] or 0)
+            self._page = self._database.execute("SELECT max(number) FROM pages").fetchone()[0] or 0
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             self._database.close()
@@ -63,6 +65,22 @@ class SqliteStore:
                 ("INSERT INTO snapshot VALUES (?, ?, ?)", rows),
             ]
         )
+
+    def write_page(self, data: bytes) -> int:
+        self._change([("INSERT INTO pages VALUES (?, ?)", [(self._page + 1, data)])])
+        self._page += 1
+        return self._page
+
+    def read_page(self, number: int) -> bytes:
+        row = self._database.execute("SELECT payload FROM pages WHERE number = ?", (number,)).fetchone()
+        if row is None:
+            raise StoreDamaged(self.path, 0, f"there is no page {number}")
+        return bytes(row[0])
+
+    def keep_pages(self, numbers: Iterable[int]) -> None:
+        keep = set(numbers)
+        rows = self._database.execute("SELECT number FROM pages").fetchall()
+        self._change([("DELETE FROM pages WHERE number = ?", [row for row in rows if row[0] not in keep])])
 
     def _change(self, orders: list[tuple[str, Iterable[tuple[object, ...]]]]) -> None:
         try:

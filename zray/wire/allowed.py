@@ -36,6 +36,7 @@ from .chain import (
     ChainFollow,
     ChainHave,
     ChainJoined,
+    ChainLineage,
     ChainMemberLost,
     ChainOffer,
     ChainRead,
@@ -231,7 +232,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
     ("shard", "gcs"): frozenset({ChainWrite, ChainRead}),
     ("gcs", "shard"): frozenset({ChainResults, ChainReadReply}),
-    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainUpdates, ChainAck}),
+    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainLineage, ChainUpdates, ChainAck}),
     ("gcs", "chains"): frozenset({ChainOffer, ChainJoined, ChainMemberLost}),
     ("shard", "chains"): frozenset({ChainFollow}),
     ("chains", "gcs"): frozenset({ChainChanged}),

@@ -10,6 +10,7 @@ tail            ChainResults        to the client: which requests are done, and 
 client          ChainRead -> ChainReadReply     at the tail, where it needs no place in the order
 member          ChainHave           to its predecessor, in each new epoch: what I have
 member          ChainState          to a successor that lacks more than the member remembers: all of it
+member          ChainLineage        ahead of it: the specs that the member has in its store, and not in memory
 member          ChainJoined         to the chain master: I have caught up in this epoch
 
 Which message goes where, and why nothing acknowledged is lost: zray/roles/gcs/chain.py.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from ..ids import ObjectID
 from .actors import (
     ActorNameTaken,
     ActorRegistered,
@@ -76,6 +78,7 @@ from .homes import (
 )
 from .message import Message, Natural
 from .scheduling import LocateObjects, LocateObjectsReply
+from .task_spec import TaskSpec
 from .tasks import PublishFunction
 
 # What a shard may be told, and what it may say: nothing else travels inside these messages.
@@ -137,11 +140,19 @@ ShardReply = (
 )
 
 
+class LineageFound(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """The spec of the task that makes an object, which the shard has asked its head for.  None: reason says why."""
+
+    object_id: ObjectID
+    spec: TaskSpec | None
+    reason: str
+
+
 class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """One step of the shard: a client's requests `first`, `first` + 1, ..., each with the role that asks.
 
     sequence counts the steps of the shard from 1.  now: the head's clock, in seconds.  taken: the client has
-    all results up to this number.
+    all results up to this number.  found: what the head itself has to say; such a step is no client's ("").
     """
 
     sequence: Natural
@@ -150,6 +161,7 @@ class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     first: Natural
     taken: Natural
     requests: list[tuple[str, ShardRequest]]
+    found: list[LineageFound] = []
 
 
 class ChainOffer(Message, tag=150):
@@ -249,6 +261,14 @@ class ChainState(Message, tag=160):
     sequence: Natural
     number: Natural
     count: Natural
+    data: bytes
+
+
+class ChainLineage(Message, tag=163):
+    """member -> its successor.  A page of specs, in the state that follows named by its number."""
+
+    epoch: Natural
+    page: Natural
     data: bytes
 
 

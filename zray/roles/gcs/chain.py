@@ -49,37 +49,54 @@ from ...wire.chain import (
     ChainChanged,
     ChainHave,
     ChainJoined,
+    ChainLineage,
     ChainMemberLost,
     ChainOffer,
     ChainRead,
     ChainReadReply,
-    ChainResults,
     ChainState,
     ChainUpdates,
     ChainWrite,
     Update,
 )
-from ..effects import Effect, EndSession, LogAppended, LogBroken, LogRefused, Send
+from ..effects import (
+    Effect,
+    EndSession,
+    LogAppended,
+    LogBroken,
+    LogRefused,
+    PageLost,
+    PageRead,
+    PageRefused,
+    PageWritten,
+    Send,
+)
 from ..role import Role
+from .flushing import Flushing, RetryFlush
+from .handover import Handover
 from .journal import Journal, RetryAppend, recover
 from .replica import Replica, speaks_for
-
-# In one message: with what the specs of tasks may weigh, well below what a frame may have.
-UPDATES_MAX = 100
+from .results import Results
 
 
 class ChainMember(Role):
     """One replica of a shard.  address: its own; shard: the logical name; master: who says what the chain is.
 
-    is_durable: it keeps a log, and what it says as the tail is there for good.
+    is_durable: it keeps a log, and what it says as the tail is there for good.  lineage_bytes: what the specs in memory
+    may weigh before they leave it for its store (flushing); 0: they stay.
     """
 
-    def __init__(self, address: str, shard: str, master: str, *, is_durable: bool = False) -> None:
+    def __init__(
+        self, address: str, shard: str, master: str, *, is_durable: bool = False, lineage_bytes: int = 0
+    ) -> None:
         super().__init__(address)
         self.shard = shard
         self.master = master
         self.replica: Replica | None = None  # until there is a state
         self.journal = Journal(self) if is_durable else None
+        self.flushing = Flushing(self, lineage_bytes)
+        self.handover = Handover(self)
+        self.results = Results(self)
         self.is_recovered = False  # the state is of another life, and of no use but to a chain's first member
         self.epoch = 0
         self.members: list[str] = []
@@ -89,7 +106,6 @@ class ChainMember(Role):
         self.is_announced = True  # a head's: the master knows that this epoch is there for good
         self.early: list[tuple[str, Any]] = []  # of an epoch that we have not heard of
         self.waiting: list[tuple[str, Any]] = []  # until we have caught up
-        self.state_parts: list[bytes] = []
         # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
         self.history: deque[Update] = deque()
         self.forgotten = 0
@@ -98,11 +114,7 @@ class ChainMember(Role):
         self.joined_sequence = 0  # what a joining member has said it has
         self.follows = False  # our successor has said what it has: it gets what comes
         self.fresh: list[Update] = []  # leaves at the end of the turn
-        # A tail's: update -> the clients to whom it means something.
-        self.unsaid: deque[tuple[int, list[str]]] = deque()
-        self.touched: dict[str, None] = {}  # a tail's: clients that are to hear of something
         self.held: list[tuple[str, Any]] = []  # requests, while the disk is full
-        self.told_results: dict[str, int] = {}  # a tail's: client -> the last result sent to it
 
     def start(self) -> None:
         """Offer ourselves: once, before anything else but `recover`."""
@@ -131,7 +143,8 @@ class ChainMember(Role):
         """Whether what the shard says leaves from here."""
         return bool(self.members) and self.members[-1] == self.address
 
-    def _neighbour(self, step: int) -> str:
+    def neighbour(self, step: int) -> str:
+        """The member before (-1) or after us (1); "": there is none."""
         chain = [*self.members, self.joining] if self.joining else self.members
         index = chain.index(self.address) + step
         return chain[index] if 0 <= index < len(chain) else ""
@@ -158,7 +171,7 @@ class ChainMember(Role):
         self.epoch, self.members, self.joining = message.epoch, message.members, message.joining
         self.follows = False
         self.fresh.clear()
-        self.state_parts.clear()
+        self.handover.forget()
         # Whoever has asked for updates asks again; whoever has a question knows of no change of the tail, perhaps.
         self.waiting = [item for item in self.waiting if type(item[1]) is ChainRead]
         self.told_acknowledged = -1
@@ -174,10 +187,10 @@ class ChainMember(Role):
             self.journal.epoch()
         self.is_announced = not self.is_head
         if not self.is_head:
-            self.send(self._neighbour(-1), ChainHave(self.epoch, self.sequence))
+            self.send(self.neighbour(-1), ChainHave(self.epoch, self.sequence))
         if self.is_tail and not was_tail and self.replica is not None:
             # What its predecessor in this office had sent may not have arrived.
-            self._touch_all()
+            self.results.touch_all()
         early, self.early = self.early, []
         if self.is_head:
             early, self.waiting = [*self.waiting, *early], []
@@ -199,21 +212,15 @@ class ChainMember(Role):
 
     def _forget_state(self) -> None:
         self.replica = None
-        self.touched.clear()
-        self.unsaid.clear()
+        self.results.clear()
         self.history.clear()
         self.forgotten = 0
+        self.flushing.forget()
+        self.handover.forget()
         if self.journal is not None:
             self.journal.logged = 0
 
-    def _touch_all(self) -> None:
-        """Every client is to hear of all that it is not known to have."""
-        assert self.replica is not None
-        self.touched = dict.fromkeys(self.replica.sessions)
-        self.unsaid.clear()
-        self.unsaid.append((self.sequence, list(self.touched)))
-
-    def _is_current(self, message: Any) -> bool:
+    def is_current(self, message: Any) -> bool:
         """Whether the message is of our epoch.  One of a later epoch is handled when we get there."""
         if message.epoch > self.epoch and not self.is_out:
             self.early.append((self.sender, message))
@@ -249,15 +256,16 @@ class ChainMember(Role):
         requests = message.requests[known:]
         if requests or (session is not None and session.results and session.results[0].number <= message.taken):
             now = max(self.now, replica.clock)
-            self._apply(Update(replica.sequence + 1, now, client, received + 1, message.taken, requests))
+            self.apply(Update(replica.sequence + 1, now, client, received + 1, message.taken, requests))
 
-    def _apply(self, update: Update) -> None:
+    def apply(self, update: Update) -> None:
+        """The next step."""
         assert self.replica is not None
         touched = self.replica.apply(update)
         if self.journal is not None:
             self.journal.update(update)
         if self.is_tail:
-            self.unsaid.append((update.sequence, touched))
+            self.results.unsaid.append((update.sequence, touched))
         self.history.append(update)
         if self.follows:
             self.fresh.append(update)
@@ -277,28 +285,24 @@ class ChainMember(Role):
 
     # --- from our predecessor ---
 
-    def on_chain_state(self, message: ChainState) -> None:
-        if not self._is_current(message) or self.sender != self._neighbour(-1):
-            return
-        self.state_parts.append(message.data)
-        if message.number < message.count:
-            return
-        self.replica, _ = Replica.load(self.shard, self.state_parts)
-        self.state_parts = []
+    def take_over(self, replica: Replica) -> None:
+        """Its state is ours."""
+        self.replica = replica
         self.history.clear()
         self.forgotten = self.acknowledged = self.sequence
+        self.flushing.forget()
         if self.journal is not None:
             self.journal.replaced()
         if self.is_tail:
             # What these updates led to is nobody else's to say.
-            self._touch_all()
+            self.results.touch_all()
 
     def on_chain_updates(self, message: ChainUpdates) -> None:
-        if not self._is_current(message) or self.sender != self._neighbour(-1):
+        if not self.is_current(message) or self.sender != self.neighbour(-1):
             return
         for update in message.updates:
             if update.sequence > self.sequence:
-                self._apply(update)
+                self.apply(update)
         if not self.has_caught_up:
             self.has_caught_up = True
             self.send(self.master, ChainJoined(self.shard, self.epoch))
@@ -307,35 +311,10 @@ class ChainMember(Role):
             waiting, self.waiting = self.waiting, []
             self._handle_held(waiting)
 
-    # --- from our successor ---
-
-    def on_chain_have(self, message: ChainHave) -> None:
-        if not self._is_current(message) or self.sender != self._neighbour(1):
-            return
-        if not self.has_caught_up:
-            self.waiting.append((self.sender, message))
-            return
-        replica = self.replica
-        assert replica is not None and message.sequence <= replica.sequence, "a successor that is ahead"
-        if message.sequence < self.forgotten or message.sequence < 0:
-            parts = list(replica.dump())
-            for number, part in enumerate(parts, start=1):
-                state = ChainState(self.epoch, replica.sequence, number, len(parts), part)
-                self.send(self.sender, state)
-            missing: list[Update] = []
-        else:
-            missing = [update for update in self.history if update.sequence > message.sequence]
-        self.follows = True
-        self.fresh.clear()
-        self._pass_on(missing)
-
-    def _pass_on(self, updates: list[Update]) -> None:
-        """At least one message."""
-        for start in range(0, len(updates) or 1, UPDATES_MAX):
-            self.send(self._neighbour(1), ChainUpdates(self.epoch, updates[start : start + UPDATES_MAX]))
+    # --- from our successor (its questions: handover) ---
 
     def on_chain_ack(self, message: ChainAck) -> None:
-        if not self._is_current(message) or self.sender != self._neighbour(1):
+        if not self.is_current(message) or self.sender != self.neighbour(1):
             return
         if self.is_tail:
             self.joined_sequence = max(self.joined_sequence, message.sequence)
@@ -356,15 +335,29 @@ class ChainMember(Role):
         self.send(self.master, ChainMemberLost(self.address, message.reason))
         self.perform(EndSession(message.reason))
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a snapshot is under way, or about to be."""
+        return self.journal is not None and self.journal.is_saving
+
+    def on_page_read(self, message: PageRead) -> None:
+        self.flushing.on_read(message)
+        self.handover.on_page_read(message)
+
+    def on_page_lost(self, message: PageLost) -> None:
+        self.flushing.on_lost(message)
+        self.handover.on_page_lost(message)
+
     # --- the end of the turn ---
 
     def end_turn(self, now: float) -> list[Effect]:
         """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
         self.now = now
         if self.replica is not None and self.members:
+            self.flushing.end_turn()
             if self.fresh:
                 fresh, self.fresh = self.fresh, []
-                self._pass_on(fresh)
+                self.handover.pass_on(fresh)
             self._acknowledge()
             if self.journal is not None:
                 self.journal.end_turn()
@@ -372,7 +365,7 @@ class ChainMember(Role):
                 self.is_announced = True
                 self.send(self.master, ChainJoined(self.shard, self.epoch))
             if self.is_tail:
-                self._tell_clients()
+                self.results.tell()
         return self.take_effects()
 
     def _acknowledge(self) -> None:
@@ -383,7 +376,7 @@ class ChainMember(Role):
         known = self.acknowledged
         if self.address == self.joining:
             known = self.replica.sequence
-        predecessor = self._neighbour(-1)
+        predecessor = self.neighbour(-1)
         if predecessor and self.has_caught_up and known > self.told_acknowledged:
             self.told_acknowledged = known
             self.send(predecessor, ChainAck(self.epoch, known))
@@ -391,30 +384,6 @@ class ChainMember(Role):
         history = self.history
         while history and history[0].sequence <= limit:
             self.forgotten = history.popleft().sequence
-
-    def _tell_clients(self) -> None:
-        """What is there for good, and not more."""
-        assert self.replica is not None
-        while self.unsaid and self.unsaid[0][0] <= self.acknowledged:
-            self.touched.update(dict.fromkeys(self.unsaid.popleft()[1]))
-        if not self.touched:
-            return
-        not_yet: dict[str, int] = {}  # client -> its first request that is not there for good
-        for update in self.history:
-            if update.sequence > self.acknowledged:
-                not_yet.setdefault(update.client, update.first)
-        for client in self.touched:
-            session = self.replica.sessions.get(client)
-            if session is None:
-                continue  # of a node that is lost
-            told = self.told_results.get(client, 0)
-            results = [item for item in session.results if item.number > told and item.sequence <= self.acknowledged]
-            first = results[0].number if results else 1 + max(told, session.produced - len(session.results))
-            if results:
-                self.told_results[client] = results[-1].number
-            done = not_yet[client] - 1 if client in not_yet else session.received
-            self.send(client, ChainResults(done, first, [(item.target, item.message) for item in results]))
-        self.touched.clear()
 
     # --- looking in from outside ---
 
@@ -433,18 +402,26 @@ class ChainMember(Role):
         counts = self.replica.shard.statistics() if self.replica is not None else {}
         if self.journal is not None and self.journal.refused:
             counts["refuses"] = self.journal.refused
+        refusals = (("does not flush", self.flushing.refused), ("hands nothing over", self.handover.refused))
+        counts.update({what: why for what, why in refusals if why})
         return {"epoch": self.epoch, "sequence": self.sequence, "history": len(self.history), **counts}
 
     HANDLERS = {
         ChainChanged: on_chain_changed,
         ChainWrite: on_chain_write,
         ChainRead: on_chain_read,
-        ChainState: on_chain_state,
+        ChainLineage: lambda self, message: self.handover.on_chain_lineage(message),
+        ChainState: lambda self, message: self.handover.on_chain_state(message),
         ChainUpdates: on_chain_updates,
-        ChainHave: on_chain_have,
+        ChainHave: lambda self, message: self.handover.on_chain_have(message),
         ChainAck: on_chain_ack,
         LogAppended: on_log_appended,
         LogRefused: lambda self, message: self.journal.on_refused(message),
         LogBroken: on_log_broken,
+        PageWritten: lambda self, message: self.flushing.on_written(message),
+        PageRefused: lambda self, message: self.flushing.on_refused(message),
+        PageRead: on_page_read,
+        PageLost: on_page_lost,
+        RetryFlush: lambda self, message: self.flushing.on_retry(),
         RetryAppend: lambda self, message: self.journal.on_retry(),
     }

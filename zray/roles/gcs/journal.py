@@ -78,6 +78,11 @@ class Journal:
         self._is_begun = False
         self.logged = 0
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a snapshot is under way, or about to be: then no page may be written that it does not know."""
+        return self._is_replaced or type(self._order) is SaveSnapshot
+
     def end_turn(self) -> None:
         """Give the next order."""
         if self._order is not None:
@@ -94,7 +99,8 @@ class Journal:
             self._is_replaced = False
             self._gathered.clear()
             self._bytes, self._snapshot_bytes = 0, sum(map(len, parts))
-            self._give(SaveSnapshot(parts, self._token + 1), replica.sequence)
+            self.member.flushing.void()
+            self._give(SaveSnapshot(parts, self._token + 1, list(replica.shard.tasks.pages)), replica.sequence)
         elif self._gathered:
             gathered, self._gathered = self._gathered, []
             self._bytes += sum(map(len, gathered))

@@ -4,6 +4,10 @@ An object without a copy is made by whoever has its task in hand (`TaskTable.mak
 that waits for the object runs the task again, from the recorded spec (Ray paper 4.8).  What that takes and has no
 copy either, it asks for in turn: so rebuilding is recursive, across shards.  An order may find the work done or
 under way; that is said instead (RebuildObject is no task twice).
+
+A shard of a chain may have the spec in its store and not in memory (flushing.py), and a replica of it in memory all the
+same: so it asks its head for it (`GcsShard.wanted`) and goes on when that is said, which is one of the steps of the
+chain.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ids import FIRST_RETURN, is_put, task_of
+from ...wire.chain import LineageFound
 from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject
-from ...wire.task_spec import parse_options
+from ...wire.task_spec import TaskSpec, parse_options
 from .tables import ObjectRecord
 
 if TYPE_CHECKING:
@@ -49,8 +54,8 @@ def node_lost(shard: GcsShard, message: NodeLost) -> None:
             see_to(shard, item)
 
 
-def see_to(shard: GcsShard, item: ObjectRecord) -> None:
-    """Somebody waits for it, and there is no copy: have it made, or say that it cannot be."""
+def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -> None:
+    """Somebody waits for it, and there is no copy: have it made, or say that it cannot be.  found: by the head."""
     object_id = item.object_id
     task_id = task_of(object_id)
     tasks = shard.tasks
@@ -62,6 +67,11 @@ def see_to(shard: GcsShard, item: ObjectRecord) -> None:
     if spec is None:
         _give_up(shard, item, f"Object {name} went with a node that is lost, and so did the record of its task.")
         return
+    if shard.is_chained and found is None:
+        shard.wanted[object_id] = None
+        return
+    spec = found or spec
+    assert type(spec) is TaskSpec, "a spec that is in a store, and no chain to ask for it"
     options = parse_options(spec.options)
     if options.actor_id:
         _give_up(shard, item, f"Object {name}, an actor's answer, went with a node that is lost.")
@@ -73,6 +83,18 @@ def see_to(shard: GcsShard, item: ObjectRecord) -> None:
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
     shard.send(maker, RebuildObject(object_id, spec))
+
+
+def lineage_found(shard: GcsShard, message: LineageFound) -> None:
+    """LineageFound: go on, if that is still asked for."""
+    shard.wanted.pop(message.object_id, None)
+    item = shard.tasks.find_object(message.object_id)
+    if item is None or item.sizes or not item.subscribers:
+        return
+    if message.spec is None:
+        _give_up(shard, item, f"Object {message.object_id.hex()} went with a node that is lost. {message.reason}")
+    else:
+        see_to(shard, item, message.spec)
 
 
 def _give_up(shard: GcsShard, item: ObjectRecord, reason: str) -> None:

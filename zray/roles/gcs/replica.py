@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import MsgspecError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
@@ -56,7 +56,7 @@ class Replica:
     """What is replicated: a shard, and its sessions.  The same updates in the same order lead to the same replica."""
 
     def __init__(self, shard: str) -> None:
-        self.shard = GcsShard(shard)
+        self.shard = GcsShard(shard, is_chained=True)
         self.sequence = 0
         self.clock = 0.0
         self.sessions: dict[str, Session] = {}
@@ -69,7 +69,17 @@ class Replica:
         assert update.sequence == self.sequence + 1, "an update out of order"
         self.sequence = update.sequence
         self.clock = update.now
-        touched = {update.client: None}
+        touched: dict[str, None] = {}
+        if update.client:
+            self._ask(update, touched)
+        for found in update.found:
+            self._keep(self.shard.lineage_found(found, update.now), touched)
+        self._keep(self.shard.end_turn(update.now), touched)
+        return list(touched)
+
+    def _ask(self, update: Update, touched: dict[str, None]) -> None:
+        """What a client has to say."""
+        touched[update.client] = None
         session = self.session(update.client)
         session.confirm(update.taken)
         for source, request in update.requests:
@@ -81,8 +91,6 @@ class Replica:
             if type(request) is NodeLost:
                 self._forget(request.node)
             self._keep(effects, touched)
-        self._keep(self.shard.end_turn(update.now), touched)
-        return list(touched)
 
     def session(self, client: str) -> Session:
         """Of this client; a new one for a client not heard of."""
@@ -118,8 +126,10 @@ class Replica:
         yield from self.shard.dump()
 
     @classmethod
-    def load(cls, shard: str, parts: list[bytes]) -> tuple[Replica, int]:
-        """The replica whose parts these are, and its epoch.
+    def load(
+        cls, shard: str, parts: list[bytes], pages: Mapping[int, list[bytes]] | None = None
+    ) -> tuple[Replica, int]:
+        """The replica whose parts these are, and its epoch.  pages: as in state.load.
 
         Raises:
             ValueError: they are none.
@@ -134,7 +144,7 @@ class Replica:
         replica.sessions = {session.client: session for session in found.sessions}
         replica.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
         replica.lost = dict.fromkeys(found.lost)
-        replica.shard.load(parts[1:])
+        replica.shard.load(parts[1:], pages)
         return replica, found.epoch
 
 

@@ -20,7 +20,7 @@ Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ from ...wire.actors import (
     LookUpActorReply,
     RegisterActor,
 )
+from ...wire.chain import LineageFound
 from ...wire.gcs import (
     AddLocations,
     CannotRebuild,
@@ -64,11 +65,13 @@ from .tables import ObjectRecord, TaskTable
 
 
 class GcsShard(Role):
-    """One shard, one replica."""
+    """One shard, one replica.  is_chained: a chain has it, whose head finds what is `wanted`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, is_chained: bool = False) -> None:
         super().__init__(address)
-        self.tasks = TaskTable()
+        self.is_chained = is_chained
+        self.wanted: dict[bytes, None] = {}  # objects whose tasks' specs are asked for (losses)
+        self.tasks = TaskTable(is_weighed=is_chained)
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.functions: dict[bytes, Function] = {}
         self.function_waiters: dict[bytes, dict[str, None]] = {}
@@ -262,17 +265,27 @@ class GcsShard(Role):
 
         return state.dump(self)
 
-    def load(self, parts: Iterable[bytes]) -> None:
-        """Into a new shard.  Raises: ValueError."""
+    def load(self, parts: Iterable[bytes], pages: Mapping[int, list[bytes]] | None = None) -> None:
+        """Into a new shard.  pages: as in state.load.  Raises: ValueError."""
         from . import state
 
-        state.load(self, parts)
+        state.load(self, parts, pages)
+
+    def lineage_found(self, message: LineageFound, now: float) -> list[Effect]:
+        """What the head has found of what is `wanted`."""
+        self.now = now
+        losses.lineage_found(self, message)
+        return self.take_effects()
 
     def check_everything(self) -> None:
         self.tasks.check_everything()
+        assert self.is_chained or not self.wanted, "a question to the head of a chain, and there is no chain"
 
     def statistics(self) -> dict[str, Any]:
-        return {"task_records": len(self.tasks.records), "functions": len(self.functions)}
+        counts = {"task_records": len(self.tasks.records), "functions": len(self.functions)}
+        if self.tasks.pages:
+            counts["flushed"] = sum(self.tasks.pages.values())
+        return counts
 
     HANDLERS = {
         RecordTasks: on_record_tasks,

@@ -7,7 +7,7 @@ finds one that is missing).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError, Struct
@@ -21,7 +21,8 @@ from ...wire.tasks import Function
 from .groups import GroupRecord
 from .homes import Home
 from .keeping import Held, Keeping, Peer
-from .tables import ObjectRecord, TaskRecord
+from .pages import spec_in
+from .tables import PLACE_BITS, Flushed, ObjectRecord, TaskRecord, weight_of
 
 if TYPE_CHECKING:
     from .shard import GcsShard
@@ -46,6 +47,7 @@ class TaskState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     holder: str
     dependents: int
     objects: list[ObjectState] | None
+    flushed: Flushed | None = None  # where the spec lies, if not here
 
 
 class HomeState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -99,6 +101,7 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     groups: list[GroupState] = []
     attending: list[str] = []
     group_trips: int = 0
+    wanted: list[bytes] = []
 
 
 _encode = Encoder().encode
@@ -138,6 +141,7 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
             lost=list(shard.lost),
             attending=list(shard.groups.attending),
             group_trips=shard.groups.trips,
+            wanted=list(shard.wanted),
         )
     )
 
@@ -153,8 +157,8 @@ def _dump_keeping(keeping: Keeping) -> Iterator[bytes]:
         yield _encode(Part(kept_for=kept_for[first : first + PART_RECORDS_MAX]))
 
 
-def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
-    """Into a shard that is new.
+def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes]] | None = None) -> None:
+    """Into a shard that is new.  pages: of another replica's store, unpacked; None: they are in our own.
 
     Raises:
         ValueError: a part is none.
@@ -165,7 +169,14 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
         except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"no part of a shard's state: {error}") from error
         for task in part.tasks:
+            if task.flushed is not None and pages is not None:
+                task.spec, task.flushed = spec_in(pages, task.flushed.place), None
             shard.tasks.records[task.task_id] = _task_record(task)
+            if task.flushed is not None:
+                page = task.flushed.place >> PLACE_BITS
+                shard.tasks.pages[page] = shard.tasks.pages.get(page, 0) + 1
+            elif task.spec is not None and shard.tasks.is_weighed:
+                shard.tasks.weight += weight_of(task.spec)
         for function in part.functions:
             shard.functions[function.function_id] = function
         for function_id, nodes in part.function_waiters:
@@ -188,6 +199,7 @@ def load(shard: GcsShard, parts: Iterable[bytes]) -> None:
                 shard.groups.by_name[(spec.namespace, spec.name)] = group.registered.group_id
         shard.groups.attending.update(dict.fromkeys(part.attending))
         shard.groups.trips = max(shard.groups.trips, part.group_trips)
+        shard.wanted.update(dict.fromkeys(part.wanted))
 
 
 def _group_state(record: GroupRecord) -> GroupState:
@@ -240,7 +252,10 @@ def _task_state(task_id: bytes, record: TaskRecord) -> TaskState:
             ObjectState(item.object_id, list(item.holders), list(item.sizes.items()), list(item.subscribers))
             for item in record.objects.values()
         ]
-    return TaskState(task_id, record.spec, record.holder, record.dependents, objects)
+    spec = record.spec
+    if type(spec) is Flushed:
+        return TaskState(task_id, None, record.holder, record.dependents, objects, spec)
+    return TaskState(task_id, spec, record.holder, record.dependents, objects)  # type: ignore[arg-type]
 
 
 def _task_record(task: TaskState) -> TaskRecord:
@@ -252,4 +267,4 @@ def _task_record(task: TaskState) -> TaskRecord:
             )
             for item in task.objects
         }
-    return TaskRecord(task.spec, task.holder, task.dependents, objects)
+    return TaskRecord(task.spec or task.flushed, task.holder, task.dependents, objects)

@@ -8,11 +8,39 @@ paper 4.8).  Letting go is iterative.
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from msgspec import Struct
 
 from ...ids import FIRST_RETURN, task_of
 from ...wire.task_spec import TaskSpec
 from .keeping import Keeping
+
+# What a spec takes beside its arguments, and for each object that it names: about so many bytes.
+SPEC_BYTES = 400
+NAMED_BYTES = 64
+
+
+class Flushed(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What stays in memory of a spec that lies in the store (flushing.py): where; and what is often looked at."""
+
+    place: int  # page << PLACE_BITS | number in it
+    digest: int
+    parents: tuple[bytes, ...]  # the objects that the task takes
+
+
+PLACE_BITS = 16
+
+
+def weight_of(spec: TaskSpec) -> int:
+    """The memory that it takes, roughly, in bytes."""
+    return SPEC_BYTES + len(spec.args) + NAMED_BYTES * (len(spec.deps) + len(spec.holds))
+
+
+def digest_of(spec: TaskSpec) -> int:
+    """What the task does, in 60 bits (a larger number takes more memory)."""
+    data = spec.function_id + len(spec.args).to_bytes(8, "big") + spec.args
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 4
 
 
 class ObjectRecord(Struct, gc=False, eq=False):
@@ -27,21 +55,24 @@ class ObjectRecord(Struct, gc=False, eq=False):
 class TaskRecord(Struct, gc=False, eq=False):
     """One task: its spec (None: not heard of yet, only of its objects), and what keeps the record."""
 
-    spec: TaskSpec | None = None
+    spec: TaskSpec | Flushed | None = None
     holder: str = ""  # the one node that holds the first return, while `objects` has no record of it
     dependents: int = 0  # living records whose tasks take an object of this one
     objects: dict[bytes, ObjectRecord] | None = None
 
 
 class TaskTable:
-    """Lineage and object directory of one shard."""
+    """Lineage and object directory of one shard.  is_weighed: specs may leave memory, so it says what they weigh."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_weighed: bool = False) -> None:
+        self.is_weighed = is_weighed
         self.records: dict[bytes, TaskRecord] = {}
         # Task -> the node that has it in hand, until a result of it is somewhere: of tasks with `objects`.  For the
         # others it is the holder.  A hint: it may have done its work long ago, unseen, and is asked (losses).
         self.makers: dict[bytes, str] = {}
         self.keeping: Keeping | None = None  # where there are several shards
+        self.weight = 0  # of the specs in memory, in bytes
+        self.pages: dict[int, int] = {}  # of the store -> how many specs of living records lie there
 
     def keep(self, shards: int, own: str, node: str) -> Keeping | None:
         """With what other shards need, from now on.  own: the name of this one, which ends with its number; node: that
@@ -100,13 +131,15 @@ class TaskTable:
             if record.spec is None:
                 record.spec = spec
                 self.makers[task_id] = node
-            elif record.spec.function_id != spec.function_id or record.spec.args != spec.args:
+            elif not _do_the_same(record.spec, spec):
                 return  # the same id with another spec: the first one known stays (DESIGN 11)
             else:
                 if not record.holder and task_id not in self.makers:
                     self.makers[task_id] = node
                 return self.hold(task_id + FIRST_RETURN, node)
             self.hold(task_id + FIRST_RETURN, node)
+        if self.is_weighed:
+            self.weight += weight_of(spec)
         for object_id in spec.deps:
             self.require(task_of(object_id)).dependents += 1
         for object_id in spec.holds:
@@ -166,14 +199,35 @@ class TaskTable:
             self.makers.pop(task_id, None)
             if self.keeping is not None:
                 self.keeping.gone(task_id)
-            if record.spec is None:
+            spec = record.spec
+            if spec is None:
                 continue
-            for object_id in (*record.spec.deps, *record.spec.holds):
+            if self.is_weighed:
+                self._forget_spec(spec)
+            for object_id in (*spec.deps, *spec.holds) if type(spec) is TaskSpec else parents_of(spec):
                 parent_id = task_of(object_id)
                 parent = self.records.get(parent_id)
                 if parent is not None:
                     parent.dependents -= 1
                     doomed.append(parent_id)
+
+    def _forget_spec(self, spec: TaskSpec | Flushed) -> None:
+        """Its record is gone."""
+        if type(spec) is TaskSpec:
+            self.weight -= weight_of(spec)
+        else:
+            page = spec.place >> PLACE_BITS  # type: ignore[union-attr]
+            self.pages[page] -= 1
+            if not self.pages[page]:
+                del self.pages[page]
+
+    def flush(self, task_id: bytes, spec: TaskSpec, page: int, index: int) -> None:
+        """It lies in the store now, under this number of that page: it leaves memory, if its record has not gone."""
+        record = self.records.get(task_id)
+        if record is not None and record.spec is spec:
+            record.spec = Flushed(page << PLACE_BITS | index, digest_of(spec), parents_of(spec))
+            self.weight -= weight_of(spec)
+            self.pages[page] = self.pages.get(page, 0) + 1
 
     def keep_for(self, task_id: bytes, shard: int) -> None:
         """A record of another shard needs this one."""
@@ -200,9 +254,27 @@ class TaskTable:
         dependents = {task_id: len(shards) for task_id, shards in kept_for.items()}
         for record in self.records.values():
             if record.spec is not None:
-                for object_id in (*record.spec.deps, *record.spec.holds):
+                for object_id in parents_of(record.spec):
                     dependents[task_of(object_id)] = dependents.get(task_of(object_id), 0) + 1
         for task_id, record in self.records.items():
             assert record.dependents == dependents.get(task_id, 0), "dependents do not add up"
             assert record.holder or record.dependents or record.objects, "a record that nothing keeps"
+        specs = [record.spec for record in self.records.values()]
+        weight = sum(weight_of(spec) for spec in specs if type(spec) is TaskSpec) if self.is_weighed else 0
+        assert self.weight == weight, "weight of specs"
+        places = [spec.place for spec in specs if type(spec) is Flushed]
+        assert len(set(places)) == len(places) == sum(self.pages.values()), "specs in the store do not add up"
+        assert {place >> PLACE_BITS for place in places} == self.pages.keys(), "pages do not add up"
         assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"
+
+
+def parents_of(spec: TaskSpec | Flushed) -> tuple[bytes, ...]:
+    """The objects that the task takes."""
+    return spec.parents if type(spec) is Flushed else (*spec.deps, *spec.holds)  # type: ignore[union-attr]
+
+
+def _do_the_same(known: TaskSpec | Flushed, spec: TaskSpec) -> bool:
+    """Whether two specs of one task ask for the same."""
+    if type(known) is Flushed:
+        return known.digest == digest_of(spec)
+    return known.function_id == spec.function_id and known.args == spec.args  # type: ignore[union-attr]

@@ -1,0 +1,191 @@
+"""Lineage under a set memory: of tasks recorded long ago, the specs leave memory for the replica's store.
+
+They leave in *pages*, the oldest first, when those in memory weigh more than is allowed; what stays of each is its
+place and a digest (`tables.Flushed`), so that nothing but making an object again needs a read.  A page is written once,
+whatever snapshots come after it; the store throws it away after a snapshot that has no use for it.
+
+Each replica flushes by its own measure, and that is no part of what is replicated: with or without it a
+shard says the same.  When it needs a spec to have an object made again (`GcsShard.wanted`), the head of the chain
+looks, in memory or in its store, and what it finds is a step of the chain like any other (`Update.found`).
+
+A shard in an embedded session's node keeps all in memory: no other node can join there, so nothing is ever made again
+from what it has recorded; and it has no store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...ids import task_of
+from ...wire.chain import LineageFound, Update
+from ...wire.message import Local
+from ...wire.task_spec import TaskSpec
+from ..effects import PageLost, PageRead, PageRefused, PageWritten, ReadPage, WritePage
+from .pages import pack_page, pack_spec, unpack_page, unpack_spec
+from .tables import PLACE_BITS, Flushed, TaskTable, weight_of
+
+if TYPE_CHECKING:
+    from .chain import ChainMember
+
+# What the specs in the memory of one shard may weigh, where nothing else is said: half a million without arguments.
+LINEAGE_BYTES = 256 << 20
+# A page: small enough that a read for one spec costs a millisecond, large enough that a million tasks are few files.
+PAGE_BYTES = 256 << 10
+# When it is too much, so much of what is allowed stays: to look for the oldest is a walk over all records.
+STAYS = 0.75
+RETRY_SECONDS = 1.0
+
+
+class RetryFlush(Local):
+    """There may be space again."""
+
+
+class Flushing:
+    """Of one member.  limit: in bytes; 0: nothing is ever flushed."""
+
+    def __init__(self, member: ChainMember, limit: int) -> None:
+        self.member = member
+        self.limit = limit
+        self.refused = ""  # why the last page was not taken
+        self._oldest: deque[bytes] = deque()  # tasks that are to go
+        self._going: list[tuple[bytes, TaskSpec]] = []  # the page under way
+        self._token = 0
+        self._is_void = False  # the page under way may be thrown away by a snapshot
+        self._reading: dict[int, None] = {}
+        self._last_read: tuple[int, list[bytes]] = (-1, [])  # tasks that need each other lie side by side
+
+    def end_turn(self) -> None:
+        """Say what the shard wants to know; write the next page."""
+        assert self.member.replica is not None
+        if self.member.replica.shard.wanted:
+            self._look()
+        if self.limit and not self._going and not self.refused and not self.member.is_saving:
+            self._flush(self.member.replica.shard.tasks)
+
+    # --- out of memory ---
+
+    def _flush(self, tasks: TaskTable) -> None:
+        if not self._oldest:
+            if tasks.weight <= self.limit:
+                return
+            self._choose(tasks)
+        specs: list[bytes] = []
+        size = 0
+        while self._oldest and size < PAGE_BYTES and len(specs) < 1 << PLACE_BITS:
+            task_id = self._oldest.popleft()
+            record = tasks.records.get(task_id)
+            if record is not None and type(record.spec) is TaskSpec:
+                specs.append(pack_spec(record.spec))
+                size += len(specs[-1])
+                self._going.append((task_id, record.spec))
+        if specs:
+            self._token += 1
+            self._is_void = False
+            self.member.perform(WritePage(pack_page(specs), self._token))
+
+    def _choose(self, tasks: TaskTable) -> None:
+        """Records are in the order in which they came."""
+        excess = tasks.weight - int(self.limit * STAYS)
+        for task_id, record in tasks.records.items():
+            if type(record.spec) is TaskSpec:
+                self._oldest.append(task_id)
+                excess -= weight_of(record.spec)
+                if excess <= 0:
+                    return
+
+    def void(self) -> None:
+        """A snapshot is ordered, which knows nothing of the page under way."""
+        self._is_void = True
+
+    def on_written(self, message: PageWritten) -> None:
+        """PageWritten: its specs leave memory."""
+        if message.token != self._token:
+            return
+        going, self._going = self._going, []
+        replica = self.member.replica
+        if replica is not None and not self._is_void:
+            for index, (task_id, spec) in enumerate(going):
+                replica.shard.tasks.flush(task_id, spec, message.page, index)
+
+    def on_refused(self, message: PageRefused) -> None:
+        """PageRefused: try again soon."""
+        if message.token == self._token:
+            self._going = []
+            self.refused = message.reason
+            self.member.set_timer(RETRY_SECONDS, RetryFlush())
+
+    def on_retry(self) -> None:
+        """RetryFlush: the end of this turn does it."""
+        self.refused = ""
+
+    def forget(self) -> None:
+        """The member has no state any more, or another one."""
+        self._oldest.clear()
+        self._is_void = True
+
+    # --- back again ---
+
+    def read(self, page: int) -> None:
+        """Have it read, once."""
+        if page not in self._reading:
+            self._reading[page] = None
+            self.member.perform(ReadPage(page))
+
+    def _look(self) -> None:
+        """As the head, for what the shard wants."""
+        member = self.member
+        assert member.replica is not None
+        if not member.is_head or (member.journal is not None and member.journal.refused):
+            return
+        records = member.replica.shard.tasks.records
+        found: list[LineageFound] = []
+        size = 0
+        for object_id in list(member.replica.shard.wanted):
+            record = records.get(task_of(object_id))
+            spec = record.spec if record is not None else None
+            if type(spec) is Flushed:
+                if spec.place >> PLACE_BITS != self._last_read[0]:
+                    self.read(spec.place >> PLACE_BITS)
+                    continue
+                spec = unpack_spec(self._last_read[1], spec.place)
+            found.append(LineageFound(object_id, spec, "" if spec else "The record of its task is gone."))  # type: ignore[arg-type]
+            size += len(spec.args) if type(spec) is TaskSpec else 0
+            if size > PAGE_BYTES:
+                self._say(found)
+                found, size = [], 0
+        if found:
+            self._say(found)
+
+    def _say(self, found: list[LineageFound]) -> None:
+        replica = self.member.replica
+        assert replica is not None
+        now = max(self.member.now, replica.clock)
+        self.member.apply(Update(replica.sequence + 1, now, "", 0, 0, [], found))
+
+    def on_read(self, message: PageRead) -> None:
+        """PageRead."""
+        self._reading.pop(message.page, None)
+        try:
+            self._last_read = message.page, unpack_page(message.data)
+        except ValueError as error:
+            self.on_lost(PageLost(message.page, str(error)))
+            return
+        replica = self.member.replica
+        if replica is not None and replica.shard.wanted:
+            self._look()  # before another page takes its place
+
+    def on_lost(self, message: PageLost) -> None:
+        """PageLost: what lies there cannot be made again."""
+        self._reading.pop(message.page, None)
+        replica = self.member.replica
+        if replica is None or not self.member.is_head:
+            return
+        reason = f"The record of its task cannot be read: {message.reason}"
+        found = []
+        for object_id in replica.shard.wanted:
+            record = replica.shard.tasks.records.get(task_of(object_id))
+            if record is not None and type(record.spec) is Flushed and record.spec.place >> PLACE_BITS == message.page:
+                found.append(LineageFound(object_id, None, reason))
+        if found:
+            self._say(found)
