@@ -63,3 +63,19 @@ def test_code_travels_where_nodes_die():
         options = {"node_kills": 2, "node_kill_probability": 0.02, "node_freezes": seed % 2}
         outcome = run_program("code", seed=seed, nodes=4, cpus=1, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def test_what_a_call_takes_is_held_until_the_other_node_holds_it_though_the_call_is_done():
+    """A call that may be repeated, of another node, whose actor keeps the ref: its answer came before the shard's."""
+    options = {"kills": 1, "kill_probability": 0.02, "breaks": 3, "inline_bytes_max": 1000}
+    outcome = run_program("ledger", seed=3362, nodes=3, cpus=3, delay="loaded", **options)
+    assert not outcome.error, outcome.error
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_actors_that_recover_have_each_effect_once(nodes):
+    """However often their processes are killed."""
+    for seed in range(1, 41):
+        options = {"kills": 8, "kill_probability": 0.03, "breaks": seed % 3}
+        outcome = run_program("ledger", seed=seed, nodes=nodes, cpus=1 + seed % 3, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -203,16 +203,25 @@ class Routes:
                 calls.attempts.append(task.attempts)
             calls.specs.append(spec)
             route.sent[spec.task_id] = task
-            if (spec.deps or spec.holds) and not task.options.max_retries:
-                # What may be repeated keeps them until it is done.
-                self.lent.setdefault(route.home, {})[spec.task_id] = (*spec.deps, *spec.holds)
-                task.spec = replace(spec, deps=(), holds=())
+            if spec.deps or spec.holds:
+                self._lend(route.home, task)
             size += len(spec.args)
             if size > BATCH_BYTES_MAX or len(calls.specs) == BATCH_COUNT_MAX:
                 self.node.send(route.home, calls)
                 calls, size = ForwardCalls([]), 0
         if calls.specs:
             self.node.send(route.home, calls)
+
+    def _lend(self, home: str, task: Task) -> None:
+        """What the call takes stays held here until it is held there: also if the call is done sooner."""
+        spec, lent = task.spec, self.lent.setdefault(home, {})
+        refs = (*spec.deps, *spec.holds)
+        lent[spec.task_id] = (*lent.get(spec.task_id, ()), *refs)
+        if not task.options.max_retries:
+            task.spec = replace(spec, deps=(), holds=())
+            return
+        for object_id in refs:  # and what may be repeated keeps them until it is done
+            self.node.objects.retain(object_id)
 
     def accepted(self, message: CallsAccepted) -> None:
         """CallsAccepted."""
