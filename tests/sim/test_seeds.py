@@ -84,6 +84,10 @@ def test_a_record_that_is_under_way_to_its_shard_is_not_lost():
     assert_all_is_well([502188], nodes=3, shards=2, replicas=2)
 
 
+def test_a_far_chain_takes_longer_to_rest():
+    assert_all_is_well([522258], nodes=3, shards=2, replicas=2)
+
+
 @pytest.mark.parametrize(
     "nodes, deaths, heads, shards, replicas", [(3, 0, 0, 1, 0), (5, 0, 0, 2, 0), (4, 1, 0, 1, 2), (4, 0, 1, 1, 0)]
 )

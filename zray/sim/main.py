@@ -24,6 +24,8 @@ from .workloads import program, several
 LIVENESS_SECONDS = 30.0
 # What is batched by timers has then been said.
 REST_SECONDS = 1.0
+# A last write goes down a chain, and its acknowledgement up, in messages of up to 0.4 s.
+FAR_REST_SECONDS = 4.0
 # A verdict on a node that is back, and heard of, is past.
 VERDICT_SECONDS = 1.0
 STEPS_MAX = 5_000_000
@@ -109,12 +111,13 @@ def _run(world: Simulator) -> None:
 
 
 def _come_to_rest(world: Simulator) -> None:
-    world.run(world.now + REST_SECONDS)
+    is_far = world.options.delay == "far"
+    rest = FAR_REST_SECONDS if is_far and world.shards.are_replicated else REST_SECONDS
+    world.run(world.now + rest)
     # A line of records is let go of from shard to shard, one link after the other.
-    far = 10 if world.options.delay == "far" else 1
     if not world.shards.have_said_all():
-        world.run(world.now + far * LIVENESS_SECONDS, unless=world.shards.have_said_all)
-        world.run(world.now + REST_SECONDS)
+        world.run(world.now + (10 if is_far else 1) * LIVENESS_SECONDS, unless=world.shards.have_said_all)
+        world.run(world.now + rest)
 
 
 def _is_settled(world: Simulator) -> bool:
