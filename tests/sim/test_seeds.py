@@ -64,6 +64,29 @@ def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
     assert_all_is_well(seeds, nodes=nodes, deaths=bool(deaths), heads=True, shards=shards)
 
 
+@pytest.mark.parametrize(
+    "nodes, asked",
+    [
+        (1, {}),
+        (3, {}),
+        (3, {"deaths": True}),
+        (4, {"heads": True}),
+        (4, {"drains": True, "deaths": True}),
+        (3, {"shards": 2, "replicas": 2}),
+        (5, {"heads": True, "drains": True, "deaths": True, "shards": 2}),
+    ],
+    ids=str,
+)
+def test_drivers_and_fork_servers_are_killed_at_any_message(nodes, asked):
+    """All of a driver's job is gone with it, on each node, and nothing else; the others' programs do not notice."""
+    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, crashes=True, **asked)
+
+
+def test_a_task_that_comes_down_where_its_job_has_ended_does_not_begin_it_again():
+    """It had gone up from the driver's own node, and that driver was killed meanwhile."""
+    assert_all_is_well([44], nodes=4, heads=True, crashes=True)
+
+
 def test_puts_that_are_refused_one_after_another_take_their_time():
     """A worker in such a put keeps its CPU; who could make room waits for that."""
     assert_all_is_well([70850], nodes=0)

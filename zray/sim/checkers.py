@@ -250,10 +250,9 @@ class Checkers:
         self.groups_are_gone()
         for node in self.world.nodes.values():
             scheduler = node.scheduler
-            if self.world.options.nodes == 1:
-                nothing(scheduler.jobs, "jobs")
-                of_jobs = [worker.address for worker in scheduler.pool.workers.values() if worker.job is not None]
-                nothing(of_jobs, "workers of jobs that are over")
+            nothing(scheduler.jobs, "jobs")
+            of_jobs = [worker.address for worker in scheduler.pool.workers.values() if worker.job is not None]
+            nothing(of_jobs, "workers of jobs that are over")
             drivers = [process.address for process in scheduler.processes.values() if process.kind == "driver"]
             nothing(drivers, "drivers")
             known = {address for address in scheduler.processes}

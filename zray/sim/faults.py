@@ -1,7 +1,7 @@
 """The nemesis: which faults happen, and when; all drawn from the seed, none after `fault_seconds`.
 
-kill a worker before or after any delivery to or from it; kill a driver; kill a fork server (all workers
-of a node at once); workers that fail to start, or die before their Hello; slow workers; links that break
+kill a worker, a driver, or a fork server (all workers of a node at once) before or after any delivery to or from it;
+workers that fail to start, or die before their Hello; slow workers; links that break
 and heal; kill a whole node before or after any delivery to or from it; stop one for a while, or cut it off from all
 others: for longer than the verdict takes, or not
 """
@@ -41,7 +41,8 @@ class Faults:
         self.world = world
         self.kills = 0  # workers killed so far
         self.start_failures = 0
-        self.driver_killed = ""
+        self.driver_kills = 0
+        self.fork_server_kills = 0
         self.node_kills = 0
         self.drained: set[str] = set()  # nodes that were told to leave: membership only
         self.troubled: set[str] = set()  # nodes that were stopped or cut off: membership only
@@ -96,6 +97,9 @@ class Faults:
         """A frame is about to be handled."""
         self._maybe_kill(source)
         self._maybe_kill(target)
+        if self.world.options.driver_kills or self.world.options.fork_server_kills:
+            self._maybe_crash(source)
+            self._maybe_crash(target)
         self._maybe_kill_node(source)
         self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
@@ -105,6 +109,8 @@ class Faults:
     def after_delivery(self, source: str, target: str) -> None:
         """A frame has been handled."""
         self._maybe_kill(target)
+        if self.world.options.driver_kills or self.world.options.fork_server_kills:
+            self._maybe_crash(target)
         self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
             self.world.shards.maybe_kill(target)
@@ -119,6 +125,22 @@ class Faults:
             process = self._find(address)
             if process is not None:
                 self.kill(process)
+
+    def _maybe_crash(self, address: str) -> None:
+        """A driver, or the fork server of a node that says something or is told something."""
+        options, world = self.world.options, self.world
+        if self.are_over:
+            return
+        if self.driver_kills < options.driver_kills and "/driver-" in address:
+            driver = self._find(address)
+            if driver is not None and driver.is_alive and world.random.random() < options.driver_kill_probability:
+                self.driver_kills += 1
+                self.kill(driver)
+        if self.fork_server_kills < options.fork_server_kills:
+            node = world.nodes.get(address.partition("/")[0])
+            if node is not None and world.random.random() < options.fork_server_kill_probability:
+                self.fork_server_kills += 1
+                self._kill_fork_server_of(node)
 
     def kill(self, process: Process) -> None:
         """kill -9."""
@@ -265,7 +287,10 @@ class Faults:
         return node.processes.get(address) if node is not None else None
 
     def _kill_fork_server(self) -> None:
-        node = self.world.random.choice(list(self.world.nodes.values()))
+        self._kill_fork_server_of(self.world.random.choice(list(self.world.nodes.values())))
+
+    def _kill_fork_server_of(self, node: Node) -> None:
+        """Its workers die with it; those that it was about to start are not born."""
         self.world.trace.event(self.world.now, node.name, "the fork server is killed")
         for process in [process for process in node.processes.values() if process.kind == "worker"]:
             self.kill(process)
@@ -273,7 +298,6 @@ class Faults:
     def _kill_driver(self) -> None:
         driver = self.world.random.choice(self.world.drivers)
         if driver.is_alive and not driver.is_done:
-            self.driver_killed = driver.address
             self.kill(driver)
 
     # --- links ---

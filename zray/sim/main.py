@@ -188,6 +188,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--heads", action="store_true", help="the head is killed and started again")
     parser.add_argument("--drains", action="store_true", help="nodes leave in order")
     parser.add_argument("--groups", action="store_true", help="all have placement groups")
+    parser.add_argument("--crashes", action="store_true", help="drivers and fork servers are killed at any message")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()

@@ -45,6 +45,11 @@ class Options(Struct, kw_only=True):
     kill_probability: float = 0.0
     kills_driver: bool = False
     kills_fork_server: bool = False
+    # At any delivery, as workers are.
+    driver_kills: int = 0
+    driver_kill_probability: float = 0.0
+    fork_server_kills: int = 0
+    fork_server_kill_probability: float = 0.0
     breaks: int = 0
     start_failure_probability: float = 0.0
     slow_worker_probability: float = 0.0
@@ -76,8 +81,8 @@ class Options(Struct, kw_only=True):
     @property
     def loses_work(self) -> bool:
         """Whether a task may end with a system error, or an actor die, through no fault of the program's."""
-        is_hit = bool(self.kills or self.kills_fork_server or self.start_failure_probability or self.loses_nodes)
-        return is_hit or self.is_small
+        loses_workers = self.kills or self.kills_fork_server or self.fork_server_kills
+        return bool(loses_workers or self.start_failure_probability or self.loses_nodes or self.is_small)
 
     @property
     def loses_nodes(self) -> bool:
@@ -97,6 +102,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     heads: bool = False  # the head is killed and started again
     drains: bool = False  # nodes leave in order
     groups: bool = False  # all have placement groups, also where nodes leave and die
+    crashes: bool = False  # drivers and fork servers die
 
     def flags(self) -> str:
         """As arguments of scripts/simulate, each with a space before it."""
@@ -132,7 +138,23 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
     options.lineage_bytes = Random(f"zray lineage {seed}").choice((0, 1, 2_000, 10_000))
     _add_groups(options, are_wanted=wanted.groups)
     _add_recovery(options)
+    if wanted.crashes:
+        _add_crashes(options)
     return options
+
+
+def _add_crashes(options: Options) -> None:
+    """Some lose all their drivers, some keep one at least: the others' programs go on as if nothing had been."""
+    random = Random(f"zray crashes {options.seed}")
+    options.drivers = max(options.drivers, random.choice((1, 1, 2, 3)))
+    options.driver_kills = random.choice((0, 1, 1, options.drivers))
+    options.driver_kill_probability = random.choice((0.0005, 0.002, 0.01, 0.05))
+    if not options.driver_kills or random.random() < 0.4:
+        options.fork_server_kills = random.choice((1, 1, 2, 4))
+        options.fork_server_kill_probability = random.choice((0.0003, 0.001, 0.005, 0.02))
+    # A killed driver's detached actors live on, and so does what they were made with: something is left.
+    if options.driver_kills:
+        options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
 
 
 def _add_recovery(options: Options) -> None:

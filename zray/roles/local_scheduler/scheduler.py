@@ -192,6 +192,7 @@ class LocalScheduler(Role):
             return
         job = process.job
         if process is job.driver:
+            self._note_end(job.job_id, self.address)  # one that went up may come down here again
             self.end_job(job)
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
@@ -201,11 +202,14 @@ class LocalScheduler(Role):
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
         self.guards.end_job(message.job_id, self.sender)
-        self.ended_jobs[message.job_id] = self.sender
-        if len(self.ended_jobs) > ENDED_JOBS_MAX:
-            del self.ended_jobs[next(iter(self.ended_jobs))]
+        self._note_end(message.job_id, self.sender)
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
+
+    def _note_end(self, job_id: bytes, home: str) -> None:
+        self.ended_jobs[job_id] = home
+        if len(self.ended_jobs) > ENDED_JOBS_MAX:
+            del self.ended_jobs[next(iter(self.ended_jobs))]
 
     def end_job(self, job: Job) -> None:
         """Nothing of it starts any more; what runs is ended."""
