@@ -1,9 +1,12 @@
 """Actors whose nodes die: real processes, kill -9."""
 
+import os
+import signal
+
 import pytest
 
 import zray
-from tests.gates import Gate, Tally, until
+from tests.gates import Gate, Tally, is_running, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import ActorDiedError, RayActorError
 
@@ -100,3 +103,46 @@ def test_a_detached_actor_goes_on_too(cluster):
     assert zray.get(found.where.remote(), timeout=30) != first
     zray.kill(found)
     until(lambda: zray.available_resources().get("disk") == 4.0)
+
+
+@zray.remote(resources={"disk": 1}, checkpoint_interval=5)
+class Sum:
+    """Recovers on its node."""
+
+    def __init__(self, start):
+        self.total = start
+
+    def add(self, number):
+        self.total += number
+        return self.total
+
+    def where(self):
+        return zray.get_runtime_context().get_node_id()
+
+    @zray.method(readonly=True)
+    def pid(self):
+        return os.getpid()
+
+
+@pytest.mark.slow
+def test_an_actor_of_another_node_recovers_when_its_process_is_killed(cluster):
+    """Its callers do not notice; what calls took from here is still there."""
+    total = Sum.remote(zray.put(1000))
+    refs = []
+    for number in range(1, 25):
+        refs.append(total.add.remote(zray.put(number)))
+        if number % 8 == 0:
+            pid = zray.get(total.pid.remote(), timeout=30)
+            os.kill(pid, signal.SIGKILL)
+            until(lambda pid=pid: not is_running(pid))
+    assert zray.get(refs, timeout=60) == [1000 + sum(range(1, number + 1)) for number in range(1, 25)]
+
+
+@pytest.mark.slow
+def test_an_actor_that_recovers_on_its_node_dies_with_it(cluster):
+    """Its checkpoint is there: it is not made again elsewhere as if nothing had been."""
+    total = Sum.remote(0)
+    zray.get(total.add.remote(1), timeout=30)
+    home = kill_home(cluster, total)
+    with pytest.raises(ActorDiedError, match=home):
+        zray.get(total.add.remote(1), timeout=30)
