@@ -8,6 +8,7 @@ Each node is a real one (`zray.cluster_utils.Cluster`), on loopback, encrypted a
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import signal
 import statistics
@@ -74,7 +75,8 @@ def remote(count: int) -> bool:
 
 
 def joins(count: int) -> bool:
-    """So many nodes that start at the same moment."""
+    """So many nodes that start at the same moment; of a zray whose modules are compiled, as pip leaves it."""
+    compileall.compile_dir(os.path.dirname(zray.__file__), quiet=1)
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
         total = nodes.declared_resources(1, None, None)
         found: list[Node] = []

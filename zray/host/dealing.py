@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from ..wire.link import MailFrame
 from .gate import DOMAIN
 from .keys import KeyPair, text
-from .sockets import NOBLOCK, has_arrived, receive, receive_bulk, send_mail
+from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk, send_mail
 
 # Longer frames are refused by libzmq.  Chunks of objects are shorter, a turn's mail is cut at 8 MiB; the code of one
 # function is what can be longest.
@@ -122,7 +121,7 @@ class Dealer:
     def look(self) -> None:
         """What became of the connection."""
         while not self.over and has_arrived(self.monitor):
-            event: int = parse_monitor_message(self.monitor.recv_multipart(NOBLOCK))["event"]
+            event, _ = monitor_event(self.monitor)
             if event == zmq.EVENT_CONNECTED:
                 self.has_connected = True
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from ..wire.link import MailFrame, unnumbered
 from ..wire.session import Ack
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
-from .sockets import NOBLOCK, SEND_MORE, has_arrived, receive, receive_bulk, send, send_mail
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, monitor_event, receive, receive_bulk, send, send_mail
 
 # Connections on which nobody has spoken yet (USERS S10): each costs a descriptor, for HANDSHAKE_MS at most unless it
 # is let in, and a node that has no descriptors left is of no use.  Many times as many as hosts that join at once.
@@ -166,9 +165,8 @@ class Listener:
 
     def _look(self) -> None:
         while has_arrived(self.monitor):
-            event = parse_monitor_message(self.monitor.recv_multipart(NOBLOCK))
-            descriptor = int(event["value"])
-            if event["event"] == zmq.EVENT_ACCEPTED:
+            event, descriptor = monitor_event(self.monitor)
+            if event == zmq.EVENT_ACCEPTED:
                 self.half_open[descriptor] = None
             elif descriptor in self.being_cut:
                 self.being_cut.remove(descriptor)

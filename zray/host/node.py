@@ -81,7 +81,7 @@ class Node:
     """One node process."""
 
     def __init__(
-        self, session: Session, fork_server: tuple[int, socket.socket], lock: int, options: dict[str, Any]
+        self, session: Session, fork_server: tuple[int, socket.socket] | None, lock: int, options: dict[str, Any]
     ) -> None:
         self.session = session
         self.driver_pid: int = options["driver_pid"]
@@ -110,7 +110,8 @@ class Node:
             self.doorman.offend,
             self.membership.neighbours if self.membership is not None else None,
         )
-        self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
+        if self.workers.connection is not None:
+            self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
         if self.driver_pid:
             # Handed over open: it tells the driver's end even if that came before we looked.
             self.reactor.watch(DRIVER_DESCRIPTOR, lambda: self.end("its driver has ended"))
@@ -242,12 +243,18 @@ class Node:
 
     def _hear_workers(self) -> None:
         before = self.workers.connection
+        assert before is not None
         descriptor = before.fileno()
         if not self.workers.receive():
             self.end("its fork server died too often")
-        elif self.workers.connection is not before:
+        elif (now := self.workers.connection) is not None and now is not before:
             self.reactor.watched.pop(descriptor, None)
-            self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
+            self.reactor.watch(now.fileno(), self._hear_workers)
+
+    def begin_to_work(self) -> None:
+        """We are a member now."""
+        self.reactor.watch(self.workers.launch().fileno(), self._hear_workers)
+        self.session.write_info(self._info())
 
     # --- effects ---
 
@@ -359,10 +366,11 @@ class Node:
         self.session.remove()
 
 
-def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket], lock: int) -> None:
+def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket] | None, lock: int) -> None:
     """Make the node, tell whoever started it that it listens (and is a member), and run it until the session ends.
 
-    options: total, capacity, driver_pid, cluster (node_main.py).  lock: the descriptor that keeps the session's lock.
+    options: total, capacity, driver_pid, cluster (node_main.py).  fork_server: None for one that joins.
+    lock: the descriptor that keeps the session's lock.
     """
     try:
         node = Node(session, fork_server, lock, options)
@@ -383,6 +391,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
 
         def tell_ready() -> None:
             node.tell_ready = lambda: None
+            node.begin_to_work()
             tell_starter("")
 
         node.tell_ready = tell_ready

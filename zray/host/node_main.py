@@ -40,7 +40,8 @@ def main() -> None:
     options = msgpack.decode(bytes.fromhex(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
-    if (options.get("cluster") or {}).get("kind") in ("node", "driver"):
+    joins = (options.get("cluster") or {}).get("kind") in ("node", "driver")
+    if joins:
         descriptors.append(SECRET_DESCRIPTOR)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
@@ -51,7 +52,8 @@ def main() -> None:
     try:
         redirect_output(session)
         lock = lock_session(session.folder)
-        fork_server = launch_fork_server(session)
+        # One that joins a cluster is a member first.  (A fork server takes longer to start than a node.)
+        fork_server = None if joins else launch_fork_server(session)
         from . import node
 
         node.run(session, options, fork_server, lock)

@@ -31,7 +31,7 @@ class Workers:
     def __init__(
         self,
         session: Session,
-        fork_server: tuple[int, socket.socket],
+        fork_server: tuple[int, socket.socket] | None,
         deliver: Callable[[Any], None],
         log: Callable[[str], None],
     ) -> None:
@@ -42,8 +42,26 @@ class Workers:
         self.worker_id: dict[str, int] = {}
         self.pids: dict[str, int] = {}
         self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
-        self.starts = 1
-        self.pid, self.connection = fork_server
+        self.starts = 0
+        self.pid = 0
+        self.connection: socket.socket | None = None  # None: there is no fork server yet
+        self.orders: list[tuple[object, ...]] = []  # what it will be told first
+        if fork_server is not None:
+            self._use(fork_server)
+
+    def launch(self) -> socket.socket:
+        """Start the fork server, and tell it what was ordered before; the connection to it."""
+        connection = self._use(launch_fork_server(self.session))
+        orders, self.orders = self.orders, []
+        for order in orders:
+            self._order(*order)
+        return connection
+
+    def _use(self, fork_server: tuple[int, socket.socket]) -> socket.socket:
+        self.starts += 1
+        self.pid, connection = fork_server
+        self.connection = connection
+        return connection
 
     def start(self, worker: str, worker_id: int) -> None:
         """StartWorker."""
@@ -63,6 +81,9 @@ class Workers:
         self._order("kill", worker)
 
     def _order(self, *order: object) -> None:
+        if self.connection is None:
+            self.orders.append(order)
+            return
         try:
             self.connection.send(msgpack.encode(order))
         except OSError:
@@ -70,6 +91,7 @@ class Workers:
 
     def receive(self) -> bool:
         """What the fork server has to say.  False: it is dead for good."""
+        assert self.connection is not None
         try:
             packet = self.connection.recv(PACKET_BYTES_MAX)
         except OSError:
@@ -116,7 +138,8 @@ class Workers:
 
     def _fork_server_died(self) -> bool:
         """All its workers die with it; what they had started falls to us."""
-        self.connection.close()
+        if self.connection is not None:
+            self.connection.close()
         try:
             _, status = os.waitpid(self.pid, 0)
             how = how_it_ended(status)
@@ -128,8 +151,7 @@ class Workers:
             return False
         lost = [worker for worker in self.windows if worker not in self.unjoined]
         again = list(self.unjoined)
-        self.starts += 1
-        self.pid, self.connection = launch_fork_server(self.session)
+        self.launch()
         for worker in lost:
             self._exited(worker, f"died with the fork server, which {how}")
         for worker in again:
@@ -161,6 +183,7 @@ class Workers:
 
     def close(self) -> None:
         """All processes are gone: so are their windows."""
-        self.connection.close()
+        if self.connection is not None:
+            self.connection.close()
         for worker in list(self.windows):
             self._forget(worker)
