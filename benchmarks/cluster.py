@@ -82,7 +82,7 @@ def joins(count: int) -> bool:
         found: list[Node] = []
 
         def join() -> None:
-            found.append(Node(*nodes.start_member(total, 16 << 20, cluster.address, cluster.token)))
+            found.append(Node(*nodes.start_member(total, 16 << 20, cluster.address, cluster.token, is_bound=True)))
 
         start = time.perf_counter()
         threads = [threading.Thread(target=join) for _ in range(count)]

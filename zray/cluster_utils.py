@@ -38,7 +38,10 @@ class Node:
 
 
 class Cluster:
-    """A head and nodes that come and go.  A context manager."""
+    """A head and nodes that come and go.  A context manager.
+
+    Its nodes end with the process that made it, a kill -9 included; shutdown_at_exit=False: they do not.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Cluster:
         head_node_args: dict[str, Any] | None = None,
         shutdown_at_exit: bool = True,
     ) -> None:
+        self.is_bound = shutdown_at_exit
         if shutdown_at_exit:
             import atexit
 
@@ -96,14 +100,21 @@ class Cluster:
         """
         total = nodes.declared_resources(num_cpus, num_gpus, resources)
         if self.head_node is None:
-            session, pid = nodes.start_head(total, object_store_memory, labels=labels, **{"port": 0, **head})
+            options = {"port": 0, "labels": labels, "is_bound": self.is_bound, **head}
+            session, pid = nodes.start_head(total, object_store_memory, **options)
             self.head_node = Node(session, pid)
             self.token = read_secret(session.token_path).decode()
             return self.head_node
         if head:
             raise TypeError(f"{', '.join(head)}: only for the head.")
         joined = nodes.start_member(
-            total, object_store_memory, self.address, self.token, head_wait=head_wait, labels=labels
+            total,
+            object_store_memory,
+            self.address,
+            self.token,
+            head_wait=head_wait,
+            labels=labels,
+            is_bound=self.is_bound,
         )
         node = Node(*joined)
         self.worker_nodes.append(node)

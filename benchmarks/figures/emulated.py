@@ -17,7 +17,7 @@ from zray.host import nodes
 @contextlib.contextmanager
 def emulated(count: int, *, cpus: float = 2, head_cpus: float = 0, **head: Any) -> Iterator[Cluster]:
     """A head and `count` more nodes, and this process is the driver.  Node i has a resource `node-i`."""
-    with Cluster(True, head_node_args={"num_cpus": head_cpus, **head}, shutdown_at_exit=False) as cluster:
+    with Cluster(True, head_node_args={"num_cpus": head_cpus, **head}) as cluster:
         for number in range(count):
             cluster.add_node(num_cpus=cpus, resources={f"node-{number}": 1_000})
         cluster.wait_for_nodes()

@@ -153,7 +153,7 @@ def measure_session(effort: Effort) -> Session:
     def nothing() -> None:
         pass
 
-    with Cluster(True, head_node_args={"num_cpus": 2}, shutdown_at_exit=False) as cluster, connected(cluster):
+    with Cluster(True, head_node_args={"num_cpus": 2}) as cluster, connected(cluster):
         assert cluster.head_node is not None
         pid = cluster.head_node.pid
         zray.get([nothing.remote() for _ in range(5 * WAVE)])

@@ -1,15 +1,21 @@
 """What a node needs to start: little, and what it can do without comes later."""
 
+import socket
 import subprocess
 import sys
 
+import pytest
 from msgspec import msgpack
 
 from tests.gates import DEADLINE_S
+from tests.scripts import start_script
 from zray.host import workers
 from zray.host.session import Session
 from zray.host.workers import Workers
 from zray.roles.effects import WorkerStarted
+
+LEFTOVER_DEADLINE_S = 20.0
+OPTIONS = {"capture_output": True, "text": True, "check": True, "timeout": DEADLINE_S}
 
 
 def test_a_node_of_a_cluster_imports_nothing_that_takes_long():
@@ -21,8 +27,6 @@ def test_a_node_of_a_cluster_imports_nothing_that_takes_long():
 
 def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_it(monkeypatch, tmp_path):
     """Those of a node that joins a cluster: it is a member first."""
-    import socket
-
     heard, (ours, theirs) = [], socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(workers, "launch_fork_server", lambda session: (1, ours))
     pool = Workers(Session("f" * 16, str(tmp_path)), None, heard.append, heard.append)
@@ -40,4 +44,23 @@ def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_i
         theirs.close()
 
 
-OPTIONS = {"capture_output": True, "text": True, "check": True, "timeout": DEADLINE_S}
+@pytest.mark.slow
+def test_nothing_is_left_of_a_cluster_whose_program_is_killed(tmp_path, leftovers):
+    """A head, its processes, a node, and a task that runs there."""
+    code = """
+    import sys, threading
+    import zray as ray
+    from zray.cluster_utils import Cluster
+
+    cluster = Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2})
+    cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address)
+    ray.get(ray.remote(lambda: 1).remote())
+    kept = ray.remote(lambda: threading.Event().wait()).remote()
+    print("it runs", flush=True)
+    sys.stdin.readline()
+    """
+    with start_script(tmp_path, code, stdin=subprocess.PIPE) as driver:
+        assert driver.stdout.readline() == "it runs\n", driver.stderr.read()
+        driver.kill()
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)

@@ -112,9 +112,10 @@ class Node:
         )
         if self.workers.connection is not None:
             self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
-        if self.driver_pid:
+        if self.driver_pid or options.get("is_bound"):
             # Handed over open: it tells the driver's end even if that came before we looked.
-            self.reactor.watch(DRIVER_DESCRIPTOR, lambda: self.end("its driver has ended"))
+            whose = "its driver" if self.driver_pid else "the program that started it"
+            self.reactor.watch(DRIVER_DESCRIPTOR, lambda: self.end(f"{whose} has ended"))
         self.local.pool.prestart()
         if self.membership is not None:
             self._take_part(self.membership)

@@ -35,8 +35,8 @@ def forbid_unpickling() -> None:
 
 
 def main() -> None:
-    """argv: one msgpack map in hexadecimal: session, root, total, capacity, driver_pid, labels, and for a node of a
-    cluster `cluster` (membership.py)."""
+    """argv: one msgpack map in hexadecimal: session, root, total, capacity, driver_pid, is_bound, labels, and for a
+    node of a cluster `cluster` (membership.py)."""
     options = msgpack.decode(bytes.fromhex(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]

@@ -59,11 +59,14 @@ def start_node(
     labels: dict[str, str] | None = None,
     cluster: dict[str, Any] | None = None,
     token: str = "",
+    is_bound: bool = False,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[Session, int]:
     """Start a node process with a session of its own; returns when it listens and, in a cluster, is a member.
 
-    cluster: how it takes part in one (membership.py); token: what it joins with.  meanwhile: called while it starts.
+    driver_pid: of the driver whose session it is, and ends with; 0: a lasting one.  is_bound: a lasting one ends with
+    this process all the same, however that ends.  cluster: how it takes part in one (membership.py); token: what it
+    joins with.  meanwhile: called while it starts.
 
     Raises:
         ClusterLostError: it did not start; says what it wrote.
@@ -82,6 +85,7 @@ def start_node(
         "total": total,
         "capacity": (store if store is not None else store_bytes()) >> 12 << 12,
         "driver_pid": driver_pid,
+        "is_bound": is_bound,
         "labels": checked_labels(labels),
         "cluster": cluster,
     }
@@ -132,13 +136,15 @@ def start_head(
     state_dir: str = "",
     gcs_lineage_memory: int | None = None,
     labels: dict[str, str] | None = None,
+    is_bound: bool = False,
 ) -> tuple[Session, int]:
     """Start the head of a cluster.  host: the address that it listens on, and goes by; port 0: any; None: the usual
     one, or any where that is taken.  gcs_shards, gcs_replicas (of each), global_schedulers: more than one of anything
     are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
     state_dir: what a head knows is kept there; one that is started on it again takes up all of this from there, and the
     nodes that still run; "": it lies in the session's folder, and is gone with it.  gcs_lineage_memory: bytes that a
-    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.
+    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.  is_bound: it ends
+    with this process.
 
     Raises: as start_node.
     """
@@ -166,7 +172,7 @@ def start_head(
         "lineage_bytes": gcs_lineage_memory,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
     }
-    return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels)
+    return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels, is_bound=is_bound)
 
 
 def start_member(
@@ -180,10 +186,11 @@ def start_member(
     advertise: str = "",
     head_wait: float | None = None,
     labels: dict[str, str] | None = None,
+    is_bound: bool = False,
 ) -> tuple[Session, int]:
     """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
     advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
-    ended, or stands still, to come back.
+    ended, or stands still, to come back.  is_bound: it ends with this process.
 
     Raises: as start_node.
     """
@@ -197,7 +204,7 @@ def start_member(
         "advertise": advertise,
         "head_wait": head_wait,
     }
-    return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels)
+    return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)
 
 
 def find_node_of(cluster: str) -> tuple[Session, int] | None:
