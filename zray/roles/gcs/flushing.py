@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LINEAGE_BYTES = 256 << 20
 # A page: small enough that a read for one spec costs a millisecond, large enough that a million tasks are few files.
 PAGE_BYTES = 256 << 10
+# Under way at once: with that, a disk that takes milliseconds for a page keeps up with what comes.
+PAGES_MAX = 16
 # When it is too much, so much of what is allowed stays: to look for the oldest is a walk over all records.
 STAYS = 0.75
 RETRY_SECONDS = 1.0
@@ -49,28 +51,33 @@ class Flushing:
         self.limit = limit
         self.refused = ""  # why the last page was not taken
         self._oldest: deque[bytes] = deque()  # tasks that are to go
-        self._going: list[tuple[bytes, TaskSpec]] = []  # the page under way
+        self._going: dict[int, list[tuple[bytes, TaskSpec]]] = {}  # token -> a page under way
         self._token = 0
-        self._is_void = False  # the page under way may be thrown away by a snapshot
+        self._void = 0  # pages under way up to this one may be thrown away by a snapshot
         self._reading: dict[int, None] = {}
         self._last_read: tuple[int, list[bytes]] = (-1, [])  # tasks that need each other lie side by side
 
     def end_turn(self) -> None:
-        """Say what the shard wants to know; write the next page."""
+        """Say what the shard wants to know; write the next pages."""
         assert self.member.replica is not None
         if self.member.replica.shard.wanted:
             self._look()
-        if self.limit and not self._going and not self.refused and not self.member.is_saving:
+        if self.limit and not self.refused and not self.member.is_saving:
             self._flush(self.member.replica.shard.tasks)
 
     # --- out of memory ---
 
     def _flush(self, tasks: TaskTable) -> None:
-        if not self._oldest:
-            if tasks.weight <= self.limit:
-                return
-            self._choose(tasks)
+        while len(self._going) < PAGES_MAX:
+            if not self._oldest:
+                if self._going or tasks.weight <= self.limit:
+                    return  # what is under way must not be chosen again
+                self._choose(tasks)
+            self._write_page(tasks)
+
+    def _write_page(self, tasks: TaskTable) -> None:
         specs: list[bytes] = []
+        going: list[tuple[bytes, TaskSpec]] = []
         size = 0
         while self._oldest and size < PAGE_BYTES and len(specs) < 1 << PLACE_BITS:
             task_id = self._oldest.popleft()
@@ -78,10 +85,10 @@ class Flushing:
             if record is not None and type(record.spec) is TaskSpec:
                 specs.append(pack_spec(record.spec))
                 size += len(specs[-1])
-                self._going.append((task_id, record.spec))
+                going.append((task_id, record.spec))
         if specs:
             self._token += 1
-            self._is_void = False
+            self._going[self._token] = going
             self.member.perform(WritePage(pack_page(specs), self._token))
 
     def _choose(self, tasks: TaskTable) -> None:
@@ -95,25 +102,23 @@ class Flushing:
                     return
 
     def void(self) -> None:
-        """A snapshot is ordered, which knows nothing of the page under way."""
-        self._is_void = True
+        """A snapshot is ordered, which knows nothing of the pages under way."""
+        self._void = self._token
 
     def on_written(self, message: PageWritten) -> None:
         """PageWritten: its specs leave memory."""
-        if message.token != self._token:
-            return
-        going, self._going = self._going, []
+        going = self._going.pop(message.token, [])
         replica = self.member.replica
-        if replica is not None and not self._is_void:
+        if replica is not None and message.token > self._void:
             for index, (task_id, spec) in enumerate(going):
                 replica.shard.tasks.flush(task_id, spec, message.page, index)
 
     def on_refused(self, message: PageRefused) -> None:
         """PageRefused: try again soon."""
-        if message.token == self._token:
-            self._going = []
-            self.refused = message.reason
+        self._going.pop(message.token, None)
+        if not self.refused:
             self.member.set_timer(RETRY_SECONDS, RetryFlush())
+        self.refused = message.reason
 
     def on_retry(self) -> None:
         """RetryFlush: the end of this turn does it."""
@@ -122,7 +127,7 @@ class Flushing:
     def forget(self) -> None:
         """The member has no state any more, or another one."""
         self._oldest.clear()
-        self._is_void = True
+        self.void()
 
     # --- back again ---
 

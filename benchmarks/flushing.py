@@ -1,0 +1,146 @@
+"""The memory of a GCS shard while finished lineage goes to disk, and while it does not (E8).
+
+    python -m benchmarks.flushing [--tasks 500000] [--limit 67108864]
+
+One replica with its log and its store, as in production, in a process of its own that nothing else is in.  What it is
+told is a line of tasks, each of which takes the result of the one before and a kilobyte of arguments: while the last
+result lives, all of them may have to be run again.  At the end the first one's is asked for, from a node that is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from zray.host.shard_logs import ORDERS, ShardLog
+from zray.ids import return_id
+from zray.roles.effects import Send
+from zray.roles.gcs.chain import ChainMember
+from zray.wire.chain import ChainChanged, ChainResults, ChainWrite
+from zray.wire.codec import Envelope, decode, encode
+from zray.wire.gcs import HoldAtNode, NodeLost, RebuildObject, RecordTasks, ReleaseAtNode, SubscribeObject
+from zray.wire.task_spec import TaskSpec
+
+ARGUMENT_BYTES = 1_000
+BATCH = 100
+POINTS = 40
+REBUILD_SECONDS = 30.0
+
+
+class Replica:
+    """The member, with this process as its reactor."""
+
+    def __init__(self, folder: str, limit: int) -> None:
+        self.inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.member = ChainMember("s1/gcs-0", "gcs-0", "chains", is_durable=True, lineage_bytes=limit)
+        self.log = ShardLog(folder, self.member, lambda role, message: self.inbox.put(message), is_lasting=False)
+        self.results: dict[str, list[Any]] = {}
+        self.count: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
+        self.turn("chains", ChainChanged("gcs-0", 1, ["s1/gcs-0"], ""))
+
+    def turn(self, sender: str, message: Any) -> None:
+        """One message, and the end of its turn."""
+        for effects in (self.member.handle(sender, message, 0.0), self.member.end_turn(0.0)):
+            for effect in effects:
+                if type(effect) in ORDERS:
+                    self.log.perform(self.member.address, effect)  # type: ignore[arg-type]
+                elif type(effect) is Send and type(effect.message) is ChainResults:
+                    said = effect.message
+                    self.taken[effect.destination] = said.first + len(said.results) - 1
+                    self.results.setdefault(effect.destination, []).extend(said.results)
+
+    def hear(self, seconds: float = 0.0) -> None:
+        """What the disk has to say."""
+        try:
+            while True:
+                self.turn("host", self.inbox.get(timeout=seconds) if seconds else self.inbox.get_nowait())
+                seconds = 0.0
+        except queue.Empty:
+            pass
+
+    def say(self, host: str, *messages: Any) -> None:
+        """As a frame brings it."""
+        client = f"{host}/shard-0"
+        first = self.count.get(client, 0) + 1
+        self.count[client] = first + len(messages) - 1
+        requests = [(f"{host}/local", message) for message in messages]
+        write = ChainWrite(1, first, self.taken.get(client, 0), requests)
+        (message,) = decode(encode(Envelope(1, 1, 0, [write]))).messages
+        self.turn(client, message)
+        self.hear()
+
+
+def task_id(number: int) -> bytes:
+    return b"%016d" % number
+
+
+def spec(number: int) -> TaskSpec:
+    deps = (return_id(task_id(number - 1), 1),) if number else ()
+    return TaskSpec(task_id(number), b"f" * 16, (b"%08d" % number).ljust(ARGUMENT_BYTES, b"."), deps)
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run(tasks: int, limit: int) -> dict[str, Any]:
+    """In this process.  points: (tasks, bytes resident, bytes that specs in memory weigh)."""
+    with tempfile.TemporaryDirectory(prefix="zray-flushing-") as folder:
+        replica = Replica(folder + "/log", limit)
+        gc.collect()
+        before = resident_bytes()
+        points = []
+        table = None
+        start = time.perf_counter()
+        for first in range(0, tasks, BATCH):
+            numbers = range(first, min(first + BATCH, tasks))
+            given_up = [return_id(task_id(number - 1), 1) for number in numbers if number]
+            specs = [spec(number) for number in numbers]
+            replica.say("n1", RecordTasks("n1/local", specs), ReleaseAtNode("n1/local", given_up))
+            assert replica.member.replica is not None
+            table = replica.member.replica.shard.tasks
+            if first // BATCH % max(1, tasks // BATCH // POINTS) == 0:
+                points.append((first + BATCH, resident_bytes() - before, table.weight))
+        seconds = time.perf_counter() - start
+        lost = return_id(task_id(0), 1)
+        replica.say("n2", HoldAtNode("n2/local", [lost], 0))
+        replica.say("n2", NodeLost("n1/local", "killed"), SubscribeObject("n2/local", lost))
+        end = time.monotonic() + REBUILD_SECONDS
+        orders: list[Any] = []
+        while not orders and time.monotonic() < end:
+            replica.hear(1.0)
+            said = replica.results.get("n2/shard-0", ())
+            orders = [message for _, message in said if type(message) is RebuildObject]
+        flushed = sum(table.pages.values()) if table is not None else 0
+        replica.log.close()
+    is_right = bool(orders) and orders[0].spec == spec(0)
+    return {"points": points, "flushed": flushed, "seconds": seconds, "rebuilt": is_right}
+
+
+def run_apart(tasks: int, limit: int) -> dict[str, Any]:
+    """In a process of its own; 0: nothing is flushed."""
+    command = [sys.executable, "-m", __name__, "--tasks", str(tasks), "--limit", str(limit)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # type: ignore[no-any-return]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=500_000)
+    parser.add_argument("--limit", type=int, default=64 << 20)
+    arguments = parser.parse_args()
+    print(json.dumps(run(arguments.tasks, arguments.limit)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
