@@ -171,3 +171,47 @@ def test_what_cannot_be_drained_is_refused_in_a_line(cluster):
     ):
         done = zray("drain", *arguments, *session)
         assert done.returncode == code and words in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+@api.remote(num_cpus=1)
+class Resident:
+    def __init__(self):
+        self.count = 0
+
+    def add(self):
+        self.count += 1
+        return self.count, where()
+
+    def work(self, gate, tally):
+        tally.visit()
+        gate.wait()
+        return where()
+
+    def leave(self):
+        api.exit_actor()
+
+
+def test_an_actor_that_may_be_restarted_is_made_again_elsewhere_another_one_keeps_the_node(cluster, tmp_path):
+    leaving, other = cluster.worker_nodes
+    gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
+    options = {"scheduling_strategy": on(leaving), "max_restarts": 1, "max_task_retries": -1}
+    mover = Resident.options(name="mover", **options).remote()
+    stayer = Resident.options(scheduling_strategy=on(leaving)).remote()
+    assert api.get([mover.add.remote(), stayer.add.remote()], timeout=30) == [(1, leaving.node_id)] * 2
+    running = mover.work.remote(gate, tally)
+    until(lambda: tally.count() == 1)
+    process = begin(cluster, leaving)
+    says(process, "1 actor")
+    assert api.get(stayer.add.remote(), timeout=30) == (2, leaving.node_id)
+    gate.open()
+    assert api.get(running, timeout=30) == leaving.node_id  # what it runs ends there
+    assert api.get(mover.add.remote(), timeout=30) == (2, leaving.node_id)
+    with pytest.raises(ActorDiedError):
+        api.get(stayer.leave.remote(), timeout=30)
+        api.get(stayer.add.remote(), timeout=30)
+    assert end(process) == f"Node {leaving.node_id} has left.\n"
+    until(lambda: not is_running(leaving.pid))
+    count, place = api.get(mover.add.remote(), timeout=30)
+    assert (count, place) == (1, other.node_id)
+    assert api.get(api.get_actor("mover").add.remote(), timeout=30) == (2, other.node_id)
+    assert tally.count() == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.sim.main import run_seed
+from zray.sim.main import run_program, run_seed
 from zray.sim.options import Wanted
 
 pytestmark = pytest.mark.sim
@@ -150,3 +150,19 @@ def test_nothing_runs_in_a_bundle_before_it_is_the_groups(seeds, nodes, drains):
 def test_an_actor_that_waits_for_its_bundle_has_no_guardian():
     """It was handed over to the node of its bundle, and its first guardian never heard of its end."""
     assert_all_is_well([1093], nodes=4, heads=True, groups=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nodes": 4, "node_drains": 2},
+        {"nodes": 5, "node_drains": 3, "shards": 2},
+        {"nodes": 5, "node_drains": 2, "head_kills": 2, "head_kill_probability": 0.003},
+    ],
+)
+def test_actors_that_may_be_restarted_go_on_where_their_nodes_leave(options):
+    """They do not keep the nodes, and calls that may be repeated do not notice."""
+    for seed in range(1, 9):
+        delay = ("local", "even", "loaded", "far")[seed % 4]
+        outcome = run_program("survivors", seed=seed, delay=delay, cpus=2, fault_seconds=1.0, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -180,6 +180,7 @@ TAGS = {
     195: "OrderReply",
     196: "ActorKilled",
     197: "ActorSaved",
+    198: "GuardianLeaves",
     200: "OpenTunnel",
     201: "TunnelBytes",
     202: "TunnelCredit",

@@ -103,6 +103,7 @@ from .homes import (
     ActorRestarted,
     ActorUnguarded,
     GuardActor,
+    GuardianLeaves,
     LocateActor,
     UnguardActor,
 )
@@ -193,7 +194,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             ),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
-            *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused),
+            *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
             *(Explain, ExplainReply, CodeAdded),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }

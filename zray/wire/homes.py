@@ -9,6 +9,7 @@ local scheduler    GuardActor        to the guardian: have it, should I be lost
 local scheduler    ActorGuarded      back: I hold what its constructor takes
 local scheduler    ActorRestarted    to the guardian: its process was replaced here
 local scheduler    UnguardActor      to the guardian: it is dead, or somebody else guards it
+local scheduler    GuardianLeaves    back: find others
 local scheduler    ActorUnguarded    the guardian, to the actor's shard: I do not have it any more
 
 An actor that may be restarted has a *guardian*: the local scheduler of another node, which knows how it was made and
@@ -143,3 +144,7 @@ class ActorUnguarded(Message, tag=189):
 
     actor_id: ActorID
     birth: str
+
+
+class GuardianLeaves(Message, tag=198):
+    """local scheduler -> local scheduler.  I am to leave: have others guard your actors."""

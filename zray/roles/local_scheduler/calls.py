@@ -276,7 +276,7 @@ class Calls:
 
     def _send_calls(self, actor: Actor) -> None:
         worker = actor.worker
-        if actor.state != ActorState.ALIVE or worker is None or not actor.queue:
+        if actor.state != ActorState.ALIVE or worker is None or not actor.queue or self.node.drain.going.is_held(actor):
             return
         if self.node.dispatch.lending.lenders and not self.node.dispatch.lending.has_its_cpu(actor):
             return

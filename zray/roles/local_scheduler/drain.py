@@ -1,7 +1,8 @@
 """A node that is to leave (`zray drain`): it takes nothing on, finishes what it runs, and hands its objects over.
 
     DrainNode    -> nothing is placed here any more (LoadReport); what has not begun goes back, or up
-    then         tasks that run end, those that others run for us too, actors end, programs leave
+    then         tasks that run end, those that others run for us too, actors end (but for those that can be made again
+                 elsewhere, see going.py), programs leave
     then         every object that others may know of gets a copy elsewhere: TakeCopies -> CopiesTaken
     then         all shards and all nodes have answered that they have what we said
     DrainReport(is_done) -> the monitor's verdict: nothing was lost with us (NodeLost.is_drained)
@@ -23,6 +24,7 @@ from ...wire.gcs import HoldAtNode, ObjectLocated, SubscribeObject
 from ...wire.message import Local
 from ...wire.task_spec import StoredValue
 from ...wire.where import Where
+from .going import Going
 from .tables import ActorState, ObjectEntry, ReadyQueue, TaskState
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class Drain:
         self.own_requests: set[int] = set()  # to shards, of the last round: membership only
         self.silent: dict[str, None] | None = None  # who has not yet answered that it has all we said
         self.taking = Taking(node)
+        self.going = Going(node)
 
     # --- leaving ---
 
@@ -124,7 +127,14 @@ class Drain:
             return
         self.send_away()
         self._give_back()
+        wards = self.going.leave_wards()
         waits_for = self._unfinished()
+        if waits_for:
+            self.going.let_on()
+        elif count := self.going.hold_back():
+            waits_for = [_count(count, "actor call")]
+        elif wards:
+            waits_for = [_count(wards, "actor") + " of others, to be guarded by another node"]
         if not waits_for:
             self._move()
             waits_for = self._unmoved()
@@ -144,8 +154,9 @@ class Drain:
         """What has to end, in words."""
         node = self.node
         drivers = sum(process.kind == "driver" for process in node.processes.values())
-        actors = sum(actor.state != ActorState.DEAD for actor in node.calls.actors.values())
-        tasks = Counter(task.state for task in node.tasks.values())
+        goes = self.going.goes
+        actors = sum(actor.state != ActorState.DEAD and not goes(actor) for actor in node.calls.actors.values())
+        tasks = Counter(task.state for task in node.tasks.values() if not self.going.is_of_one(task))
         told = [_count(tasks[state], what) for state, what in _STATES.items() if tasks[state]]
         told += [_count(number, what) for number, what in ((actors, "actor"), (drivers, "program")) if number]
         expected = [request for request in node.acks.expected if request not in self.own_requests]

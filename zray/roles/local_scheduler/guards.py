@@ -26,6 +26,7 @@ from ...wire.homes import (
     ActorRestarted,
     ActorUnguarded,
     GuardActor,
+    GuardianLeaves,
     UnguardActor,
 )
 from ...wire.scheduling import CodeAdded, JobFacts
@@ -71,7 +72,8 @@ class Guards:
         if actor.guardian or not actor.options.may_move or node.calls.actors.get(actor.actor_id) is not actor:
             return
         members = node.members
-        guardian = next((peer for peer in members.peers if peer not in members.outside), "")
+        others = (peer for peer in members.peers if peer not in members.outside and peer not in members.leaving)
+        guardian = next(others, "")
         if not guardian:
             return
         actor.guardian = guardian
@@ -136,6 +138,9 @@ class Guards:
         home = node.sender
         if home not in node.members.peers:
             node.reject("an actor of a lost node to guard")
+            return
+        if node.drain.is_on:
+            node.send(home, GuardianLeaves())
             return
         arguments = (*spec.deps, *spec.holds)
         node.remote_calls.join_holders(arguments, home, ActorGuarded(spec.task_id, message.life.birth))

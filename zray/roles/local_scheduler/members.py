@@ -30,6 +30,7 @@ class Members:
         self.peers: dict[str, dict[str, int]] = {}  # other local schedulers -> their total resources
         self.labels: dict[str, dict[str, str]] = {}  # of the peers
         self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
+        self.leaving: set[str] = set()  # those of them that are to leave, as far as we were told: membership only
         self.lease = Lease()
         self.facts = ("node", "", b"")  # as registered
         self.is_fenced = False
@@ -123,6 +124,7 @@ class Members:
         self.peers.pop(message.node, None)
         self.labels.pop(message.node, None)
         self.outside.discard(message.node)
+        self.leaving.discard(message.node)
         self.node.recovery.node_lost(message)
         self.node.acks.node_lost(message.node)
         self.node.routes.node_lost(message.node)

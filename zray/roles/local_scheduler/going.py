@@ -1,0 +1,94 @@
+"""Actors of a node that is to leave (drain): those that can be made again elsewhere do not keep it.
+
+    it may be restarted once more, and somebody guards it    it goes with the node: its guardian has it made again, as
+                                                             when a node is lost; that is one of its restarts
+    any other one (no max_restarts, or with checkpoints)     the node waits for its end
+
+When nothing but such actors keeps the node they are given no more calls; what they run ends first, for PATIENCE_SECONDS
+at most, since it may wait for a call that is held back.  A call without an answer is what it is after the death of a
+node: repeated, where it may be (max_task_retries), else an ActorUnavailableError.
+
+A guardian that is to leave says so (GuardianLeaves): its wards' nodes let it go, and find another one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...wire.homes import GuardianLeaves
+from .tables import Actor, ActorState, Task
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+PATIENCE_SECONDS = 5.0
+
+
+class Going:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.since: float | None = None  # from then on they have been given no calls; None: they are
+
+    def goes(self, actor: Actor) -> bool:
+        """Whether it does not keep the node."""
+        node, options = self.node, actor.options
+        if not options.may_move or actor.killed or actor.is_going or actor.state == ActorState.DEAD:
+            return False
+        if 0 <= options.max_restarts <= actor.life.restart_count or not node.moves.is_settled(actor):
+            return False
+        return actor.is_guarded and actor.guardian in node.members.peers
+
+    def is_of_one(self, task: Task) -> bool:
+        """Whether it is a call on one that goes, or its making."""
+        actor = self.node.calls.actors.get(task.options.actor_id or task.spec.task_id)
+        return actor is not None and self.goes(actor)
+
+    def hold_back(self) -> int:
+        """They alone keep the node.  Returns how many calls are still to end."""
+        now = self.node.now
+        if self.since is None:
+            self.since = now
+        if now - self.since >= PATIENCE_SECONDS:
+            return 0
+        return sum(len(actor.inflight) for actor in self.node.calls.actors.values() if self.goes(actor))
+
+    def let_on(self) -> None:
+        """There is something else to be done first, which may need them."""
+        if self.since is not None:
+            self.since = None
+            for actor_id in self.node.calls.actors:
+                self.node.calls.touch(actor_id)
+
+    def is_held(self, actor: Actor) -> bool:
+        """Whether it is given no more calls."""
+        return self.since is not None and self.goes(actor)
+
+    # --- guardians ---
+
+    def leave_wards(self) -> int:
+        """We leave: others are to guard them.  Returns how many have not been taken from us."""
+        node = self.node
+        homes = [guard.home for guard in node.guards.guarded.values() if guard.home in node.members.peers]
+        for home in dict.fromkeys(homes):
+            node.send(home, GuardianLeaves())
+        return len(homes)
+
+    def on_guardian_leaves(self) -> None:
+        """GuardianLeaves.  Where we are done with leaving it is too late for others: it stays until we are gone."""
+        node, guardian = self.node, self.node.sender
+        if node.drain.is_done or guardian not in node.members.peers:
+            return
+        node.members.leaving.add(guardian)
+        for actor in list(node.calls.actors.values()):
+            if actor.guardian == guardian:
+                node.guards.dismiss(actor, is_dead=False)
+                actor.is_guarded = False
+                if node.moves.is_settled(actor):
+                    node.guards.choose(actor)
+
+
+HANDLERS: dict[type, Any] = {
+    GuardianLeaves: lambda self, message: self.drain.going.on_guardian_leaves(),
+}
