@@ -155,7 +155,7 @@ def start(
         if address is None:
             session, node_pid = start_head(total, object_store_memory, where)
         else:
-            session, node_pid = join(total, object_store_memory, address, where)
+            session, node_pid = join(total, object_store_memory, address, where, is_foreground=block)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
@@ -181,7 +181,7 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
     return nodes.start_head(total, store, host=host, port=where["port"], labels=where["labels"], **plan)
 
 
-def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any]) -> Any:
+def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any], *, is_foreground: bool) -> Any:
     """--address."""
     from zray.host import nodes, tokens
 
@@ -198,6 +198,7 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
         "advertise": advertise,
         "head_wait": where["head_wait"],
         "labels": where["labels"],
+        "rejoin": not is_foreground,
     }
     return nodes.start_member(total, store, address, token, **further)
 

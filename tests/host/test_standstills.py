@@ -9,12 +9,13 @@ import pytest
 import zray
 from tests.gates import is_running, until
 from tests.scripts import start_script
-from zray.cluster_utils import Cluster
+from zray.cluster_utils import Cluster, Node
 from zray.exceptions import ClusterLostError
-from zray.host import control
+from zray.host import control, nodes
 from zray.host.processes import children_of
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.monitor import SILENT_TICKS_MAX, TICK_SECONDS
+from zray.wire.orders import RevokeKey
 
 # Longer than any lease, and than the monitor waits for a node that is silent.
 LONG_SECONDS = 4.0
@@ -164,6 +165,58 @@ def test_a_node_that_stood_still_for_long_is_lost_and_ends_when_it_finds_out(clu
         os.kill(stopped.pid, signal.SIGCONT)
     until(lambda: not is_running(stopped.pid))
     assert other.node_id in nodes_of(cluster)
+
+
+def newcomer(cluster, known):
+    """A node that nobody here has started."""
+    for session in nodes.lasting_sessions():
+        info = session.read_info()
+        if info is not None and info.node_id and info.node_id not in known and info.cluster == cluster.address:
+            return Node(session, info.node_pid)
+    return None
+
+
+@pytest.fixture
+def returning(cluster):
+    """A node of a cluster that was told to come back."""
+    total = nodes.declared_resources(1, None, {"here": 1})
+    node = Node(*nodes.start_member(total, None, cluster.address, cluster.token, rejoin=True))
+    cluster.worker_nodes.append(node)
+    cluster.wait_for_nodes()
+    return node
+
+
+@pytest.mark.slow
+def test_a_node_that_was_lost_comes_back_as_another_one(cluster, returning):
+    """F03: with an id of its own; of the former one nothing is left."""
+    former = all_of(returning)
+    known = {node.node_id for node in cluster.list_all_nodes()}
+    os.kill(returning.pid, signal.SIGSTOP)
+    try:
+        until(lambda: returning.node_id not in nodes_of(cluster))
+    finally:
+        os.kill(returning.pid, signal.SIGCONT)
+    another = until(lambda: newcomer(cluster, known), 60)
+    cluster.worker_nodes[cluster.worker_nodes.index(returning)] = another
+    until(lambda: not any(is_running(pid) for pid in former))
+    cluster.wait_for_nodes()
+    cluster.connect()
+    where = zray.remote(lambda: zray.get_runtime_context().get_node_id()).options(resources={"here": 1})
+    assert zray.get(where.remote(), timeout=30) == another.node_id
+
+
+@pytest.mark.slow
+def test_one_whose_key_was_revoked_meanwhile_does_not(cluster, returning):
+    known = {node.node_id for node in cluster.list_all_nodes()}
+    os.kill(returning.pid, signal.SIGSTOP)
+    try:
+        with control.Control(cluster.head_node.session, cluster.head_node.pid) as link:
+            link.order(RevokeKey(1, returning.node_id))
+        until(lambda: returning.node_id not in nodes_of(cluster))
+    finally:
+        os.kill(returning.pid, signal.SIGCONT)
+    until(lambda: not is_running(returning.pid), 60)
+    assert newcomer(cluster, known) is None
 
 
 @pytest.mark.slow

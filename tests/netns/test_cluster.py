@@ -88,12 +88,12 @@ def test_a_host_that_is_cut_off_for_long_stops_and_joins_anew(network, hosts, cl
     program.says("under way")
     cut_off = hosts[2].node_pids()
     network.cut(hosts[2])
-    until_ended(cut_off)
     until_listed(hosts[0], "ab")
     program.says("right")
     program.ends_well()
     network.heal(hosts[2])
-    hosts[2].join(cluster)
+    until_listed(hosts[0], "abc")  # nobody has done anything there
+    until_ended(cut_off)
     after = status(hosts[0])
     assert set(after) == set("abc") and after["c"] != before["c"]
     source = 'say(zray.get(on("c", here).remote(), timeout=20))'

@@ -123,4 +123,11 @@ class Admission:
             return "a host id and a key that are new are needed"
         if message.public_key in self.roster.ring.keys:
             return "that key is known already"
+        if message.former and not self._may_return(message.former):
+            return f"the key of host {message.former[:HOST_ID_LENGTH]}, in whose place it would join, was revoked"
         return "" if message.kind in ("node", "driver") else f"a {message.kind[:40]!r} cannot join"
+
+    def _may_return(self, host: str) -> bool:
+        """Whether nothing speaks against it but that it was lost.  A head that was started again may not know it."""
+        keys = self.roster.ring.keys.values()
+        return any(key.name == host and (key.is_lost or not key.is_revoked) for key in keys)

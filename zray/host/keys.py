@@ -18,6 +18,7 @@ import msgspec
 import zmq
 
 from ..exceptions import ZrayError
+from ..wire.hosts import WAS_LOST
 
 KEY_BYTES = 32
 # How long a join token is good for, and how often (USERS S4).
@@ -144,6 +145,7 @@ class Key(msgspec.Struct):
     expires_at: float = float("inf")  # wall clock
     uses_left: int = -1  # joins that a joiner's key still buys; -1: does not matter
     is_revoked: bool = False
+    is_lost: bool = False  # revoked by the verdict on its host, and by nothing else
 
 
 class KeyRing:
@@ -162,6 +164,8 @@ class KeyRing:
         key = self.keys.get(public)
         if key is None:
             return "unknown key"
+        if key.is_lost:
+            return f"revoked key of {key.kind} {key.name}: {WAS_LOST}"
         if key.is_revoked:
             return f"revoked key of {key.kind} {key.name}"
         if self.clock() >= key.expires_at:
@@ -186,9 +190,10 @@ class KeyRing:
             key.is_revoked = True
         return found
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, *, is_lost: bool = False) -> None:
         """A host is gone for good, and so is its key: it is refused as revoked, whoever shows it."""
-        self.revoke(name)
+        for key in self.revoke(name):
+            key.is_lost = is_lost
 
 
 # --- tokens ---

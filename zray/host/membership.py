@@ -177,7 +177,9 @@ def join_cluster(
         raise AuthenticationError(str(error)) from error
     keys, ring = KeyPair.draw(), KeyRing()
     address, kind = options["address"], options["kind"]
-    join = JoinCluster(PROTOCOL_VERSION, __version__, python_version(), host, kind, keys.public)
+    join = JoinCluster(
+        PROTOCOL_VERSION, __version__, python_version(), host, kind, keys.public, options.get("former") or ""
+    )
     reply = ask_head(address, token, join)
     neighbours = Neighbours(host, keys, ring, log)
     listen_host = options.get("listen_host") or address_towards(address)
@@ -225,7 +227,9 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
             if type(reply) is JoinClusterReply:
                 return reply
             if isinstance(reply, (JoinRefused, HostRefused)):
-                raise ZrayError(f"The cluster at {address} refuses this node: {reply.reason}.")
+                raise (AuthenticationError if join.former else ZrayError)(
+                    f"The cluster at {address} refuses this node: {reply.reason}."
+                )
             if not dealer.has_connected and time.monotonic() < started + NOBODY_SECONDS:
                 select.select([], [], [], 0.1)
                 continue

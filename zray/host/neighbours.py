@@ -19,6 +19,7 @@ from .. import __version__
 from ..exceptions import ProtocolError
 from ..wire.codec import Letter, Mail, decode_mail
 from ..wire.hosts import (
+    WAS_LOST,
     HostExpelled,
     HostGoodbye,
     HostHello,
@@ -107,18 +108,18 @@ class Neighbours:
         if endpoint:
             self._connect(neighbour)
 
-    def forget(self, host: str, reason: str = "") -> None:
+    def forget(self, host: str, reason: str = "", *, is_lost: bool = False) -> None:
         """It is gone for good: its key is refused from now on, its mail dropped, and its connection cut.
 
-        reason: it is told, should it be there.
+        reason: it is told, should it be there.  is_lost: by the monitor's verdict.
         """
         self.gone.add(host)
         self.unmet.take(host)
-        self.ring.forget(host)
+        self.ring.forget(host, is_lost=is_lost)
         neighbour = self.by_host.pop(host, None)
         if neighbour is not None:
             if reason and neighbour.is_up:
-                self._put(neighbour, unnumbered(HostExpelled(reason)))
+                self._put(neighbour, unnumbered(HostExpelled(f"{reason} ({WAS_LOST})" if is_lost else reason)))
             if neighbour.wire is not None:
                 self.loop.set_timer(CUT_SECONDS, self.address, Cut(neighbour.wire))
             self.hang_up(neighbour, LAST_WORDS_MS if reason else 0)

@@ -95,6 +95,8 @@ class Node:
         self.slow: queue.SimpleQueue[Any] | None = None
         self.workers = Workers(session, fork_server, self.tell_local, self.log)
         self.head: Head | None = None
+        self.token = b""  # kept where a new node is to join in our place, should we be cut off
+        self.may_rejoin = False  # we were
         self.chain_clients: list[Any] = []
         self.membership = self._join(options.get("cluster"))
         self.context: zmq.Context[Any] = zmq.Context(io_threads=1)
@@ -139,6 +141,7 @@ class Node:
             self.head = Head(self.session, found, state, self.log)
             return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
+        self.token = secret if cluster.get("rejoin") else b""
         joined = membership.join_cluster(self.host, self.session.folder, cluster, secret, self.log)
         joined.head_wait = cluster.get("head_wait") or joined.head_wait
         return joined
@@ -219,6 +222,11 @@ class Node:
         self.doorman.farewell(reason)
         self.end(reason)
 
+    def _end_session(self, role: str, effect: EndSession) -> None:
+        """Its drivers are told."""
+        self.may_rejoin = effect.may_rejoin
+        self._lost_head(effect.reason)
+
     def _info(self) -> SessionInfo:
         info = SessionInfo(
             self.session.name, os.getpid(), self.workers.pid, self.is_embedded, self.driver_pid, node_id=self.host
@@ -271,7 +279,7 @@ class Node:
             ReservePages: self._slowly,
             ReadRange: self._read_range,
             WriteRange: self._slowly,
-            EndSession: lambda role, effect: self._lost_head(effect.reason),  # its drivers are told
+            EndSession: self._end_session,
             MeetHost: self._meet_host,
             ForgetHost: self._forget_host,
             ProbeHost: self._probe_host,
@@ -286,7 +294,7 @@ class Node:
 
     def _forget_host(self, role: str, effect: ForgetHost) -> None:
         if self.membership is not None:
-            self.membership.neighbours.forget(effect.node.partition("/")[0], effect.reason)
+            self.membership.neighbours.forget(effect.node.partition("/")[0], effect.reason, is_lost=True)
 
     def _probe_host(self, role: str, effect: ProbeHost) -> None:
         assert self.membership is not None
@@ -367,11 +375,12 @@ class Node:
         self.session.remove()
 
 
-def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket] | None, lock: int) -> None:
+def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket] | None, lock: int) -> bytes:
     """Make the node, tell whoever started it that it listens (and is a member), and run it until the session ends.
 
     options: total, capacity, driver_pid, cluster (node_main.py).  fork_server: None for one that joins.
     lock: the descriptor that keeps the session's lock.
+    Returns the token with which a new node is to join in its place; b"": none is.
     """
     try:
         node = Node(session, fork_server, lock, options)
@@ -401,6 +410,10 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     # Records are structs without collector headers; what is left grows slowly, and is looked at rarely.
     gc.set_threshold(100_000, 50, 100)
     node.run()
+    if not node.may_rejoin or not node.token:
+        return b""
+    options["cluster"]["former"] = node.host
+    return node.token
 
 
 def tell_starter(refusal: str, *, is_denied: bool = False) -> None:

@@ -56,7 +56,7 @@ def main() -> None:
         fork_server = None if joins else launch_fork_server(session)
         from . import node
 
-        node.run(session, options, fork_server, lock)
+        token = node.run(session, options, fork_server, lock)
     except BaseException:
         import traceback
 
@@ -64,6 +64,10 @@ def main() -> None:
         end_children()
         session.remove()
         raise
+    if token:
+        from .rejoin import rejoin
+
+        rejoin(options, token.decode())
 
 
 def redirect_output(session: Session) -> None:

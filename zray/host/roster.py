@@ -108,7 +108,7 @@ class Roster:
         elif type(record) is Lost:
             self.members.pop(record.node, None)
             self.lost[record.node] = record.reason
-            self.ring.forget(record.node.partition("/")[0])
+            self.ring.forget(record.node.partition("/")[0], is_lost=True)
 
     def _records(self) -> Iterator[Record]:
         """What leads to this state; without what does not matter any more."""

@@ -102,9 +102,10 @@ class WriteRange(Struct, gc=False):
 
 
 class EndSession(Struct, gc=False):
-    """End this node: workers, segments, sockets, folder."""
+    """End this node: workers, segments, sockets, folder.  may_rejoin: a new one may join in its place."""
 
     reason: str
+    may_rejoin: bool = False
 
 
 class MeetHost(Struct, gc=False):

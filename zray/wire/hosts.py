@@ -56,8 +56,15 @@ class HostExpelled(Message, tag=142):
     reason: str
 
 
+# In the reason why a key is refused: its host was lost, and nobody has said that it must not come back as another one.
+WAS_LOST = "the verdict on this host was that it is lost"
+
+
 class JoinCluster(Message, tag=133):
-    """newcomer -> head, with the key of a token.  public_key: drawn by the newcomer, for the host it becomes."""
+    """newcomer -> head, with the key of a token.  public_key: drawn by the newcomer, for the host it becomes.
+
+    former: the host that was lost and in whose place it joins, by itself; not where that one's key was revoked.
+    """
 
     protocol: int
     version: str
@@ -65,6 +72,7 @@ class JoinCluster(Message, tag=133):
     host: str
     kind: str  # "node" or "driver"
     public_key: bytes
+    former: str = ""
 
 
 class JoinClusterReply(Message, tag=134):

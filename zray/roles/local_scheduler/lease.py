@@ -95,9 +95,14 @@ class Lease:
         self.looked_at = -1.0
         self.head_has_ended = has_ended
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether we are no member any more since we hear nothing, for all we know from a head that is there."""
+        return self.clock - self.granted_at > LEASE_SECONDS and self.clock - self.ended_at > RETURN_SECONDS
+
     def why_over(self) -> str:
         """Why we are no member any more; "" while we are."""
-        if self.clock - self.granted_at > LEASE_SECONDS and self.clock - self.ended_at > RETURN_SECONDS:
+        if self.is_cut_off:
             return f"the monitor has not answered for {LEASE_SECONDS:g} s, and this node may be cut off"
         if self.clock - self.answered_at > self.head_wait:
             what = "has ended, and was not started again" if self.head_has_ended else "has stood still"

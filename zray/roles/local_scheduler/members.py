@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.groups import AttendShard, plain
+from ...wire.hosts import WAS_LOST
 from ...wire.message import Local
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from .lease import HEAD_WAIT_SECONDS, Lease
@@ -60,7 +61,7 @@ class Members:
         lease.count(node.now)
         reason = lease.why_over()
         if reason:
-            self.fence(reason)
+            self.fence(reason, may_rejoin=lease.is_cut_off)
             return
         if lease.begin_to_look():
             node.perform(ProbeHost(node.addresses.monitor))
@@ -98,7 +99,8 @@ class Members:
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
         if message.node == self.node.address:
-            self.fence(message.reason if self.node.drain.is_done else f"this node was declared lost: {message.reason}")
+            reason = message.reason if self.node.drain.is_done else f"this node was declared lost: {message.reason}"
+            self.fence(reason, may_rejoin=WAS_LOST in reason)
             return
         self._forget_node(message)
         self.node.perform(ForgetHost(message.node, message.reason))
@@ -134,13 +136,14 @@ class Members:
         self.node.flights.node_lost(message.node)
         self.node.drain.node_lost(message.node)
 
-    def fence(self, reason: str) -> None:
+    def fence(self, reason: str, *, may_rejoin: bool) -> None:
         """No member any more: what runs here must not go on, since others run it again."""
         if not self.is_fenced:
             self.is_fenced = True
             for worker in self.node.pool.workers.values():
                 self.node.perform(KillWorker(worker.address))
-            self.node.perform(EndSession(f"not a member of its cluster any more: {reason}"))
+            may_rejoin = may_rejoin and not self.node.drain.is_on
+            self.node.perform(EndSession(f"not a member of its cluster any more: {reason}", may_rejoin))
 
 
 HANDLERS: dict[type, Any] = {
