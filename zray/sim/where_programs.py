@@ -14,12 +14,14 @@ from .values import Big
 Script = Generator[Any, Any, Any]
 
 EVERY: tuple[str, ...] = ()
+# As many as the largest simulated cluster may have.
+ODD = tuple(f"n{number}" for number in range(1, 400, 2))
 # What is said, and the nodes that do.
 WISHES = [
     (Where(node="n1"), ("n1",)),
     (Where(node="n2", is_soft=True), EVERY),
     (Where(is_spread=True), EVERY),
-    (Where(hard=(LabelRule("parity", ("odd",)),)), ("n1", "n3", "n5")),
+    (Where(hard=(LabelRule("parity", ("odd",)),)), ODD),
     (Where(soft=(LabelRule("parity", ("even",)),)), EVERY),
     (Where(hard=(LabelRule("nothing", is_negated=True),), is_spread=True), EVERY),
 ]
