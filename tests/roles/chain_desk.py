@@ -310,7 +310,7 @@ class ChainDesk:
         members = self.members()
         states = [self.whole(member) for member in members]
         assert all(state == states[0] for state in states)
-        assert all(member.has_caught_up and not member.early and not member.waiting for member in members)
+        assert all(member.has_caught_up and not member.aside.counts and not member.aside.refused for member in members)
         assert all(not member.history for member in members)
         assert not self.chain.tentative and not self.chain.is_lost
         records = members[-1].replica.shard.tasks.records

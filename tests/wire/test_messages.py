@@ -152,6 +152,7 @@ TAGS = {
     161: "ChainUpdates",
     162: "ChainAck",
     163: "ChainLineage",
+    164: "ChainAgain",
     170: "SpillActor",
     171: "PlaceActor",
     172: "ActorAccepted",

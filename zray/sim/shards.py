@@ -230,7 +230,9 @@ class Shards:
             states = [self.whole(member) for member in members if member.replica is not None]
             assert len(states) == len(members) and all(state == states[0] for state in states), "replicas differ"
             for member in members:
-                assert not member.early and not member.waiting and not member.history, "a member is not at rest"
+                assert not member.aside.counts and not member.aside.refused and not member.history, (
+                    "a member is not at rest"
+                )
                 assert member.replica is not None and not member.replica.undeliverable
                 assert not member.replica.shard.wanted, "the head has not said what it found"
                 for session in member.replica.sessions.values():

@@ -32,6 +32,7 @@ from .actors import (
 )
 from .chain import (
     ChainAck,
+    ChainAgain,
     ChainChanged,
     ChainFollow,
     ChainHave,
@@ -232,7 +233,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
     ("shard", "gcs"): frozenset({ChainWrite, ChainRead}),
-    ("gcs", "shard"): frozenset({ChainResults, ChainReadReply}),
+    ("gcs", "shard"): frozenset({ChainResults, ChainReadReply, ChainAgain}),
     ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainLineage, ChainUpdates, ChainAck}),
     ("gcs", "chains"): frozenset({ChainOffer, ChainJoined, ChainMemberLost}),
     ("shard", "chains"): frozenset({ChainFollow}),

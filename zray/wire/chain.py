@@ -5,6 +5,7 @@ client          ChainFollow         to the chain master: tell me of its chain, n
 chain master    ChainChanged        the members in order, under a new epoch
 client          ChainWrite          to the head: requests of the roles of one host, numbered
 member          ChainUpdates        to its successor: what it has applied, in order
+head, tail      ChainAgain          to a client: there was no room for what you said; now there is
 tail            ChainAck            to its predecessor, and on to the head: all members have it
 tail            ChainResults        to the client: which requests are done, and what the shard says to its roles
 client          ChainRead -> ChainReadReply     at the tail, where it needs no place in the order
@@ -270,6 +271,12 @@ class ChainLineage(Message, tag=163):
     epoch: Natural
     page: Natural
     data: bytes
+
+
+class ChainAgain(Message, tag=164):
+    """head, tail -> client.  There was no room for what the client said: requests from `number` on, and questions."""
+
+    number: Natural
 
 
 class ChainUpdates(Message, tag=161):

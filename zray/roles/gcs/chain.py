@@ -72,6 +72,7 @@ from ..effects import (
     Send,
 )
 from ..role import Role
+from .aside import Aside
 from .flushing import Flushing, RetryFlush
 from .handover import Handover
 from .journal import Journal, RetryAppend, recover
@@ -104,8 +105,7 @@ class ChainMember(Role):
         self.is_out = False
         self.has_caught_up = False  # in this epoch
         self.is_announced = True  # a head's: the master knows that this epoch is there for good
-        self.early: list[tuple[str, Any]] = []  # of an epoch that we have not heard of
-        self.waiting: list[tuple[str, Any]] = []  # until we have caught up
+        self.aside = Aside(self)
         # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
         self.history: deque[Update] = deque()
         self.forgotten = 0
@@ -114,7 +114,6 @@ class ChainMember(Role):
         self.joined_sequence = 0  # what a joining member has said it has
         self.follows = False  # our successor has said what it has: it gets what comes
         self.fresh: list[Update] = []  # leaves at the end of the turn
-        self.held: list[tuple[str, Any]] = []  # requests, while the disk is full
 
     def start(self) -> None:
         """Offer ourselves: once, before anything else but `recover`."""
@@ -173,7 +172,7 @@ class ChainMember(Role):
         self.fresh.clear()
         self.handover.forget()
         # Whoever has asked for updates asks again; whoever has a question knows of no change of the tail, perhaps.
-        self.waiting = [item for item in self.waiting if type(item[1]) is ChainRead]
+        self.aside.keep_questions()
         self.told_acknowledged = -1
         self.joined_sequence = 0
         if self.address not in self.members and self.address != self.joining:
@@ -191,23 +190,15 @@ class ChainMember(Role):
         if self.is_tail and not was_tail and self.replica is not None:
             # What its predecessor in this office had sent may not have arrived.
             self.results.touch_all()
-        early, self.early = self.early, []
         if self.is_head:
-            early, self.waiting = [*self.waiting, *early], []
-        self._handle_held(early)
-
-    def _handle_held(self, held: list[tuple[str, Any]]) -> None:
-        sender = self.sender
-        for self.sender, message in held:
-            self.HANDLERS[type(message)](self, message)
-        self.sender = sender
+            self.aside.handle(self.aside.waiting)
+        self.aside.handle(self.aside.early)
 
     def _leave(self) -> None:
         """Expelled: for good."""
         self.is_out = True
         self.has_caught_up = False
-        self.early.clear()
-        self.held.clear()
+        self.aside.clear()
         self._forget_state()
 
     def _forget_state(self) -> None:
@@ -223,7 +214,7 @@ class ChainMember(Role):
     def is_current(self, message: Any) -> bool:
         """Whether the message is of our epoch.  One of a later epoch is handled when we get there."""
         if message.epoch > self.epoch and not self.is_out:
-            self.early.append((self.sender, message))
+            self.aside.put(self.aside.early, message)
             return False
         if message.epoch < self.epoch or self.is_out:
             self.reject("a message of an older epoch")
@@ -234,14 +225,14 @@ class ChainMember(Role):
 
     def on_chain_write(self, message: ChainWrite) -> None:
         if message.epoch > self.epoch and not self.is_out:
-            self.early.append((self.sender, message))
+            self.aside.put(self.aside.early, message)
             return
         replica = self.replica
         if not self.is_head or replica is None:
             self.reject("a request for the head")  # its sender hears of the change too, and sends it again
             return
         if self.journal is not None and self.journal.refused:
-            self.held.append((self.sender, message))
+            self.aside.put(self.aside.held, message)
             return
         client = self.sender
         if client in replica.lost or not speaks_for(client, message.requests):
@@ -272,11 +263,11 @@ class ChainMember(Role):
 
     def on_chain_read(self, message: ChainRead) -> None:
         if message.epoch > self.epoch and not self.is_out:
-            self.early.append((self.sender, message))
+            self.aside.put(self.aside.early, message)
         elif not self.is_tail:
             self.reject("a question for the tail")  # its sender hears of the change too, and asks the new one
         elif not self.has_caught_up:
-            self.waiting.append((self.sender, message))
+            self.aside.put(self.aside.waiting, message)
         else:
             assert self.replica is not None
             effects = self.replica.shard.handle(message.source, message.request, self.now)
@@ -308,8 +299,7 @@ class ChainMember(Role):
             self.send(self.master, ChainJoined(self.shard, self.epoch))
             if self.journal is not None:
                 self.journal.epoch()
-            waiting, self.waiting = self.waiting, []
-            self._handle_held(waiting)
+            self.aside.handle(self.aside.waiting)
 
     # --- from our successor (its questions: handover) ---
 
@@ -326,8 +316,7 @@ class ChainMember(Role):
     def on_log_appended(self, message: LogAppended) -> None:
         assert self.journal is not None
         self.journal.on_appended(message)
-        held, self.held = self.held, []
-        self._handle_held(held)
+        self.aside.handle(self.aside.held)
 
     def on_log_broken(self, message: LogBroken) -> None:
         """Nobody knows what is on the disk: this replica ends."""
@@ -353,6 +342,7 @@ class ChainMember(Role):
     def end_turn(self, now: float) -> list[Effect]:
         """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
         self.now = now
+        self.aside.end_turn()
         if self.replica is not None and self.members:
             self.flushing.end_turn()
             if self.fresh:

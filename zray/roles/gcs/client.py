@@ -17,6 +17,7 @@ from collections import deque
 from typing import Any, get_args
 
 from ...wire.chain import (
+    ChainAgain,
     ChainChanged,
     ChainFollow,
     ChainRead,
@@ -102,6 +103,14 @@ class ChainClient(Role):
             self.taken += 1
             self.send(target, result)
 
+    def on_chain_again(self, message: ChainAgain) -> None:
+        """The head, or the tail, had no room for what we have said last."""
+        if self.sender in self.members[:1]:
+            self.said = max(self.first - 1, min(self.said, message.number - 1))
+        if self.sender in self.members[-1:]:
+            for number in self.reads:
+                self._read(number)
+
     def on_chain_read_reply(self, message: ChainReadReply) -> None:
         if self.reads.pop(message.number, None) is None:
             return  # asked again of another tail, and answered twice
@@ -130,6 +139,7 @@ class ChainClient(Role):
         ChainChanged: on_chain_changed,
         HeadChanged: on_head_changed,
         ChainResults: on_chain_results,
+        ChainAgain: on_chain_again,
         ChainReadReply: on_chain_read_reply,
         **dict.fromkeys(get_args(ShardRequest), _on_request),
     }

@@ -47,7 +47,7 @@ class Handover:
         if not member.is_current(message) or member.sender != member.neighbour(1):
             return
         if not member.has_caught_up:
-            member.waiting.append((member.sender, message))
+            member.aside.put(member.aside.waiting, message)
             return
         replica = member.replica
         assert replica is not None and message.sequence <= replica.sequence, "a successor that is ahead"
