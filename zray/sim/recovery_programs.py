@@ -13,6 +13,8 @@ Script = Generator[Any, Any, Any]
 # What may become of a call though its actor recovers: what it takes or returns lies on a lost node; the store is full;
 # no node is left that could have the actor.
 ALLOWED = ("ObjectLostError", "ObjectStoreFullError", "ActorUnschedulableError")
+# What it does not recover from: no process to be had, in several attempts; its node, which has its state, is lost.
+FINAL = ("No worker process could be started", "A worker process died before it was ready", "is lost")
 
 
 @remote
@@ -109,8 +111,7 @@ def run_ledger(interval: int, callers: int, count: int, size: int, where: str) -
     yield Drop([ledger, box])
     for answer in answers:
         if type(answer) is Failed and answer.is_system:
-            reasons = ("No worker process could be started", "is lost")  # its state is on its node
-            is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in reasons)
+            is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in FINAL)
             assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
     if type(state) is not Failed:
         for caller, numbers in state:
