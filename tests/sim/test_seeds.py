@@ -166,3 +166,15 @@ def test_actors_that_may_be_restarted_go_on_where_their_nodes_leave(options):
         delay = ("local", "even", "loaded", "far")[seed % 4]
         outcome = run_program("survivors", seed=seed, delay=delay, cpus=2, fault_seconds=1.0, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize(
+    "seed, options",
+    [
+        (447043, {"nodes": 12, "deaths": True}),
+        (545062, {"nodes": 8, "deaths": True, "drains": True}),
+        (547014, {"nodes": 20}),
+    ],
+)
+def test_programs_that_choose_nodes_know_all_of_a_large_cluster(seed, options):
+    assert_all_is_well([seed], **options)
