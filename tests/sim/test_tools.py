@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from zray.exceptions import encode_system_error
 from zray.sim import task_programs
 from zray.sim.checkers import Checkers
 from zray.sim.main import run_options
 from zray.sim.network import Connection, End
 from zray.sim.options import Options, options_of
+from zray.sim.process import Process
 from zray.sim.simulator import Simulator
 from zray.sim.values import Big, CorruptValue, Failed, Ref, decode, encode
 from zray.wire.session import GetStatus
@@ -67,6 +69,42 @@ def test_a_wrong_result_is_found():
         checkers.compare([1], [2], "here")
     with pytest.raises(AssertionError, match="where nothing had failed"):
         checkers.compare([1], [Failed("WorkerCrashedError", "", True)], "here")
+
+
+def test_a_result_that_changes_is_found():
+    checkers = Checkers(SimpleNamespace(options=Options(seed=1)))
+    lost = encode_system_error("ObjectLostError", "its node died")
+    checkers.is_read(b"object", encode(1)[0], "n1/driver-1")
+    checkers.is_read(b"object", encode(1)[0], "n1/worker-1")
+    checkers.is_read(b"object", lost, "n1/worker-2")
+    checkers.is_read(b"another", encode(2)[0], "n1/worker-2")
+    with pytest.raises(AssertionError, match="is not what n1/driver-1 saw, for n1/worker-3"):
+        checkers.is_read(b"object", encode(2)[0], "n1/worker-3")
+
+
+def test_what_drivers_and_workers_read_is_compared():
+    """Values, and arguments."""
+    world = Simulator(Options(seed=3))
+    driver = world.start_driver(world.nodes["n1"], 1, task_programs.run_chain, (10, 2, True))
+    assert world.run(10.0, unless=lambda: driver.is_done)
+    readers = {reader.partition("/")[2].partition("-")[0] for _, reader in world.checkers.seen.values()}
+    assert readers == {"driver", "worker"}
+
+
+def test_two_processes_that_serve_one_actor_are_found():
+    """Unless one of them is on a node that is fenced, or stood still a moment ago."""
+    world = Simulator(Options(seed=1, nodes=2))
+    for name in ("n1", "n2"):
+        process = Process(world, world.nodes[name], f"{name}/worker-1", 7)
+        process.actor_id = b"actor"
+        world.nodes[name].processes[process.address] = process
+    with pytest.raises(AssertionError, match="is served by n1/worker-1 and n2/worker-1"):
+        world.checkers.actors_are_served_once()
+    world.faults.stopped_until["n2"] = world.now
+    world.checkers.actors_are_served_once()
+    world.faults.stopped_until.clear()
+    process.die()
+    world.checkers.actors_are_served_once()
 
 
 def test_a_system_error_is_allowed_where_workers_are_killed():

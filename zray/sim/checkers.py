@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
 from ..roles.gcs.tables import parents_of
 from ..roles.monitor import Monitor
-from .values import Failed
+from .values import Failed, decode_failure, is_error
 
 if TYPE_CHECKING:
     from .node import Node
@@ -25,6 +26,7 @@ class Checkers:
         self.had_actors = False
         self.actor_ids: set[bytes] = set()  # of all that there have been; membership only
         self.judged: set[str] = set()  # nodes that the monitor has declared lost; membership only
+        self.seen: dict[bytes, tuple[bytes, str]] = {}  # object -> digest of what the first to read it saw, and who
         self.workers_max = 0  # seen at once on one node, beyond the actors'
 
     # --- after each turn ---
@@ -35,6 +37,7 @@ class Checkers:
             for role in node.roles.values():
                 role.check_everything()
             self.lineage_suffices()
+        self.actors_are_served_once()
         if node.name == self.world.heads.name:
             self.verdicts_come_after_fences(self.world.heads.monitor)
         pool = node.scheduler.pool
@@ -54,15 +57,40 @@ class Checkers:
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
 
+    def actors_are_served_once(self) -> None:
+        """No two live processes serve one actor (USERS 2.4, 5), but for a fenced node's, or one that stood still."""
+        served: dict[bytes, str] = {}
+        for node in self.world.nodes.values():
+            for process in node.processes.values():
+                if process.actor_id and process.is_alive and not self.does_nothing(node):
+                    other = served.setdefault(process.actor_id, process.address)
+                    assert other == process.address, (
+                        f"actor {process.actor_id.hex()} is served by {other} and {process.address}"
+                    )
+
+    def does_nothing(self, node: Node) -> bool:
+        """Nothing that this node's processes do is believed by others; or it cannot know that yet."""
+        was_stopped = self.world.faults.stopped_until.get(node.name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
+        return node.scheduler.members.is_fenced or node.scheduler.drain.is_done or was_stopped
+
+    def is_read(self, object_id: bytes, data: bytes, address: str) -> None:
+        """A process sees these bytes: whoever sees that object later sees the same (USERS 2.4, 3).
+
+        But for errors that say that it is lost, or whoever would have made it: they take its place.
+        """
+        if is_error(data) and decode_failure(data).is_system:
+            return
+        digest = blake2b(data, digest_size=16).digest()
+        first, reader = self.seen.setdefault(object_id, (digest, address))
+        assert first == digest, f"object {object_id.hex()} is not what {reader} saw, for {address}: {data[:100]!r}"
+
     def verdicts_come_after_fences(self, monitor: Monitor) -> None:
         """Whoever is declared lost does nothing any more (DESIGN 11): it is dead, or fenced, or was stopped."""
         for address in sorted(monitor.lost - self.judged) if len(monitor.lost) != len(self.judged) else ():
             self.judged.add(address)
             name = address.partition("/")[0]
             node = self.world.nodes.get(name)
-            was_stopped = self.world.faults.stopped_until.get(name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
-            does_nothing = node is None or node.scheduler.members.is_fenced or node.scheduler.drain.is_done
-            assert does_nothing or was_stopped, f"{name} works on, and is lost"
+            assert node is None or self.does_nothing(node), f"{name} works on, and is lost"
 
     def lineage_suffices(self) -> None:
         """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).

@@ -49,7 +49,7 @@ class Recovery:
             top.children = top.puts = 0
             try:
                 values = [worker.executor.arguments[object_id] for object_id in spec.deps]
-                args, error = worker._arguments(top, spec.args, values)
+                args, error = worker._arguments(top, spec, values)
                 if error is None:
                     result = getattr(worker.actor, parse_options(spec.options).method)(*args)
                     if isinstance(result, Generator):

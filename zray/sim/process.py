@@ -210,6 +210,7 @@ class Process:
     def value_of(self, activation: Activation, object_id: bytes) -> Any:
         """The value of an object that is here.  Raises RemoteError."""
         value = self.client.values[object_id]
+        self.world.checkers.is_read(object_id, self.bytes_of(value), self.address)
         if type(value) is bytes and is_error(value):
             raise RemoteError(decode_failure(value))
         return self.read_value(activation, value)

@@ -142,7 +142,7 @@ class Worker(Process):
             code = FUNCTIONS[self.executor.functions[spec.function_id].code.decode()]
         wants_retry = False
         try:
-            args, error = self._arguments(top, spec.args, self.executor.begin(spec))
+            args, error = self._arguments(top, spec, self.executor.begin(spec))
             if error is not None:
                 return [error] * max(1, options.num_returns), (), False
             result = code(*args)
@@ -177,14 +177,16 @@ class Worker(Process):
             self.taken += 1
 
     def _arguments(
-        self, top: Activation, data: bytes, given: list[bytes | StoredValue]
+        self, top: Activation, spec: TaskSpec, given: list[bytes | StoredValue]
     ) -> tuple[list[Any], bytes | None]:
         """The arguments; or the error that is among them."""
+        for object_id, value in zip(spec.deps, given, strict=True):
+            self.world.checkers.is_read(object_id, self.bytes_of(value), self.address)
         for value in given:
             if type(value) is bytes and is_error(value):
                 return [], value
         deps = [self.read_value(top, value) for value in given]
-        args = self.read_value(top, data)
+        args = self.read_value(top, spec.args)
         return [deps[arg.index] if type(arg) is Dep else arg for arg in args], None
 
     def _construct(self, top: Activation, message: StartActor) -> Generator[Any, Any, Any]:
@@ -201,7 +203,7 @@ class Worker(Process):
         if message.options.checkpoint_interval >= 0:
             self.recovery = Recovery(self, message)
         try:
-            args, error = self._arguments(top, spec.args, [given[object_id] for object_id in spec.deps])
+            args, error = self._arguments(top, spec, [given[object_id] for object_id in spec.deps])
             if error is None:
                 if self.recovery is not None and message.checkpoint:
                     self.actor = yield from self.recovery.restored(top, cls, message.checkpoint)
