@@ -43,6 +43,8 @@ from zray.wire.gcs import (
 from zray.wire.hosts import HostAdded, HostRemoved
 from zray.wire.message import Local
 
+from .timing import compile_zray
+
 ASK_SECONDS = 0.001
 HEARTBEAT_SECONDS = 0.1
 SETTLE_SECONDS = 0.5
@@ -201,6 +203,7 @@ def measure(probe: Probe, cluster: Cluster, which: int) -> float:
 
 def failovers(runs: int) -> tuple[dict[str, list[float]], int, int]:
     """So many kills of each: the longest silences in ms, how many requests were acknowledged, how many are lost."""
+    compile_zray()
     silences: dict[str, list[float]] = {"head": [], "tail": []}
     with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2}) as cluster:
         probe = Probe(cluster)

@@ -8,7 +8,6 @@ Each node is a real one (`zray.cluster_utils.Cluster`), on loopback, encrypted a
 from __future__ import annotations
 
 import argparse
-import compileall
 import os
 import signal
 import statistics
@@ -21,6 +20,8 @@ from typing import Any
 import zray
 from zray.cluster_utils import Cluster, Node
 from zray.host import control, nodes
+
+from .timing import compile_zray
 
 REMOTE_RATIO_MAX = 3.0
 JOINS = 50
@@ -76,7 +77,7 @@ def remote(count: int) -> bool:
 
 def joins(count: int) -> bool:
     """So many nodes that start at the same moment; of a zray whose modules are compiled, as pip leaves it."""
-    compileall.compile_dir(os.path.dirname(zray.__file__), quiet=1)
+    compile_zray()
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
         total = nodes.declared_resources(1, None, None)
         found: list[Node] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
+import os
 import signal
 import statistics
 import time
@@ -23,6 +25,15 @@ class Effort:
 QUICK = Effort(seconds=0.4, repeats=1, quick=True)
 FULL = Effort()
 ROUND = Effort(seconds=0.5, repeats=1)  # of several
+
+
+def compile_zray() -> None:
+    """Its modules, as pip leaves them: what is measured starts processes, and each would compile what it imports where
+    Python was told not to write that down.
+    """
+    import zray
+
+    compileall.compile_dir(os.path.dirname(zray.__file__), quiet=1)
 
 
 def samples(action: Callable[[], Any], effort: Effort, at_least: int | None = None) -> list[float]:

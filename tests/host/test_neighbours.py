@@ -54,6 +54,21 @@ def test_a_host_that_is_denied_at_first_tries_again():
         pump((head, node), lambda: are_up(head, node))
 
 
+def test_a_host_that_is_denied_tries_again_sooner_than_one_that_finds_nobody(monkeypatch):
+    """Somebody may wait for what the other one has to say: the clients of a chain for its new tail."""
+    with Host("head") as head, Host() as node, Host() as lost:
+        delays, really_set = [], node.loop.set_timer
+        monkeypatch.setattr(node.loop, "set_timer", lambda *args: delays.append(args[0]) or really_set(*args))
+        node.meet(head, head.endpoint)
+        pump((head, node), lambda: node.links.by_host[head.name].failures)
+        assert delays[-1] == 0.005
+        head.meet(node)
+        pump((head, node), lambda: are_up(head, node))
+        node.meet(lost, "127.0.0.1:1")
+        pump((node,), lambda: node.links.by_host[lost.name].failures)
+        assert delays[-1] == 0.05
+
+
 def test_a_host_that_is_forgotten_for_what_another_has_said_is_heard_no_more():
     """Both have sent something; the first one's is that the second is lost."""
     with Host() as node, Host("head") as head, Host() as other:

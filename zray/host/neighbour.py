@@ -44,6 +44,9 @@ STUCK_SECONDS = 60
 LAST_WORDS_MS = 200
 CUT_SECONDS = 0.2
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
+# One that is there and does not let us in is about to be told of us, as a rule; and somebody may wait for what it has
+# to say (the new tail of a chain).
+DENIED_SECONDS_MIN = 0.005
 
 
 class Neighbour:
@@ -94,10 +97,12 @@ class Neighbour:
         self.backlog = []
         self.allowed.clear()
 
-    def failed(self) -> float:
+    def failed(self, is_denied: bool) -> float:
         """An attempt of ours has; how long until the next one."""
+        self.attempt += 1
         self.failures += 1
-        return min(RETRY_SECONDS_MAX, RETRY_SECONDS_MIN * 2 ** min(self.failures - 1, 10))
+        first = DENIED_SECONDS_MIN if is_denied else RETRY_SECONDS_MIN
+        return min(RETRY_SECONDS_MAX, first * 2 ** min(self.failures - 1, 10))
 
     def is_stuck(self, now: float) -> bool:
         """Whether it has taken nothing for STUCK_SECONDS, though there is more than the link may hold.

@@ -185,8 +185,8 @@ class Neighbours:
             level = "not yet" if dealer.over == DENIED else dealer.over
             self.log(f"cannot reach host {neighbour.host} at {neighbour.endpoint}: {level}")
         self.hang_up(neighbour)
-        neighbour.attempt += 1
-        self.loop.set_timer(neighbour.failed(), self.address, Retry(neighbour.host, neighbour.attempt))
+        seconds = neighbour.failed(dealer.over == DENIED)
+        self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
 
     def _hear_last_words(self, neighbour: Neighbour, dealer: Dealer) -> None:
         """What came before the end and is outside the numbering; the rest will be sent again."""
