@@ -160,7 +160,9 @@ def _add_crashes(options: Options) -> None:
 def _add_recovery(options: Options) -> None:
     """Some have actors that recover too; the others are what they would be without."""
     random = Random(f"zray recovery {options.seed}")
-    if random.random() < 0.15 and (not options.node_drains or _count_that_stays(options) >= 2):
+    # Not where the store is too small: each call may then wait FULL_SECONDS for the room of a checkpoint.
+    has_room = not options.is_small and (not options.node_drains or _count_that_stays(options) >= 2)
+    if random.random() < 0.15 and has_room:
         options.programs = (*options.programs, "ledger")
 
 
