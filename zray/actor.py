@@ -81,13 +81,13 @@ class ActorClass:
             "the subclass with @zray.remote."
         )
 
-    def options(self, **options: Any) -> ActorClass:
+    def options(self, /, **options: Any) -> ActorClass:
         """The same class with other options; this one stays as it is."""
         other = ActorClass(self._cls, {**self._options, **options})
         other._code = self._code
         return other
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Ray's lazy graphs."""
         raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
 
@@ -109,7 +109,7 @@ class ActorClass:
                 self._methods[name] = {}
         return self._methods
 
-    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+    def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle:
         """Make an actor.
 
         Raises:
@@ -298,7 +298,7 @@ class ActorMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"Actor methods cannot be called directly: use .{self._name}.remote(...).")
 
-    def options(self, **options: Any) -> ActorMethod:
+    def options(self, /, **options: Any) -> ActorMethod:
         """The same method with other options."""
         check_options(options, METHOD_OPTIONS, "an actor's method")
         other = object.__new__(ActorMethod)
@@ -309,11 +309,11 @@ class ActorMethod:
         other._blob = None
         return other
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Ray's lazy graphs."""
         raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
+    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
         """Submit a call.  Returns one ref, a list of them (num_returns), or None (num_returns=0).
 
         Raises:

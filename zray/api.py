@@ -9,6 +9,7 @@ import inspect
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from .host import context
@@ -87,16 +88,18 @@ def init(
         ValueError, TypeError: bad arguments.
     """
     from .host import joining
+    from .options import check_text
 
     joining.check_init_arguments(ignored, local_mode)
+    for name, text in (("address", address), ("namespace", namespace)):
+        if text is not None:
+            check_text(name, text)
     runtime_env = check_runtime_env(runtime_env or {}, JOB_FIELDS, "init()")
     with _start_lock:
         if context.runtime is not None:
             if ignore_reinit_error:
                 return Context(joining.describe(context.runtime))
-            raise RuntimeError(
-                "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
-            )
+            raise RuntimeError(_why_not_again(context.runtime))
         runtime = joining.start(
             address,
             num_cpus=num_cpus,
@@ -111,6 +114,12 @@ def init(
         )
         context.set_runtime(runtime)
         return Context(joining.describe(runtime))
+
+
+def _why_not_again(runtime: Runtime) -> str:
+    if runtime.connection.over:
+        return f"The session that this process was in is over: {runtime.connection.over}  Call zray.shutdown() first."
+    return "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
 
 
 def require_runtime() -> Runtime:
@@ -184,8 +193,8 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         WorkerCrashedError, ActorDiedError, ObjectLostError: no value will come (definite).
         TypeError, ValueError: not a ref.
     """
-    if timeout is not None and timeout < 0:
-        raise ValueError("timeout must not be negative.")
+    if timeout is not None:
+        _check_timeout(timeout)
     runtime = require_runtime()
     if type(object_refs) is ObjectRef and not writable:
         value = runtime.client.values.get(object_refs.id)
@@ -232,15 +241,21 @@ def wait(
         ValueError: duplicates, num_returns or timeout out of range.
     """
     global _checked
-    if type(object_refs) is not list or _checked != (id(object_refs), len(object_refs)):
+    if (
+        type(object_refs) is not list
+        or _checked != (id(object_refs), len(object_refs))
+        or (object_refs and type(object_refs[0]) is not ObjectRef)
+    ):
         _check_wait(object_refs)
     count = len(object_refs)
     if not count:
         return [], []
+    if not isinstance(num_returns, Integral):
+        raise TypeError(f"num_returns must be an int, not {type(num_returns).__name__}.")
     if num_returns <= 0 or num_returns > count:
         raise ValueError(f"num_returns must be from 1 to {count}, not {num_returns}.")
-    if timeout is not None and timeout < 0:
-        raise ValueError("timeout must not be negative.")
+    if timeout is not None:
+        _check_timeout(timeout)
     runtime = require_runtime()
     client = runtime.client
     if num_returns == 1:
@@ -257,6 +272,13 @@ def wait(
         (ready if len(ready) < num_returns and is_ready(ref.id) else rest).append(ref)
     _checked = (id(rest), len(rest))
     return ready, rest
+
+
+def _check_timeout(timeout: Any) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, Real):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}.")
+    if timeout < 0:
+        raise ValueError("timeout must not be negative.")
 
 
 def _check_wait(object_refs: Any) -> None:
@@ -297,12 +319,15 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
 
     Raises:
         ValueError: not an actor handle.
+        TypeError: no_restart is not a bool.
     """
     from .actor import ActorHandle
+    from .options import check_flag
     from .wire.actors import KillActor
 
     if not isinstance(actor, ActorHandle):
         raise ValueError(f"kill() takes an actor handle, not {type(actor).__name__}; for a task's ref see cancel().")
+    check_flag("no_restart", no_restart)
     runtime = require_runtime()
     runtime.say(KillActor(actor._actor_id, no_restart))
     runtime.flush()
@@ -318,11 +343,16 @@ def get_actor(name: str, namespace: str | None = None) -> Any:
 
     Raises:
         ValueError: there is none, or the name is empty.
+        TypeError: the namespace is not a str.
     """
     from .actor import find_actor
+    from .options import check_text
 
     if not isinstance(name, str) or not name:
         raise ValueError("get_actor() needs a name that is not empty.")
+    check_text("name", name)
+    if namespace is not None:
+        check_text("namespace", namespace)
     runtime = require_runtime()
     found = find_actor(runtime, name, namespace)
     if found is None:

@@ -135,13 +135,18 @@ def _retry_exceptions(name: str, value: Any) -> None:
     raise ValueError(f"retry_exceptions must be a bool or a list of exception classes, not {type(value).__name__}.")
 
 
-def _text(name: str, value: Any) -> None:
+def check_text(name: str, value: Any) -> None:
+    """A str that can be sent.  Raises: TypeError, ValueError."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}.")
     if not value:
         raise ValueError(f"{name} must not be empty.")
     if len(value) > 1_000:
         raise ValueError(f"{name} has {len(value)} characters; at most 1000.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} {value!r} is no text that can be sent: {error.reason}.") from None
 
 
 def _lifetime(name: str, value: Any) -> None:
@@ -149,7 +154,7 @@ def _lifetime(name: str, value: Any) -> None:
         raise ValueError(f"lifetime must be 'detached', 'non_detached' or None, not {value!r}.")
 
 
-def _flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be a bool, not {type(value).__name__}.")
 
@@ -176,8 +181,8 @@ def _label_selector(name: str, value: Any) -> None:
     if len(value) > LABELS_MAX:
         raise ValueError(f"{name} has {len(value)} labels; at most {LABELS_MAX}.")
     for key, text in value.items():
-        _text(f"A label of {name}", key)
-        _text(f"{name}[{key!r}]", text)
+        check_text(f"A label of {name}", key)
+        check_text(f"{name}[{key!r}]", text)
         _label_rule(key, text)
 
 
@@ -200,23 +205,23 @@ _CHECKS: dict[str, Any] = {
     "label_selector": _label_selector,
     "placement_group": _group,
     "placement_group_bundle_index": _integer(-1, BUNDLES_MAX - 1),
-    "placement_group_capture_child_tasks": _flag,
+    "placement_group_capture_child_tasks": check_flag,
     "num_cpus": _number,
     "num_gpus": _gpus,
     "resources": _resources,
     "num_returns": _num_returns,
     "max_retries": _integer(-1, 1 << 30),
     "retry_exceptions": _retry_exceptions,
-    "name": _text,
-    "namespace": _text,
+    "name": check_text,
+    "namespace": check_text,
     "lifetime": _lifetime,
-    "get_if_exists": _flag,
-    "writable": _flag,
+    "get_if_exists": check_flag,
+    "writable": check_flag,
     "max_restarts": _integer(-1, 1 << 30),
     "max_task_retries": _integer(-1, 1 << 30),
     "max_concurrency": _integer(1, CONCURRENCY_MAX),
     "checkpoint_interval": _integer(0, 1 << 30),
-    "readonly": _flag,
+    "readonly": check_flag,
 }
 
 
@@ -284,8 +289,8 @@ def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:
     if len(labels) > LABELS_MAX:
         raise ValueError(f"There are {len(labels)} labels; at most {LABELS_MAX}.")
     for key, value in labels.items():
-        _text("A label", key)
-        _text(f"The label {key!r}", value)
+        check_text("A label", key)
+        check_text(f"The label {key!r}", value)
         if key == NODE_ID_LABEL:
             raise ValueError(f"The label {key!r} is every node's id.")
     return dict(labels)

@@ -54,11 +54,11 @@ class RemoteFunction:
             f"or {self._name}.local(...) to run it here."
         )
 
-    def local(self, *args: Any, **kwargs: Any) -> Any:
+    def local(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the function in this process, as an ordinary call."""
         return self._function(*args, **kwargs)
 
-    def options(self, **options: Any) -> RemoteFunction:
+    def options(self, /, **options: Any) -> RemoteFunction:
         """The same function with other options; this one stays as it is."""
         if "max_calls" in options:
             raise ValueError("max_calls can only be given to @remote, not to .options().")
@@ -66,7 +66,7 @@ class RemoteFunction:
         other._code = self.code()
         return other
 
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Ray's lazy graphs."""
         raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
 
@@ -76,7 +76,7 @@ class RemoteFunction:
             self._code = Code(self._function, str(getattr(self._function, "__qualname__", self._name)))
         return self._code
 
-    def remote(self, *args: Any, **kwargs: Any) -> Any:
+    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
         """Submit a task.  Returns one ref (num_returns=1), a list of them, or None (num_returns=0).
 
         Raises:

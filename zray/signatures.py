@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 # How many positional arguments alone will do, where nothing is known.
 ANY_COUNT = (0, 1 << 30)
+# Methods of Python and of C.
+TAKES_SELF = (FunctionType, MethodDescriptorType, WrapperDescriptorType)
 
 
 def signature_of(
@@ -55,8 +58,8 @@ def parameters_of(cls: type, name: str, function: Any) -> tuple[tuple[str, int, 
 
     Plain data, so that a handle can be pickled whatever the defaults are.
     """
-    is_plain = inspect.isfunction(inspect.getattr_static(cls, name, None))
-    signature, _ = signature_of(function, skip_self=is_plain)
+    found = inspect.getattr_static(cls, name, None)
+    signature, _ = signature_of(function, skip_self=isinstance(found, TAKES_SELF))
     if signature is None:
         return None
     return tuple((item.name, int(item.kind), item.default is not item.empty) for item in signature.parameters.values())

@@ -16,6 +16,7 @@ from tests.gates import is_running, until, until_ended
 from tests.leftovers import SHARED_MEMORY, segments, windows
 from tests.scripts import environment, run_script, start_script
 from zray.host import context
+from zray.roles.local_scheduler.pool import PRESTARTED_MAX
 from zray.store.sweeper import sweep
 
 LEFTOVER_DEADLINE_S = 20.0
@@ -116,7 +117,7 @@ def test_semaphores_are_the_owners_alone(leftovers):
             pass
 
     session = Session("0123456789abcdef", "/nowhere")
-    workers = Quiet(session, (0, None), lambda message: None, print)
+    workers = Quiet(session, (0, None), lambda message: None, print, lambda: None)
     workers.start("worker-1", 1)
     try:
         assert mode(SHARED_MEMORY / f"sem.zray-{session.name}-w1") == 0o600
@@ -314,3 +315,26 @@ def test_a_driver_that_ignores_the_end_of_its_children(tmp_path):
         """,
     )
     assert result.stdout.split() == ["True"], result.stderr
+
+
+def test_a_fork_server_that_takes_no_more_orders_holds_up_nobody(start):
+    """Its end of the socket takes some 280; both would wait for each other."""
+    start(num_cpus=1)
+    (fork_server,) = psutil.Process(context.runtime.node_pid).children()
+    actor = zray.remote(num_cpus=0)(type("Plain", (), {"pid": lambda self: os.getpid()}))
+    fork_server.suspend()
+    try:
+        actors = [actor.remote() for _ in range(400)]
+        assert zray.cluster_resources()["CPU"] == 1.0  # the node answers
+        kept = actors[-1]
+        del actors
+    finally:
+        fork_server.resume()
+    assert zray.get(kept.pid.remote(), timeout=50) > 0
+
+
+def test_a_session_of_very_many_cpus_begins_at_once(start):
+    start(num_cpus=1_000)
+    assert zray.get(zray.remote(lambda: 7).remote(), timeout=30) == 7
+    (fork_server,) = psutil.Process(context.runtime.node_pid).children()
+    assert len(fork_server.children()) <= 2 * PRESTARTED_MAX

@@ -29,7 +29,7 @@ def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_i
     """Those of a node that joins a cluster: it is a member first."""
     heard, (ours, theirs) = [], socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(workers, "launch_fork_server", lambda session: (1, ours))
-    pool = Workers(Session("f" * 16, str(tmp_path)), None, heard.append, heard.append)
+    pool = Workers(Session("f" * 16, str(tmp_path)), None, heard.append, heard.append, lambda: None)
     try:
         pool.start("w1", 1)
         pool.start("w2", 2)

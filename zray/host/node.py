@@ -93,7 +93,7 @@ class Node:
         self.tell_ready: Callable[[], None] = lambda: None  # once: whoever started us waits for it
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
-        self.workers = Workers(session, fork_server, self.tell_local, self.log)
+        self.workers = Workers(session, fork_server, self.tell_local, self.log, self._watch_workers)
         self.head: Head | None = None
         self.token = b""  # kept where a new node is to join in our place, should we be cut off
         self.may_rejoin = False  # we were
@@ -259,10 +259,17 @@ class Node:
         elif (now := self.workers.connection) is not None and now is not before:
             self.reactor.watched.pop(descriptor, None)
             self.reactor.watch(now.fileno(), self._hear_workers)
+            self._watch_workers()
+
+    def _watch_workers(self) -> None:
+        """Hear also when their fork server takes more, while there is more for it."""
+        if self.workers.connection is not None:
+            self.reactor.watch_writing(self.workers.connection.fileno(), self.workers.is_full)
 
     def begin_to_work(self) -> None:
         """We are a member now."""
         self.reactor.watch(self.workers.launch().fileno(), self._hear_workers)
+        self._watch_workers()
         self.session.write_info(self._info())
 
     # --- effects ---

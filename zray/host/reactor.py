@@ -10,6 +10,7 @@ messages out.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import select
@@ -74,6 +75,11 @@ class Reactor:
         """Call `action` whenever the descriptor is readable."""
         self.watched[descriptor] = action
         self.epoll.register(descriptor, select.EPOLLIN)
+
+    def watch_writing(self, descriptor: int, wanted: bool) -> None:
+        """Call the action of a watched descriptor also when it takes more."""
+        with contextlib.suppress(FileNotFoundError):  # it is not watched yet
+            self.epoll.modify(descriptor, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def unwatch(self, descriptor: int) -> None:
         """No longer."""

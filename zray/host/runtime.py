@@ -22,6 +22,7 @@ from ..store.arena import ArenaView
 from ..store.errors import deserialize_error
 from ..store.layout import Serialized
 from ..store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
+from ..wire.codec import can_be_encoded
 from ..wire.message import Message
 from ..wire.scheduling import JobFacts
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec
@@ -122,7 +123,13 @@ class Runtime:
         require_room()  # what is taken out of the buffers below must leave
         messages = self.client.take_messages(() if self.more_messages is None else self.more_messages())
         if messages:
-            self.connection.send(messages)
+            try:
+                self.connection.send(messages)
+            except (TypeError, ValueError, OverflowError):
+                # One of them cannot be said, which is its caller's mistake; the rest is others', and must leave.
+                if sound := list(filter(can_be_encoded, messages)):
+                    self.connection.send(sound)
+                raise
 
     def flush(self) -> None:
         """Everything, now."""

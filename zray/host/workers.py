@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,9 @@ class Workers:
         fork_server: tuple[int, socket.socket] | None,
         deliver: Callable[[Any], None],
         log: Callable[[str], None],
+        watch: Callable[[], None],
     ) -> None:
+        """watch: `is_full` has changed, and with it whether to `receive` when the connection takes more."""
         self.session = session
         self.deliver = deliver
         self.log = log
@@ -45,16 +48,18 @@ class Workers:
         self.starts = 0
         self.pid = 0
         self.connection: socket.socket | None = None  # None: there is no fork server yet
-        self.orders: list[tuple[object, ...]] = []  # what it will be told first
+        # What it has not been told: it is not there, or its end of the connection is full.  At most a start and a kill
+        # for each worker of the pool.
+        self.orders: deque[bytes] = deque()
+        self.is_full = False
+        self.watch = watch
         if fork_server is not None:
             self._use(fork_server)
 
     def launch(self) -> socket.socket:
         """Start the fork server, and tell it what was ordered before; the connection to it."""
         connection = self._use(launch_fork_server(self.session))
-        orders, self.orders = self.orders, []
-        for order in orders:
-            self._order(*order)
+        self.flush()
         return connection
 
     def _use(self, fork_server: tuple[int, socket.socket]) -> socket.socket:
@@ -81,19 +86,37 @@ class Workers:
         self._order("kill", worker)
 
     def _order(self, *order: object) -> None:
-        if self.connection is None:
-            self.orders.append(order)
-            return
-        try:
-            self.connection.send(msgpack.encode(order))
-        except OSError:
-            pass  # the fork server is dead: `receive` sees to that
+        self.orders.append(msgpack.encode(order))
+        if self.connection is not None and not self.is_full:
+            self.flush()
+
+    def flush(self) -> None:
+        """Say what the fork server takes.  To wait for it would be to wait for each other: it has reports for us."""
+        assert self.connection is not None
+        is_full = False
+        while self.orders:
+            try:
+                self.connection.send(self.orders[0], socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                is_full = True
+                break
+            except OSError:
+                self.orders.clear()  # the fork server is dead: `receive` sees to that
+                break
+            self.orders.popleft()
+        if is_full != self.is_full:
+            self.is_full = is_full
+            self.watch()
 
     def receive(self) -> bool:
-        """What the fork server has to say.  False: it is dead for good."""
+        """What the fork server has to say, and what it takes now.  False: it is dead for good."""
         assert self.connection is not None
+        if self.is_full:
+            self.flush()
         try:
-            packet = self.connection.recv(PACKET_BYTES_MAX)
+            packet = self.connection.recv(PACKET_BYTES_MAX, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
         except OSError:
             packet = b""
         if not packet:
@@ -140,6 +163,8 @@ class Workers:
         """All its workers die with it; what they had started falls to us."""
         if self.connection is not None:
             self.connection.close()
+        self.orders.clear()
+        self.is_full = False
         try:
             _, status = os.waitpid(self.pid, 0)
             how = how_it_ended(status)

@@ -128,6 +128,15 @@ _decode = msgspec.msgpack.Decoder(Envelope, dec_hook=_find_bulk).decode
 _decode_mail = msgspec.msgpack.Decoder(Mail, dec_hook=_find_bulk).decode
 
 
+def can_be_encoded(message: Message) -> bool:
+    """Whether its fields are what they say: text that is no UTF-8 is not, nor a number beyond 64 bits."""
+    try:
+        encode(message)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
 def decode(frame: bytes) -> Envelope:
     """A frame's envelope.
 

@@ -51,11 +51,11 @@ class Link:
         self.in_flight_bytes = 0
 
     def pack(self, messages: Sequence[Message]) -> bytes:
-        """The next frame."""
+        """The next frame.  Where they cannot be encoded nothing has happened."""
+        frame = encode(Envelope(self.epoch, self.sent + 1, self.received, messages))  # type: ignore[arg-type]
         self.sent += 1
         self.told = self.received
         self.received_bytes = 0
-        frame = encode(Envelope(self.epoch, self.sent, self.received, messages))  # type: ignore[arg-type]
         self.unacknowledged.append((self.sent, frame))
         self.in_flight_bytes += len(frame)
         return frame

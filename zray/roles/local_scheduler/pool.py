@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 START_FAILURES_MAX = 3
+# A machine that is said to have hundreds of CPUs shall have its first result in a second all the same.
+PRESTARTED_MAX = 64
 # Under which idle workers stand that have not worked for anybody.
 FRESH: tuple[bytes, EnvVars] = (b"", ())
 
@@ -47,8 +49,8 @@ class WorkerPool:
     # --- starting ---
 
     def prestart(self) -> None:
-        """As many as there are CPUs, ahead of the first task."""
-        while len(self.workers) < self.cpus:
+        """As many as there are CPUs, ahead of the first task; further ones as tasks ask for them."""
+        while len(self.workers) < min(self.cpus, PRESTARTED_MAX):
             self._start()
 
     def _start(self) -> Worker:
