@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from zray.exceptions import encode_system_error
+from zray.roles.local_scheduler import bounds
 from zray.sim import task_programs
 from zray.sim.checkers import Checkers
 from zray.sim.main import run_options
@@ -130,6 +131,13 @@ def test_a_leak_is_found(monkeypatch):
     monkeypatch.setattr(ObjectTable, "drop_all", lambda self, object_ids: None)
     outcome = run_options(Options(seed=3, programs=("fan_in",)))
     assert "object entries left" in outcome.error
+
+
+def test_what_outgrows_its_bound_is_found(monkeypatch):
+    """A planted bound that nothing can keep."""
+    monkeypatch.setattr(bounds.waits, "WAITS_MAX", -1)
+    outcome = run_options(Options(seed=3, programs=("fan_in",)))
+    assert "waits of n1/driver-1 at n1/local, at most -1 allowed" in outcome.error
 
 
 def test_a_seed_says_everything():

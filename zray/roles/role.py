@@ -11,7 +11,7 @@ send.  A message whose type is not in HANDLERS is counted and dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ..wire.message import Local, Message
@@ -72,6 +72,10 @@ class Role:
 
     def check_everything(self) -> None:
         """Assert every invariant of this role's state; tests and the simulator call it."""
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        """(what, how many there are, how many there may be) of what is bounded by a number of entries."""
+        return ()
 
     def statistics(self) -> dict[str, Any]:
         """Counts for status and load reports."""

@@ -36,6 +36,8 @@ class Checkers:
         if node.turns % self.world.options.check_every == 0:
             for role in node.roles.values():
                 role.check_everything()
+                for what, count, count_max in role.bounds():
+                    assert count <= count_max, f"{count} {what} at {role.address}, at most {count_max} allowed"
             self.lineage_suffices()
         self.actors_are_served_once()
         if node.name == self.world.heads.name:

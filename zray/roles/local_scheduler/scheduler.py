@@ -29,6 +29,7 @@ Source: Ray paper 4.2.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -326,6 +327,11 @@ class LocalScheduler(Role):
         self.bundles.check_everything()
         for name, total in self.resources.total.items():
             assert 0 <= self.resources.free[name] <= total
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        from .bounds import bounds_of
+
+        return bounds_of(self)
 
     HANDLERS = {
         ProcessJoined: on_process_joined,
