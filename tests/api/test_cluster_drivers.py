@@ -57,7 +57,7 @@ PROGRAM = """
     print(*zray.get(lasting.add.remote(3)), zray.get(passing.add.remote(1))[1], flush=True)
     busy = Busy.remote()
     refs = [busy.work.remote({gates!r} + "actor"), work.remote({gates!r} + "task", array)]
-    refs += [work.remote("never", array) for _ in range(50)]
+    refs += [work.remote({gates!r} + "never", array) for _ in range(50)]
     zray.get(refs)
 """
 
