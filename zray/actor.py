@@ -11,10 +11,10 @@ from .exceptions import ActorAlreadyExistsError
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
 from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units, where_of
-from .remote_function import Code, put_into
+from .remote_function import Code, serialize_call
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_from, signature_of
-from .store.arguments import serialize_arguments, simple_payload
+from .store.arguments import simple_payload
 from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 
@@ -133,9 +133,7 @@ class ActorClass:
         runtime.look_for_code()
         self._check_constructor(args, kwargs)
         keep: list[ObjectRef] = []
-        arguments = serialize_arguments(
-            args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
-        )
+        arguments = serialize_call(runtime, args, kwargs, keep)
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()
         holds = tuple(dict.fromkeys((*arguments.holds, *code.captured_ids)))
@@ -331,9 +329,7 @@ class ActorMethod:
         holds: tuple[bytes, ...] = ()
         if payload is None:
             keep: list[ObjectRef] = []
-            arguments = serialize_arguments(
-                args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
-            )
+            arguments = serialize_call(runtime, args, kwargs, keep)
             payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()

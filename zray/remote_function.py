@@ -14,7 +14,7 @@ from .object_ref import ObjectRef
 from .options import TASK_OPTIONS, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
-from .store.arguments import serialize_arguments, simple_payload
+from .store.arguments import Arguments, serialize_arguments, simple_payload
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 from .wire.tasks import Function
 
@@ -95,9 +95,7 @@ class RemoteFunction:
         holds: tuple[bytes, ...] = ()
         if payload is None:
             keep: list[ObjectRef] = []
-            arguments = serialize_arguments(
-                args, kwargs, put=put_into(runtime, keep), inline_max_bytes=runtime.inline_bytes_max
-            )
+            arguments = serialize_call(runtime, args, kwargs, keep)
             payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
         if code.captured:
             holds = tuple(dict.fromkeys((*holds, *code.captured_ids)))
@@ -214,12 +212,12 @@ def _largest_part(function: Any) -> str:
     return f"; {said} makes {largest:,} of them" if said else ""
 
 
-def put_into(runtime: Runtime, keep: list[ObjectRef]) -> Callable[[Any], bytes]:
-    """What stores an argument that is too large to travel inline; `keep` holds it until the call is submitted."""
+def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any], keep: list[ObjectRef]) -> Arguments:
+    """A call's arguments; what is too large to travel inline is put, and `keep` holds it until the call is sent."""
 
     def put(serialized: Any) -> bytes:
         ref = ObjectRef(runtime.put_serialized(serialized))
         keep.append(ref)
         return ref.id
 
-    return put
+    return serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
