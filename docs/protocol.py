@@ -26,6 +26,7 @@ from zray.wire import (
     message,
     objects,
     orders,
+    output,
     reasons,
     relay,
     scheduling,
@@ -48,6 +49,7 @@ DIALOGS = (
     chain,
     hosts,
     orders,
+    output,
     drains,
     relay,
 )

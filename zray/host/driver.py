@@ -12,6 +12,7 @@ from ..printable import printable
 from ..runtime_env import env_vars_of
 from ..store import errors
 from ..wire.message import PROTOCOL_VERSION
+from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.scheduling import JobFacts, JobNotice
 from ..wire.session import GoodbyeReply, Hello, ProcessDropped
 from ..wire.task_spec import TaskSpec
@@ -64,6 +65,7 @@ class Driver(Runtime):
                 *paths_of(runtime_env, import_path()),
                 env_vars=env_vars_of(runtime_env),
                 infeasible=infeasible,
+                log_to_driver=log_to_driver,
             ),
         )
         try:
@@ -79,6 +81,7 @@ class Driver(Runtime):
         self.facts = hello.facts
         self.namespace = self.facts.namespace
         self.said_goodbye = False
+        self.has_all_output = False  # of other nodes, in the logs
         self.on_other = self._on_other
         with self.lock:
             self._handle(early)
@@ -98,6 +101,10 @@ class Driver(Runtime):
         if self.shipper is not None:
             self.shipper.look(function)
 
+    def ask_for_output(self) -> FlushOutput | None:
+        """That all of it comes; None: there are no other nodes, or it is not wanted."""
+        return FlushOutput(self.job_id) if self.logs is not None and self.shipper is not None else None
+
     def _submit_with_code(self, spec: TaskSpec, num_returns: int) -> bytes:
         """In a cluster: arguments may be of modules that were imported since."""
         if self.shipper is not None and len(sys.modules) != self.shipper.modules_seen:
@@ -107,6 +114,8 @@ class Driver(Runtime):
     def _on_other(self, message: Any) -> None:
         if type(message) is GoodbyeReply:
             self.said_goodbye = True
+        elif type(message) is OutputFlushed:
+            self.has_all_output = True
         elif type(message) is JobNotice:
             print(f"zray: {printable(message.text)}", file=sys.stderr, flush=True)
         elif type(message) is ProcessDropped:

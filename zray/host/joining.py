@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .session import Session
 
 GOODBYE_SECONDS = 1.0
+# A program that ends waits so long for what its workers on other nodes have printed.
+OUTPUT_SECONDS = 1.0
 # Arguments of Ray's init() that change nothing here.
 ACCEPTED_ARGUMENTS = (
     "configure_logging",
@@ -186,6 +188,13 @@ def _join_cluster(address: str) -> tuple[Session, int, bool]:
 
 def stop(driver: Driver) -> None:
     """As api.shutdown."""
+    if question := driver.ask_for_output():
+        try:
+            driver.say(question)
+            driver.flush()
+            driver.receive_until(lambda: driver.has_all_output, time.monotonic() + OUTPUT_SECONDS)
+        except ClusterLostError:
+            pass
     if driver.logs is not None:
         driver.logs.close()  # the logs go with the session
     fork_server = driver.paths.open_fork_server() if driver.is_owner else None

@@ -1,7 +1,8 @@
 """What workers print: into a log per worker, and from there to the driver's terminal.
 
 A worker's standard output and error lead into its log, line by line.  In the driver a thread follows the logs of the
-workers of its job.  Each line carries the worker's number and pid, `(worker-1 pid=4711) line`.  Lines are passed on
+workers of its job.  Each line carries the worker's number and pid, `(worker-1 pid=4711) line`; and the machine, if the
+worker is on another node: such lines come in files that the thread reads and removes (output.py).  Lines are passed on
 as they are; none is merged, none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
 A line that is not ended is shown when its worker prints nothing for QUIET_SECONDS, or has ended, or when the driver
 leaves; what is printed behind it later is a line of its own.
@@ -24,6 +25,7 @@ LOOK_SECONDS = 0.1
 QUIET_SECONDS = 0.5
 LINE_BYTES_MAX = 64 << 10
 READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one does not starve the others
+FLUSH_LOOKS_MAX = 40  # at the end, at what other nodes have sent: more is never kept (output.py)
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -138,9 +140,10 @@ def worker_streams(output: int = 1, error: int = 2) -> tuple[WorkerOutput, Worke
 class Log:
     """One worker's log, as far as it was read."""
 
-    def __init__(self, name: str, upto: int) -> None:
+    def __init__(self, name: str, upto: int, where: str = "") -> None:
+        """where: its machine, if that is not the driver's."""
         worker, _, pid = name.removesuffix(".log").rpartition("-")
-        self.label = f"({worker} pid={pid})"
+        self.label = f"({worker} pid={pid}, ip={where})" if where else f"({worker} pid={pid})"
         self.process = f"/proc/{pid}"
         self.upto = upto
         self.rest = b""  # of a line that has no end yet
@@ -185,7 +188,28 @@ class Log:
 
     def is_quiet(self) -> bool:
         """Whether nothing will come that could end the line soon."""
-        return time.monotonic() - self.grew_at >= QUIET_SECONDS or not os.path.exists(self.process)
+        return time.monotonic() - self.grew_at >= QUIET_SECONDS or self.has_ended()
+
+    def has_ended(self) -> bool:
+        """Whether its worker has."""
+        return not os.path.exists(self.process)
+
+
+def worker_logs(folder: str) -> list[str]:
+    """Their names."""
+    return _names_in(folder, "worker-")
+
+
+def _names_in(folder: str, prefix: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name.startswith(prefix))
+    except OSError:
+        return []
+
+
+def elsewhere_name(number: int) -> str:
+    """Of the files with lines of workers on other nodes (output.py), from 1."""
+    return f"elsewhere-{number:09}.log"
 
 
 class LogFollower:
@@ -194,16 +218,11 @@ class LogFollower:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         # A session that was here before us: what was printed before is not ours.
-        self.logs = {name: Log(name, self._size(name)) for name in self._names()}
+        self.logs = {name: Log(name, self._size(name)) for name in worker_logs(folder)}
+        self.elsewhere: tuple[str, int] = ("", 0)  # which of those files is read, and how far
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._follow, name="zray-logs", daemon=True)
         self.thread.start()
-
-    def _names(self) -> list[str]:
-        try:
-            return sorted(name for name in os.listdir(self.folder) if name.startswith("worker-"))
-        except OSError:
-            return []
 
     def _size(self, name: str) -> int:
         try:
@@ -223,13 +242,38 @@ class LogFollower:
 
     def look(self) -> None:
         """Print what is new."""
-        for name in self._names():
+        self._look_elsewhere()
+        for name in worker_logs(self.folder):
             log = self._log(name)
             is_quiet = bool(log.rest) and log.is_quiet()  # before the look at its size: it may end between the two
             if self._size(name) > log.upto:
                 self._print_from(name, log)
             elif is_quiet:
                 self._write(log.take_rest())
+
+    def _look_elsewhere(self) -> bool:
+        """The next piece of what other nodes have sent.  False: there is none.
+
+        A file that was read to its end is removed when the next one has begun.
+        """
+        names = _names_in(self.folder, "elsewhere-")
+        for name in names:
+            upto = self.elsewhere[1] if self.elsewhere[0] == name else 0
+            path = os.path.join(self.folder, name)
+            try:
+                with open(path, "rb") as file:
+                    file.seek(upto)
+                    data = file.read(READ_BYTES_MAX)
+                whole = data[: data.rfind(b"\n") + 1]
+                self.elsewhere = (name, upto + len(whole))
+                if whole:
+                    return self._write([whole.decode("utf-8", "backslashreplace")])
+                if data or name == names[-1]:
+                    return False
+                os.unlink(path)
+            except OSError:
+                return False
+        return False
 
     def _print_from(self, name: str, log: Log) -> bool:
         """The next piece of a log.  False: there is none, or nobody reads us."""
@@ -258,7 +302,10 @@ class LogFollower:
         self.thread.join(timeout=2.0)
         if self.thread.is_alive():
             return  # it hangs in a write: so would we
-        upto = {name: self._size(name) for name in self._names()}
+        for _ in range(FLUSH_LOOKS_MAX):
+            if not self._look_elsewhere():
+                break
+        upto = {name: self._size(name) for name in worker_logs(self.folder)}
         for name, size in upto.items():
             log = self._log(name)
             while log.upto < size and self._print_from(name, log):

@@ -25,6 +25,7 @@ import zmq
 from ..exceptions import AuthenticationError, ZrayError
 from ..printable import printable
 from ..roles.effects import (
+    OUTPUT_EFFECTS,
     CreateSegment,
     EndSession,
     ForgetHost,
@@ -71,6 +72,7 @@ from .workers import Workers
 if TYPE_CHECKING:
     from .head import Head
     from .membership import Membership
+    from .output import OutputThread
 
 # How long the last messages may take to leave: they only have to reach a local socket.
 LAST_WORDS_MS = 200
@@ -93,6 +95,7 @@ class Node:
         self.tell_ready: Callable[[], None] = lambda: None  # once: whoever started us waits for it
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
+        self.output: OutputThread | None = None  # once workers have printed for another node's driver
         self.workers = Workers(session, fork_server, self.tell_local, self.log, self._watch_workers)
         self.head: Head | None = None
         self.token = b""  # kept where a new node is to join in our place, should we be cut off
@@ -287,11 +290,20 @@ class Node:
             ReadRange: self._read_range,
             WriteRange: self._slowly,
             EndSession: self._end_session,
+            **dict.fromkeys(OUTPUT_EFFECTS, self._output),
             MeetHost: self._meet_host,
             ForgetHost: self._forget_host,
             ProbeHost: self._probe_host,
             **(self.head.effects() if self.head is not None else {}),
         }
+
+    def _output(self, role: str, effect: Any) -> None:
+        if self.output is None:
+            from .output import OutputThread
+
+            where = (self.membership.advertised or self.membership.endpoint) if self.membership is not None else ""
+            self.output = OutputThread(self.session, where, lambda news: self.reactor.deliver_from_thread(role, news))
+        self.output.orders.put(effect)
 
     def _meet_host(self, role: str, effect: MeetHost) -> None:
         assert self.membership is not None
@@ -373,6 +385,8 @@ class Node:
         # The fork server first, busy or still importing; its workers and what they have started fall to us.
         end_children()
         self.workers.close()
+        if self.output is not None:
+            self.output.close()
         if self.membership is not None:
             self.membership.close()
         self.reactor.close()

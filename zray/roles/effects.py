@@ -57,6 +57,30 @@ class ReclaimTasks(Struct, gc=False):
     count: int
 
 
+class ReadOutput(Struct, gc=False):
+    """What is new in the logs of a job's workers.  Outcome: one OutputRead, when there is something; at_once: now."""
+
+    job_id: bytes
+    at_once: bool = False
+
+
+class WriteOutput(Struct, gc=False):
+    """Keep lines for a driver here, which follows them (host/logs.py).  Outcome: OutputWritten, in their order."""
+
+    job_id: bytes
+    source: str
+    text: str
+
+
+class ForgetOutput(Struct, gc=False):
+    """The job's output is read, and kept, no more."""
+
+    job_id: bytes
+
+
+OUTPUT_EFFECTS = (ReadOutput, WriteOutput, ForgetOutput)
+
+
 class ForgetProcess(Struct, gc=False):
     """The process is gone: its link and its address with it."""
 
@@ -187,6 +211,9 @@ Effect = (
     | OpenWindow
     | ReclaimTasks
     | ForgetProcess
+    | ReadOutput
+    | WriteOutput
+    | ForgetOutput
     | CreateSegment
     | ReservePages
     | ReadRange
@@ -389,6 +416,20 @@ class PageLost(Local):
 
     page: int
     reason: str
+
+
+class OutputRead(Local):
+    """Outcome of ReadOutput: whole lines, each marked with its worker; "": there is nothing more at this moment."""
+
+    job_id: bytes
+    text: str
+
+
+class OutputWritten(Local):
+    """Outcome of WriteOutput."""
+
+    job_id: bytes
+    source: str
 
 
 class LogBroken(Local):

@@ -91,6 +91,8 @@ def _run(world: Simulator) -> None:
         if driver.is_done:
             world.checkers.compare(wanted, driver.result, driver.address)
     world.checkers.actor_calls()
+    if options.prints:
+        _have_all_output(world, until)
     # Tasks that nobody waits for may still run; then everything is let go.
     world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
     if options.head_kills or options.loses_nodes or options.node_drains:
@@ -108,6 +110,20 @@ def _run(world: Simulator) -> None:
     _come_to_rest(world)
     world.checkers.at_rest()
     world.checkers.jobs_are_gone()
+
+
+def _have_all_output(world: Simulator, seconds: float) -> None:
+    """Drivers ask for it, as before their end; it comes, however nodes die meanwhile."""
+    before = world.output.printed()
+    live = [driver for driver in world.drivers if driver.is_alive]
+    for driver in live:
+        driver.ask_for_output()
+    is_there = world.run(
+        world.now + seconds, unless=lambda: all(driver.has_all_output or not driver.is_alive for driver in live)
+    )
+    assert is_there, "the output of workers does not come to its end"
+    if len(live) == len(world.drivers):
+        world.output.check(before)
 
 
 def _come_to_rest(world: Simulator) -> None:

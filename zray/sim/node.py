@@ -295,6 +295,9 @@ class Node:
     def _end_session(self, role: Role, effect: e.EndSession) -> None:
         self.world.faults.node_ends_itself(self, effect.reason)
 
+    def _output(self, role: Role, effect: Any) -> None:
+        self.world.output.perform(self, role, effect)
+
     def _meet_host(self, role: Role, effect: e.MeetHost) -> None:
         """All hosts of a simulated world can reach each other."""
 
@@ -343,6 +346,7 @@ PERFORM: dict[type, Any] = {
     e.OpenWindow: Node._open_window,
     e.ReclaimTasks: Node._reclaim_tasks,
     e.ForgetProcess: Node._forget_process,
+    **dict.fromkeys(e.OUTPUT_EFFECTS, Node._output),
     e.CreateSegment: Node._create_segment,
     e.ReservePages: Node._reserve_pages,
     e.ReadRange: Node._read_range,

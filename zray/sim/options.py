@@ -38,6 +38,7 @@ class Options(Struct, kw_only=True):
     policy: str = "bottom_up"
     global_schedulers: int = 1
     infeasible: str = "raise"  # what becomes of what no node can ever hold
+    prints: bool = False  # workers print, and drivers are to see it
     curious: bool = False  # processes that wait ask why, now and then
     late_node_seconds: float = 0.0  # so late one more node joins, with a resource that nobody else has; 0: none does
     # Faults.
@@ -121,6 +122,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         random = Random(f"zray placement options {seed}")
         options.policy = random.choice((*["bottom_up"] * 5, "central", "random", "no_locality"))
         options.global_schedulers = random.choice((1, 1, 1, 2, 3))
+    options.prints = options.nodes > 1 and Random(f"zray output {seed}").random() < 0.15
     if wanted.deaths:
         _add_deaths(options)
     if wanted.heads:

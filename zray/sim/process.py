@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..ids import children_prefix, root_task_id
 from ..roles.client import BUFFERED_COUNT_MAX, Client
 from ..roles.task_executor import TaskExecutor
+from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.reasons import ASKED_MAX, Explain, ExplainReply
 from ..wire.task_spec import StoredValue, TaskSpec
 from .network import Connection
@@ -80,6 +81,7 @@ class Process:
         self.actor_id = b""
         self.questions = 0  # why something is not there
         self.answers = 0
+        self.has_all_output = False
 
     # --- what arrives ---
 
@@ -233,11 +235,14 @@ class Process:
         self.answers += 1
         assert message.lines, "an answer that says nothing"
 
+    def _on_output_flushed(self, message: OutputFlushed) -> None:
+        self.has_all_output = True
+
     def leave_after(self, top: Activation) -> None:
         """exit_actor()."""
         raise AssertionError("only an actor can leave")
 
-    HANDLERS: dict[type, Any] = {ExplainReply: _on_explained}
+    HANDLERS: dict[type, Any] = {ExplainReply: _on_explained, OutputFlushed: _on_output_flushed}
 
 
 class Driver(Process):
@@ -264,6 +269,11 @@ class Driver(Process):
         top.body = self._body()
         self.stack.append(top)
         self.run()
+
+    def ask_for_output(self) -> None:
+        """That all of it is said."""
+        self.client.say(FlushOutput(self.job_id))
+        self.flush()
 
     def _body(self) -> Generator[Any, Any, Any]:
         return (yield from self.program(*self.args))

@@ -25,6 +25,7 @@ from .heads import Heads
 from .network import Connection, End
 from .node import Node
 from .options import DELAYS, Options
+from .output import Output
 from .process import Driver, Process
 from .shards import Shards
 from .trace import Trace
@@ -61,6 +62,7 @@ class Simulator:
         self.heads = Heads(self)
         self.checkers = Checkers(self)
         self.shards = Shards(self)
+        self.output = Output(self)
         for number in range(1, options.nodes + 1):
             self.add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
         if options.late_node_seconds:
@@ -215,9 +217,8 @@ class Simulator:
         driver = Driver(self, node, address, self.pid, b"job%05d" % number, program, args)
         node.attach(driver)
         self.drivers.append(driver)
-        joined = e.ProcessJoined(
-            address, "driver", self.pid, driver.job_id, 0, JobFacts(infeasible=self.options.infeasible)
-        )
+        facts = JobFacts(infeasible=self.options.infeasible, log_to_driver=self.options.prints)
+        joined = e.ProcessJoined(address, "driver", self.pid, driver.job_id, 0, facts)
         node.arrive("host", node.scheduler.address, joined)
         self.call_later(self.draw_delay(), driver.start)
         return driver

@@ -122,6 +122,7 @@ class Worker(Process):
         top.begun_at = self.world.now
         top.body = self._run_task(top, spec)
         self.stack.append(top)
+        self.world.output.print(self.node, self.address, self.job_id)
         self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
 
     def _done_with(self, spec: TaskSpec) -> None:

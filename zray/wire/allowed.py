@@ -125,6 +125,7 @@ from .objects import (
     UnpinObjects,
 )
 from .orders import ORDERS
+from .output import FlushOutput, JobOutput, OutputFlushed, OutputHeard
 from .reasons import Explain, ExplainReply
 from .relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 from .scheduling import (
@@ -172,7 +173,7 @@ _CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
 # (kind of the sender, kind of the receiver) -> what may be said.
 ALLOWED: dict[tuple[str, str], Types] = {
     # Processes to their node.
-    ("driver", "local"): _CLIENT_TO_LOCAL | {PublishCode},
+    ("driver", "local"): _CLIENT_TO_LOCAL | {PublishCode, FlushOutput},
     ("worker", "local"): _CLIENT_TO_LOCAL
     | {*(TasksFinished, TasksReturned, ActorStarted, ActorStartFailed, ActorExited, ActorSaved)},
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
@@ -197,6 +198,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
             *(Explain, ExplainReply, CodeAdded),
+            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }
     ),

@@ -75,6 +75,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     code: tuple[Bundle, ...] = ()  # for nodes other than its home, which has the files themselves
     infeasible: str = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
     is_heir: bool = False  # of a detached actor: it goes on when the driver has ended
+    log_to_driver: bool = False  # what its workers print elsewhere is sent to its home
 
 
 class SpillTask(Message, tag=81):

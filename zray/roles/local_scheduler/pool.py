@@ -177,6 +177,7 @@ class WorkerPool:
         assert worker.process is not None
         worker.process.job = job
         self.node.send(worker.address, JobStarted(job.job_id, job.facts, env_vars))
+        self.node.output.joins(job)
 
     # --- ends ---
 

@@ -8,20 +8,21 @@ Dialog (who says it -> what we do):
     driver, worker    CreateActor, KillActor, FindActor
     driver, worker, local scheduler    Explain -> ExplainReply
     driver            PublishCode       its tasks take it along
+    driver            FlushOutput       all that its workers have printed
     worker            TasksFinished     store the values, tell who waits, start what they were missing for
     worker            TasksReturned     queue them again
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
     global scheduler  PlaceTask         queue it here; it stays, unless actors hold what it needs
     global scheduler  TaskPlaced, TaskDeferred, SpillRefused
-    local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice
+    local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice, JobOutput
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Rooms: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls and
 actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls, guards and recovery
 (other nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet),
-code (of jobs, for other nodes).
+code (of jobs, for other nodes), output (what workers print).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -89,6 +90,7 @@ from .lineage import Lineage
 from .load import Load
 from .members import Members
 from .objects import ObjectTable
+from .output import Output
 from .pool import WorkerPool
 from .recovery import Recovery
 from .remote import Remote
@@ -168,6 +170,7 @@ class LocalScheduler(Role):
         self.drain = Drain(self)
         self.explanations = Explanations(self)
         self.code = JobCode(self)
+        self.output = Output(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -204,6 +207,7 @@ class LocalScheduler(Role):
         job = self.jobs.get(message.job_id)
         self.guards.end_job(message.job_id, self.sender)
         self._note_end(message.job_id, self.sender)
+        self.output.ended_elsewhere(message.job_id, self.sender)
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
 
@@ -217,6 +221,7 @@ class LocalScheduler(Role):
         job.is_over = True
         self.guards.end_job(job.job_id, job.home)
         self.keeping.job_ended(job.job_id)
+        self.output.job_ended(job.job_id)
         self.dispatch.cancel_job(job)
         self.ends.end_job(job)
         self.pool.end_job(job)
