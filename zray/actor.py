@@ -388,7 +388,9 @@ def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle:
 
 
 def exit_actor() -> None:
-    """Inside a method: end this actor after the call, which returns None.  It is not restarted.
+    """Inside a method: end this actor.  The call, and all behind it, raise ActorDiedError; it is not restarted.
+
+    What came before has its answers; what `atexit` was told runs.
 
     Raises:
         TypeError: not called in an actor.

@@ -1,5 +1,6 @@
 """Actors: names, how an actor ends, and what a restarted one is."""
 
+import atexit
 import os
 import signal
 import threading
@@ -208,7 +209,7 @@ def test_a_method_is_tried_again_after_listed_exceptions(tmp_path):
 
 @pytest.mark.parametrize("kind", ["serial", "threaded", "async"])
 def test_leaving_answers_what_came_before(kind):
-    """exit_actor(): calls before it have their values, it returns None, calls behind it fail."""
+    """exit_actor(): calls before it have their values, it and those behind it fail."""
 
     class Plain:
         def work(self, value):
@@ -228,7 +229,8 @@ def test_leaving_answers_what_came_before(kind):
     actor = zray.remote(**options)(Async if kind == "async" else Plain).remote()
     before = [actor.work.remote(value) for value in range(20)]
     assert zray.get(before) == list(range(20))
-    assert zray.get(actor.leave.remote()) is None
+    with pytest.raises(ActorDiedError, match="exit_actor"):
+        zray.get(actor.leave.remote())
     with pytest.raises(ActorDiedError, match="exit_actor"):
         zray.get(actor.work.remote(1))
 
@@ -277,7 +279,8 @@ def test_the_call_that_leaves_is_answered_whoever_looks_meanwhile(kind, gate):
     left = actor.leave.remote()
     gate.wait()
     after = actor.work.remote()
-    assert zray.get(left, timeout=30) is None
+    with pytest.raises(ActorDiedError, match="exit_actor"):
+        zray.get(left, timeout=30)
     zray.wait([after])
 
 
@@ -302,7 +305,10 @@ def test_leaving_right_behind_other_calls(kind):
     for _ in range(5):
         actor = zray.remote(num_cpus=0)(Async if kind == "async" else Plain).remote()
         calls = [actor.work.remote(value) for value in range(20)]
-        assert zray.get([*calls, actor.leave.remote()], timeout=20) == [*range(20), None]
+        left = actor.leave.remote()
+        assert zray.get(calls, timeout=20) == [*range(20)]
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            zray.get(left, timeout=20)
 
 
 def test_the_call_that_leaves_may_have_several_returns():
@@ -312,7 +318,9 @@ def test_the_call_that_leaves_may_have_several_returns():
             zray.actor.exit_actor()
 
     mortal = Mortal.remote()
-    assert zray.get(mortal.leave.options(num_returns=2).remote(), timeout=20) == [None, None]
+    for left in mortal.leave.options(num_returns=2).remote():
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            zray.get(left, timeout=20)
     with pytest.raises(ActorDiedError, match="exit_actor"):
         zray.get(mortal.leave.remote(), timeout=20)
 
@@ -342,9 +350,56 @@ def test_the_last_words_of_an_actor_are_heard_before_its_end(kind):
             psutil.wait_procs([worker], timeout=0.3)  # time to end, if it does so too early
         finally:
             node.resume()
-        assert zray.get(left, timeout=20) is None
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            zray.get(left, timeout=20)
         with pytest.raises(ActorDiedError, match="exit_actor"):
             zray.get(actor.leave.remote(node.pid), timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["serial", "threaded", "async"])
+@pytest.mark.parametrize("ending", ["leave", "__ray_terminate__", "scope"])
+def test_an_actor_that_ends_in_order_runs_what_atexit_was_told(ending, kind, tmp_path):
+    class Plain:
+        def __init__(self, path):
+            atexit.register(lambda: path.write_text("".join(self.words)))
+            self.words = []
+
+        def say(self, word):
+            self.words.append(word)
+
+        def leave(self):
+            zray.actor.exit_actor()
+
+    class Async(Plain):
+        async def say(self, word):
+            self.words.append(word)
+
+    options = {"max_concurrency": 4} if kind == "threaded" else {"num_cpus": 0}
+    actor = zray.remote(**options)(Async if kind == "async" else Plain).remote(tmp_path / "words")
+    zray.get(actor.say.remote("well"))
+    pid = zray.get(actor.__ray_call__.remote(lambda self: os.getpid()))
+    if ending != "scope":
+        getattr(actor, ending).remote()
+        until(lambda: not is_running(pid))
+    del actor
+    until(lambda: not is_running(pid))
+    assert (tmp_path / "words").read_text() == "well"
+
+
+def test_an_actor_that_is_killed_runs_nothing_more(tmp_path):
+    @zray.remote
+    class Mortal:
+        def __init__(self, path):
+            atexit.register(path.write_text, "")
+
+        def pid(self):
+            return os.getpid()
+
+    actor = Mortal.remote(tmp_path / "words")
+    pid = zray.get(actor.pid.remote())
+    zray.kill(actor)
+    until(lambda: not is_running(pid))
+    assert not (tmp_path / "words").exists()
 
 
 def test_exit_actor_outside_of_an_actor_is_refused():
@@ -366,9 +421,9 @@ def test_an_actor_that_leaves_is_not_restarted(tmp_path):
             zray.actor.exit_actor()
 
     mortal = Mortal.remote()
-    zray.get(mortal.leave.remote())
-    with pytest.raises(ActorDiedError):
-        zray.get(mortal.leave.remote())
+    for _ in range(2):
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            zray.get(mortal.leave.remote())
     assert tally.count() == 1
 
 

@@ -234,7 +234,7 @@ class Sequential:
         if known.handle[0] is None:
             return Stand(error=DIED())
         known.handle[0] = None
-        return Stand()
+        return Stand(error=DIED())
 
     def check_victims(self, answers: list[Any]) -> None:
         """They had all the time they needed."""

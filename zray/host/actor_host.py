@@ -7,7 +7,6 @@ as far as the order of *beginning* goes; the rest is the loop's or the pool's.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .async_calls import AsyncCalls
 from .checkpoints import Recovery
 from .logs import begun_lines
+from .processes import end_process
 from .submitter import Call, Submitter, current_call
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
 
 class ActorExit(SystemExit):
-    """Raised by exit_actor(): the call returns None, and the actor ends."""
+    """Raised by exit_actor(): the actor ends, and the call's answer is that it did."""
 
 
 class ActorHost:
@@ -225,7 +225,8 @@ class ActorHost:
         """What a call that raised leaves behind: an error, or the wish to leave."""
         if isinstance(error, ActorExit):
             self.last_call = spec
-            return [serialize(None).inband] * max(1, parse_options(spec.options).num_returns), (), False
+            left = encode_system_error("ActorDiedError", LEFT)
+            return [left] * max(1, parse_options(spec.options).num_returns), (), False
         return self.worker.failure(spec, error)
 
     # --- threads ---
@@ -268,6 +269,4 @@ class ActorHost:
             worker.receive_until(lambda: worker.said_goodbye, time.monotonic() + GOODBYE_SECONDS)
         except ClusterLostError:
             pass
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        end_process(0)

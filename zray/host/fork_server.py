@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from msgspec import msgpack
 
 from .logs import worker_streams
-from .processes import adopt_orphans, end_children, end_with_parent, wait_for_end
+from .processes import adopt_orphans, end_children, end_process, end_with_parent, wait_for_end
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import PACKET_BYTES_MAX
 
@@ -121,12 +121,7 @@ class ForkServer:
 
             traceback.print_exc()
         finally:
-            try:
-                sys.stdout.flush()
-                sys.stderr.flush()
-            except Exception:
-                pass
-            os._exit(status)
+            end_process(status)
 
     def reap(self) -> None:
         """Children that have ended: workers, with what is left in their process groups; and orphans."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import select
 import signal
+import sys
+import threading
 import time
+from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+_ending = threading.Lock()
 
 
 def how_it_ended(status: int) -> str:
@@ -54,6 +59,22 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def end_process(status: int) -> NoReturn:
+    """As a program that has run to its end: what atexit was told, the streams, the end.  Threads are not waited for;
+    a second one that asks waits for it."""
+    _ending.acquire()
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass  # its traceback is printed
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # it is closed
+    os._exit(status)
 
 
 def children_of(pid: int) -> list[int]:
