@@ -1,8 +1,13 @@
 """One turn of a process: what its roles say to each other is over with it."""
 
+import os
+from types import SimpleNamespace
+
 import pytest
 import zmq
 
+from zray.host import reactor as reactor_module
+from zray.host.doorman import Doorman
 from zray.host.peers import Peers
 from zray.host.reactor import Reactor
 from zray.roles.role import Role
@@ -63,3 +68,41 @@ def test_a_role_that_hears_something_after_its_end_of_turn_ends_it_once_more(is_
     finally:
         reactor.close()
         context.term()
+
+
+@pytest.mark.parametrize(("seconds_per_turn", "turns"), [(1.0, 1), (0.0, reactor_module.BUSY_TURNS_MAX)])
+def test_a_flood_does_not_keep_all_else_waiting(seconds_per_turn, turns, monkeypatch):
+    """Timers and the ends of processes are seen after a few turns, or one heavy one."""
+    now, taken = 0.0, 0
+
+    def heavy(identity, frame):
+        nonlocal now, taken
+        now += seconds_per_turn
+        taken += 1
+
+    monkeypatch.setattr(reactor_module.time, "monotonic", lambda: now)
+    context = zmq.Context()
+    peers = Peers(context, "inproc://nobody", lambda line: None)
+    reactor = Reactor([], peers, {}, heavy, lambda peer, error: None, lambda peer, message: None)
+    monkeypatch.setattr(peers, "receive", lambda: [(b"stranger", b"")])
+    ready = os.eventfd(1)
+    reactor.watch(ready, lambda: reactor.end_soon("seen"))
+    try:
+        reactor.run()
+        assert taken == turns
+    finally:
+        reactor.close()
+        context.term()
+        os.close(ready)
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owner):
+    """It may be a million tasks: the session is gone at once."""
+    told, ended = [], []
+    node = SimpleNamespace(tell_local=told.append, end=ended.append, reactor=SimpleNamespace(unwatch=lambda fd: None))
+    doorman = Doorman.__new__(Doorman)
+    doorman.node, doorman.owner = node, "driver-1" if is_owner else "driver-0"
+    doorman.pidfds = {"driver-1": os.pidfd_open(os.getpid())}
+    doorman.process_left("driver-1", "process has ended")
+    assert (len(ended), len(told)) == ((1, 0) if is_owner else (0, 1))

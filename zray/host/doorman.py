@@ -225,9 +225,10 @@ class Doorman:
         if address.startswith("command-"):
             self.node.reactor.leaving.append(address)
             return
-        self.node.tell_local(ProcessLeft(address, reason))
         if address == self.owner:
-            self.node.end(f"its driver {reason}")
+            self.node.end(f"its driver {reason}")  # nobody needs to undo what it had submitted: all of it ends
+        else:
+            self.node.tell_local(ProcessLeft(address, reason))
 
     def drop(self, peer: Peer, error: Exception) -> None:
         """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""

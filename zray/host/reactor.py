@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 # A turn that has heard no more than this of one process is somebody who waits, not a flood: what the first role has
 # to say leaves before the other roles have their turn.  (A round trip takes a tenth less; a flood wants few frames.)
 LIGHT_BYTES = 1024
-BUSY_TURNS_MAX = 16  # before anything but frames is looked at
+# Of turns one upon the other, before anything but frames is looked at: so many, or for so long (a turn of a thousand
+# large frames takes 50 ms, and timers must be heard).
+BUSY_TURNS_MAX = 16
+BUSY_SECONDS_MAX = 0.01
 ROUND_COUNT_MAX = 1_000  # of local exchanges in one turn: more is a loop between roles, a bug
 
 
@@ -102,6 +105,7 @@ class Reactor:
         """Until `ended` says why."""
         self.turn(())
         busy = 0
+        looked_at = time.monotonic()
         while not self.ended:
             frames = self.peers.receive()
             if self.neighbours is not None and self.neighbours.restless:
@@ -109,7 +113,7 @@ class Reactor:
             if frames:
                 self.turn(frames)
                 busy += 1
-                if busy % BUSY_TURNS_MAX:
+                if busy % BUSY_TURNS_MAX and time.monotonic() - looked_at < BUSY_SECONDS_MAX:
                     continue
             # In a flood too, timers and the ends of processes get their turn.
             for descriptor, _ in self.epoll.poll(0.0 if frames else self._timeout()):
@@ -118,7 +122,8 @@ class Reactor:
                     action()
             if self.from_threads:
                 self._take_from_threads()
-            if self.timers and self.timers[0][0] <= time.monotonic():
+            looked_at = time.monotonic()
+            if self.timers and self.timers[0][0] <= looked_at:
                 self._fire_timers()
             if self.local or self.outbox or self.letters:
                 self.turn(())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ...exceptions import encode_system_error
 from ...wire.groups import plain_name
 from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
@@ -120,8 +121,9 @@ class Dispatch:
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
             self.node.groups.forget(task)
+        error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
         for task in doomed:
-            self.node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
+            self.node.lifecycle.fail_with(task, error)
 
     # --- the turn ---
 
