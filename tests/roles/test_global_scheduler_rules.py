@@ -101,11 +101,11 @@ class GlobalMachine(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(NODES), data=st.data())
     def report(self, node, data):
-        if node in self.lost:
+        if node not in self.total:
             self._tell(node, LoadReport(node, cpus(4), cpus(4), 0, 0.0, 1e9))
-            assert node not in self.role.loads, "a late report brings a lost node back"
+            assert node not in self.role.loads, "a report makes a lost node, or a stranger, a member"
             return
-        self._meet(node, cpus(data.draw(counts)))
+        self.total[node] = cpus(data.draw(counts))
         held = 0 if data.draw(st.booleans()) else data.draw(st.integers(0, self.total[node]["CPU"] // RESOURCE_UNIT))
         free = data.draw(st.integers(0, self.total[node]["CPU"] // RESOURCE_UNIT - held))
         arrived = data.draw(st.integers(self.reported[node], len(self.placed[node])))

@@ -181,6 +181,17 @@ def test_what_actors_hold_everywhere_is_asked_for_again():
     assert spill(scheduler)[0].destination == "n2/local"
 
 
+def test_a_node_that_nobody_has_introduced_gets_nothing():
+    """A report may come ahead of the monitor's word, and after the verdict on a node that was never heard of."""
+    scheduler = GlobalScheduler("global", ["gcs-0"])
+    report = LoadReport("n1/local", CPU, CPU, 0, 0.0, 1e9)
+    assert scheduler.handle("n1/local", report, 0.1) == []
+    assert scheduler.loads == {}
+    scheduler.handle("monitor", NodeJoined("n1/local", CPU), 0.2)
+    scheduler.handle("n1/local", LoadReport("n1/local", CPU, {"CPU": 0}, 0, 0.0, 1e9), 0.3)
+    assert scheduler.loads["n1/local"].free == {"CPU": 0}
+
+
 def test_a_lost_node_gets_nothing():
     scheduler = make_scheduler()
     scheduler.handle("monitor", NodeLost("n2/local", "silent"), 0.5)

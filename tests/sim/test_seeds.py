@@ -107,6 +107,16 @@ def test_a_record_that_is_under_way_to_its_shard_is_not_lost():
     assert_all_is_well([502188], nodes=3, shards=2, replicas=2)
 
 
+def test_tasks_that_are_over_wait_for_no_code():
+    """Whoever was to publish it was gone, and the list of those that waited stayed."""
+    assert_all_is_well([18022, 18025], nodes=3, deaths=True, groups=True)
+
+
+def test_a_node_counts_what_global_schedulers_place_and_nobody_else():
+    """One count per peer that had ever handed it a task stayed for good."""
+    assert_all_is_well([1011], nodes=3)
+
+
 def test_a_far_chain_takes_longer_to_rest():
     assert_all_is_well([522258], nodes=3, shards=2, replicas=2)
 

@@ -252,6 +252,14 @@ class Client:
         self.replies[self.request] = None
         return self.request
 
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        """What there is at most, while nothing is said: all else is as much as this process has refs."""
+        refs = len(self.held)
+        yield "objects with further refs", len(self.further_refs), refs
+        yield "values", len(self.values), refs
+        yield "refs whose values were asked for", len(self.asked), len(self.borrowed)
+        yield "refs that are said to be ready", len(self.located), refs
+
     # --- what the node says ---
 
     def handle(self, message: Message) -> None:

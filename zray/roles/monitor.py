@@ -25,7 +25,7 @@ to register anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 
 from ..wire.drains import DrainNode, DrainReport
 from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
@@ -221,6 +221,18 @@ class Monitor(Role):
             self.send(message.node, HeartbeatReply(message.number))
         elif message.node in self.lost:
             self.send(message.node, NodeLost(message.node, "its epoch is over"))
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        nodes = len(self.nodes)
+        tables: tuple[tuple[str, Sized], ...] = (
+            ("nodes that are awaited", self.returning),
+            ("nodes that are listened to", self.silent_ticks),
+            ("nodes whose connections broke", self.down),
+            ("nodes that have ended", self.ended_ticks),
+            ("nodes that are to leave", self.draining),
+        )
+        for what, table in tables:
+            yield what, len(table), nodes
 
     HANDLERS = {
         RegisterNode: on_register_node,

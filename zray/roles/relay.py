@@ -16,6 +16,8 @@ sends more loses the tunnel.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..wire.gcs import NodeJoined, NodeLost
 from ..wire.message import Message
 from ..wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
@@ -127,6 +129,10 @@ class Relay(Role):
         assert pairs == set(self.tunnels)
         for tunnel in self.tunnels.values():
             assert all(0 <= left <= TUNNEL_BYTES_MAX for left in tunnel.left.values())
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        for host, peers in self.members.items():
+            yield f"tunnels of {host}", len(peers), TUNNELS_MAX
 
     HANDLERS = {
         OpenTunnel: on_open_tunnel,

@@ -74,7 +74,7 @@ class Role:
         """Assert every invariant of this role's state; tests and the simulator call it."""
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """(what, how many there are, how many there may be) of what is bounded by a number of entries."""
+        """(what, how much there is, how much there may be) of each table and queue that others can make grow."""
         return ()
 
     def statistics(self) -> dict[str, Any]:

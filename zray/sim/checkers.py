@@ -36,8 +36,7 @@ class Checkers:
         if node.turns % self.world.options.check_every == 0:
             for role in node.roles.values():
                 role.check_everything()
-                for what, count, count_max in role.bounds():
-                    assert count <= count_max, f"{count} {what} at {role.address}, at most {count_max} allowed"
+            self.bounds_are_kept(node)
             self.lineage_suffices()
         self.actors_are_served_once()
         if node.name == self.world.heads.name:
@@ -58,6 +57,14 @@ class Checkers:
             dying = len(node.is_dying)
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
+
+    def bounds_are_kept(self, node: Node) -> None:
+        """Of all tables and queues of its roles and processes (USERS 2.4, 10)."""
+        processes = [process for process in node.processes.values() if process.is_alive]
+        clients = [(process.address, process.client.bounds()) for process in processes]
+        for address, bounds in [*((role.address, role.bounds()) for role in node.roles.values()), *clients]:
+            for what, count, count_max in bounds:
+                assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"
 
     def actors_are_served_once(self) -> None:
         """No two live processes serve one actor (USERS 2.4, 5), but for a fenced node's, or one that stood still."""

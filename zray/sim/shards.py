@@ -56,6 +56,7 @@ class ShardHost(Node):
 
     def check(self) -> None:
         self.member.check_everything()
+        self.world.checkers.bounds_are_kept(self)
         self.world.shards.check_order()
 
 

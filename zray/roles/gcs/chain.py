@@ -388,6 +388,11 @@ class ChainMember(Role):
         assert sequences == list(range(self.forgotten + 1, self.forgotten + 1 + len(sequences))), "history with gaps"
         assert not sequences or sequences[-1] == self.replica.sequence, "a history that ends too early"
 
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        from .bounds import bounds_of_member
+
+        return bounds_of_member(self)
+
     def statistics(self) -> dict[str, Any]:
         counts = self.replica.shard.statistics() if self.replica is not None else {}
         if self.journal is not None and self.journal.refused:

@@ -14,6 +14,7 @@ the shard says comes from here.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, get_args
 
 from ...wire.chain import (
@@ -131,6 +132,12 @@ class ChainClient(Role):
                     self.send(self.members[0], write)
                     self.said += len(requests)
         return self.take_effects()
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        """What is pending is as much as the roles of this host have asked for, and goes when the chain has done it."""
+        if self.members:
+            yield "requests not said", self.first - 1 + len(self.pending) - self.said, 0
+            yield "results not confirmed", self.taken - self.confirmed, CONFIRM_AFTER - 1
 
     def statistics(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "pending": len(self.pending), "reads": len(self.reads)}

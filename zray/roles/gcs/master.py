@@ -19,6 +19,7 @@ it is in the log of its tail.  When the last full member is lost there is no cha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...wire.chain import ChainChanged, ChainFollow, ChainJoined, ChainMemberLost, ChainOffer
@@ -178,6 +179,11 @@ class ChainMaster(Role):
             assert not chain.members or chain.members[0] not in chain.tentative, "a head that may lack something"
             names = [*chain.members, *chain.spares, *([chain.joining] if chain.joining else [])]
             assert len(set(names)) == len(names), "somebody is twice in a chain"
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        for chain in self.chains.values():
+            yield f"members of {chain.shard}", len(chain.members), self.replicas
+            yield f"members of {chain.shard} that may lack something", len(chain.tentative), len(chain.members)
 
     def statistics(self) -> dict[str, Any]:
         return {f"{chain.shard}_replicas": len(chain.members) for chain in self.chains.values()}

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...wire.chain import ChainResults
+from .replica import Session
 
 if TYPE_CHECKING:
     from .chain import ChainMember
@@ -37,17 +38,23 @@ class Results:
         """What is there for good, and not more."""
         member = self.member
         assert member.replica is not None
+        sessions = member.replica.sessions
         acknowledged = member.acknowledged
         while self.unsaid and self.unsaid[0][0] <= acknowledged:
             self.touched.update(dict.fromkeys(self.unsaid.popleft()[1]))
-        if not self.touched:
-            return
+        if self.touched:
+            self._tell_touched(sessions, acknowledged)
+        if len(self.told) > len(sessions):  # nodes are lost
+            self.told = {client: number for client, number in self.told.items() if client in sessions}
+
+    def _tell_touched(self, sessions: dict[str, Session], acknowledged: int) -> None:
+        member = self.member
         not_yet: dict[str, int] = {}  # client -> its first request that is not there for good
         for update in member.history:
             if update.sequence > acknowledged:
                 not_yet.setdefault(update.client, update.first)
         for client in self.touched:
-            session = member.replica.sessions.get(client)
+            session = sessions.get(client)
             if session is None:
                 continue  # of a node that is lost
             told = self.told.get(client, 0)

@@ -281,6 +281,11 @@ class GcsShard(Role):
         self.tasks.check_everything()
         assert self.is_chained or not self.wanted, "a question to the head of a chain, and there is no chain"
 
+    def bounds(self) -> Iterator[tuple[str, int, int]]:
+        from .bounds import bounds_of_shard
+
+        return bounds_of_shard(self)
+
     def statistics(self) -> dict[str, Any]:
         counts = {"task_records": len(self.tasks.records), "functions": len(self.functions)}
         if self.tasks.pages:

@@ -2,7 +2,7 @@
 
 Dialog (who says it -> what we do):
 
-    local scheduler    LoadReport            believe it, until the next
+    local scheduler    LoadReport            believe it, until the next; of members only
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
                                              nobody has room beside its actors: TaskDeferred
     local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
@@ -74,27 +74,26 @@ class GlobalScheduler(Role):
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
 
     def on_node_joined(self, message: NodeJoined) -> None:
-        load = self._require(message.node, message.total)
-        load.kind, load.labels = message.kind, message.labels
-
-    def _require(self, node: str, total: dict[str, int]) -> NodeLoad:
+        node, total = message.node, message.total
         load = self.loads.get(node)
         if load is None:
             # Equals differ in which of several equal nodes they take first.
             rank = crc32(f"{self.address} {node}".encode())
             load = NodeLoad(node, total, dict(total), 0, 0.0, BANDWIDTH_FIRST_GUESS, rank=rank)
             self.loads[node] = load
-        return load
+        load.kind, load.labels = message.kind, message.labels
 
     def on_node_lost(self, message: NodeLost) -> None:
         self.lost.add(message.node)
         self.loads.pop(message.node, None)
 
     def on_load_report(self, message: LoadReport) -> None:
-        if message.node in self.lost:
-            self.reject("a report of a lost node")
+        load = self.loads.get(message.node)
+        if load is None:
+            # Lost; or the monitor's word of it is still on its way, and the next report is not long in coming.
+            self.reject("a report of a node that is no member")
             return
-        self._require(message.node, message.total).renew(message)
+        load.renew(message)
         if message.task_s_mean:
             self.task_s_mean += MEAN_WEIGHT * (message.task_s_mean - self.task_s_mean)
 

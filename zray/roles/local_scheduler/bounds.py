@@ -1,14 +1,35 @@
-"""What a local scheduler keeps at most so many of: the simulator asserts it after each turn (USERS 2.4, 10)."""
+"""What a local scheduler keeps at most so many of: the simulator asserts it after each turn (USERS 2.4, 10).
+
+The number of tasks, objects and actors is the user's: each is asked for by a program, and goes with its last ref.  All
+else is bounded by a number of its own, or by these: what can be at most one per task must not be more than the tasks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from . import actor_ends, code, drain, explain, flights, infeasible, lending, scheduler, waits
+from . import (
+    actor_ends,
+    batches,
+    calls,
+    code,
+    drain,
+    explain,
+    flights,
+    infeasible,
+    journals,
+    lease,
+    lending,
+    members,
+    scheduler,
+    waits,
+)
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
+
+HEARTBEATS_MAX = int(lease.LEASE_SECONDS / members.LOAD_SECONDS) + 2
 
 
 def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
@@ -18,10 +39,58 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "global schedulers that are gone", len(node.flights.gone), flights.GONE_MAX
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX
+    yield "heartbeats without an answer", len(node.members.lease.sent), HEARTBEATS_MAX
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX
     for worker in node.pool.workers.values():
         yield f"tasks within tasks of {worker.address}", len(worker.frames), lending.FRAMES_COUNT_MAX
+        yield f"tasks sent to {worker.address}", len(worker.inflight), batches.INFLIGHT_COUNT_MAX
     for job in node.jobs.values():
         yield f"bundles of job {job.job_id.hex()}", len(job.facts.code), code.BUNDLES_MAX
-        yield f"notices to job {job.job_id.hex()}", len(job.noticed), infeasible.NOTICES_MAX
+        # Of groups twice as many: their errors come from others.
+        yield f"notices to job {job.job_id.hex()}", len(job.noticed), 2 * infeasible.NOTICES_MAX
+    for actor in node.calls.actors.values():
+        most = max(calls.CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
+        yield f"calls sent to actor {actor.actor_id.hex()}", len(actor.inflight), most
+        journal = actor.journal
+        if journal is not None:
+            yield f"calls that actor {actor.actor_id.hex()} may replay", len(journal.calls), journals.JOURNAL_CALLS_MAX
+            yield f"bytes of the calls of {actor.actor_id.hex()}", journal.size, journals.JOURNAL_BYTES_MAX
+    yield from _of_tasks(node)
+    yield from _of_objects(node)
+    yield from _of_members(node)
+
+
+def _of_tasks(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
+    """At most one per task."""
+    tasks = len(node.tasks)
+    yield "tasks with a global scheduler", len(node.flights.aloft), tasks
+    yield "tasks that others run", len(node.recovery.placed), tasks
+    yield "tasks that go up again", len(node.trips.aside), tasks
+    yield "kinds of tasks that go up again", len(node.trips.kinds_aside), len(node.trips.aside)
+    yield "tasks that no node can run", len(node.infeasible.parked), tasks
+    yield "functions that tasks wait for", len(node.function_waiters), tasks
+    yield "ready tasks", node.dispatch.ready_count, tasks
+    yield "calls on actors of others", sum(len(route.sent) for route in node.routes.by_actor.values()), tasks
+
+
+def _of_objects(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
+    """At most one per object."""
+    objects = len(node.objects.entries)
+    yield "objects whose place is asked for", len(node.remote.subscribed), objects
+    yield "objects on their way here", len(node.fetches.ordered), objects
+    yield "large objects on their way here", len(node.load.fetching), len(node.fetches.ordered)
+
+
+def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
+    """At most one per node of the cluster, worker, or actor."""
+    peers = len(node.members.peers)
+    yield "labels of nodes", len(node.members.labels), peers
+    yield "nodes outside of the cluster", len(node.members.outside), peers
+    yield "nodes that are to leave", len(node.members.leaving), peers
+    schedulers = len(node.addresses.global_schedulers)
+    yield "global schedulers that place tasks here", len(node.load.placed_counts), schedulers
+    workers = len(node.pool.workers)
+    yield "idle workers", sum(map(len, node.pool.idle.values())), workers
+    yield "leased workers", len(node.dispatch.leased), workers
+    yield "actors that want a worker", len(node.calls.wanting), len(node.calls.actors)

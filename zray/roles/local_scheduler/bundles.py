@@ -158,6 +158,7 @@ class Bundles:
         for task in doomed:
             task.missing = 0
             node.lifecycle.fail_with(task, error)
+        node.lifecycle.forget_waiters()
 
     @staticmethod
     def _runs_in(worker: Worker, group_id: bytes) -> bool:

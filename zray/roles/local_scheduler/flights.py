@@ -58,6 +58,7 @@ class Flights:
         """It has ended, and all that it has said has arrived."""
         self.gone.pop(scheduler, None)
         self.gone[scheduler] = None
+        self.node.load.placed_counts.pop(scheduler, None)
         if len(self.gone) > GONE_MAX:
             del self.gone[next(iter(self.gone))]
         for asker, question in self.questions.pop(scheduler, ()):

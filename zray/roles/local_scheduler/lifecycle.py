@@ -36,6 +36,14 @@ class Lifecycle:
         for task in self.node.function_waiters.pop(function.function_id, ()):
             self.argument_is_here(task)
 
+    def forget_waiters(self) -> None:
+        """Tasks that are over wait for no code any more; whoever was to publish it may be gone."""
+        waiters = self.node.function_waiters
+        for function_id, tasks in list(waiters.items()):
+            tasks[:] = [task for task in tasks if task.state != TaskState.DONE]
+            if not tasks:
+                del waiters[function_id]
+
     def submit(self, message: SubmitTasks) -> None:
         process = self.node.processes.get(self.node.sender)
         if process is None:

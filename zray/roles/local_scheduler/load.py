@@ -61,9 +61,10 @@ class Load:
     # --- tasks ---
 
     def task_is_placed(self) -> None:
-        """By a global scheduler, which is the sender, whatever becomes of it."""
+        """By the sender, whatever becomes of it: global schedulers are told of theirs.  Peers place tasks too."""
         counts, sender = self.placed_counts, self.node.sender
-        counts[sender] = counts.get(sender, 0) + 1
+        if sender in self.node.addresses.global_schedulers:
+            counts[sender] = counts.get(sender, 0) + 1
 
     def report(self, receiver: str) -> LoadReport:
         """For one global scheduler."""

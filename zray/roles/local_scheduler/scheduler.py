@@ -224,6 +224,7 @@ class LocalScheduler(Role):
         self.output.job_ended(job.job_id)
         self.dispatch.cancel_job(job)
         self.ends.end_job(job)
+        self.lifecycle.forget_waiters()
         self.pool.end_job(job)
         del self.jobs[job.job_id]
 

@@ -19,6 +19,7 @@ Source: Ray paper 4.2.3.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -345,6 +346,11 @@ class ObjectManager(Role):
         assert taken == self.ranges.used_bytes, "ranges and objects disagree"
         self.pulls.check_everything()
         self.gives.check_everything()
+
+    def bounds(self) -> Iterator[tuple[str, int, int]]:
+        from .bounds import bounds_of
+
+        return bounds_of(self)
 
     def statistics(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,44 @@
+"""What a shard, and a member of its chain, keep at most so many of: as in `local_scheduler/bounds`.
+
+A shard keeps what nodes hold: tasks, objects, actors and groups are as many as users have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from . import aside, client, flushing, homes, keeping
+
+if TYPE_CHECKING:
+    from .chain import ChainMember
+    from .shard import GcsShard
+
+
+def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
+    """(what, how many there are, how many there may be)"""
+    table = shard.homes.homes.values()
+    dead = sum(home.node in shard.lost and not home.guardian for home in table)
+    yield "actors that went with their nodes", dead, homes.LOST_ACTORS_MAX
+    yield "actors with names", len(shard.name_by_actor), len(shard.actor_by_name)
+    yield "names of groups", len(shard.groups.by_name), len(shard.groups.records)
+    yield "tasks in hand", len(shard.tasks.makers), len(shard.tasks.records)
+    kept = shard.tasks.keeping
+    if kept is not None:
+        yield "other shards", len(kept.peers), kept.shards
+        yield "tasks that other shards need", len(kept.kept_for), len(shard.tasks.records)
+        for number, peer in kept.peers.items():
+            yield f"words to shard {number} under way", len(peer.needed) + len(peer.freed), keeping.WORDS_MAX
+            yield f"nodes that carry them to shard {number}", len(peer.carriers), keeping.CARRIERS_MAX
+
+
+def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
+    """(what, how many there are, how many there may be)"""
+    for sender, count in member.aside.counts.items():
+        yield f"messages of {sender} that wait", count, max(aside.ASIDE_MAX, client.REQUESTS_MAX)
+    yield "pages under way", len(member.flushing._going), flushing.PAGES_MAX
+    replica = member.replica
+    if replica is not None:
+        if member.is_tail and member.has_caught_up:
+            yield "clients that were told something", len(member.results.told), len(replica.sessions)
+        yield from bounds_of_shard(replica.shard)

@@ -1,0 +1,35 @@
+"""What an object manager keeps at most so much of: as in `local_scheduler/bounds`.
+
+Objects, and what is under way of them, lie in the arena: its bytes bound them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from . import gives, sources
+from .ranges import ALIGNMENT
+
+if TYPE_CHECKING:
+    from .manager import ObjectManager
+
+
+def bounds_of(manager: ObjectManager) -> Iterator[tuple[str, int, int]]:
+    """(what, how much there is, how much there may be)"""
+    ranges, pulls = manager.ranges, manager.pulls
+    objects = len(manager.objects) + len(manager.retired)
+    yield "bytes in the store", ranges.used_bytes, ranges.capacity
+    yield "objects in the store", objects, ranges.capacity // ALIGNMENT
+    yield "objects that wait for room", len(pulls.queue), len(pulls.coming)
+    yield "chunks that are written", len(pulls.writing), len(manager.copying)
+    for source, window in pulls.windows.by_source.items():
+        # Who has nothing under way may always ask for a chunk.
+        most = sources.WINDOW_BYTES_MAX + manager.chunk_bytes * len(window.pulls)
+        yield f"bytes asked of {source}", window.asked, most
+    yield "objects that others pull", len(manager.gives.by_object), len(manager.objects)
+    for object_id, give in manager.gives.by_object.items():
+        yield f"nodes that pull {object_id.hex()}", len(give.slots), manager.gives.gives_max
+        for puller, orders in give.waiting.items():
+            yield f"orders of {puller} that wait", len(orders), gives.ORDERS_MAX
+    yield "slots in what is freed", len(manager.gives.ending), manager.gives.gives_max * len(manager.retired)
