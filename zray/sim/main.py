@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from .caps import chosen, lowered
 from .faults import MEETING_SECONDS
 from .options import NOTHING_MORE, Options, Wanted, options_of
 from .sequential import Sequential
@@ -48,7 +49,8 @@ def run_options(options: Options) -> Outcome:
     world = Simulator(options)
     error = ""
     try:
-        _run(world)
+        with lowered(chosen(options.seed) if options.is_tight else {}):
+            _run(world)
     except Exception as caught:
         error = str(caught) if isinstance(caught, Stuck) else traceback.format_exc().strip()
     story = "" if not error else world.trace.transcript()
@@ -205,6 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--drains", action="store_true", help="nodes leave in order")
     parser.add_argument("--groups", action="store_true", help="all have placement groups")
     parser.add_argument("--crashes", action="store_true", help="drivers and fork servers are killed at any message")
+    parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()

@@ -72,6 +72,7 @@ class Options(Struct, kw_only=True):
     member_kills: int = 0
     member_kill_probability: float = 0.0
     false_verdict_probability: float = 0.0  # of such a kill to be none
+    is_tight: bool = False  # caps are lowered (caps.py)
     lineage_bytes: int = 0  # what the specs in the memory of a replica may weigh; 0: they stay there
 
     @property
@@ -104,6 +105,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     drains: bool = False  # nodes leave in order
     groups: bool = False  # all have placement groups, also where nodes leave and die
     crashes: bool = False  # drivers and fork servers die
+    tight: bool = False  # queues and tables may hold little
 
     def flags(self) -> str:
         """As arguments of scripts/simulate, each with a space before it."""
@@ -142,6 +144,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
     _add_recovery(options)
     if wanted.crashes:
         _add_crashes(options)
+    options.is_tight = wanted.tight
     return options
 
 

@@ -1,0 +1,66 @@
+"""Caps that are lowered, so that small programs reach them: what a role does then is done in each run.
+
+Each seed of `--tight` lowers some of them.  Only caps by which a role holds back, divides or refuses for a while: a
+program must not notice.  Those that end in an error (`journals`, `waits`) have tests of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from random import Random
+
+LOCAL, GCS, OBJECTS = "local_scheduler.", "gcs.", "object_manager."
+# Where a cap stands (each module that has the name; below zray.roles) -> values to choose from.
+LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
+    (GCS + "client.REQUESTS_MAX",): (1, 3),
+    (GCS + "client.CONFIRM_AFTER",): (1, 2),
+    (GCS + "aside.ASIDE_MAX",): (1, 2, 5),
+    (GCS + "handover.UPDATES_MAX",): (1, 2),
+    (GCS + "keeping.WORDS_MAX",): (1, 2),
+    (GCS + "keeping.CARRIERS_MAX",): (1,),
+    (GCS + "state.PART_RECORDS_MAX",): (1, 3),
+    (GCS + "flushing.PAGES_MAX",): (1,),
+    (LOCAL + "batches.INFLIGHT_COUNT_MAX", LOCAL + "dispatch.INFLIGHT_COUNT_MAX"): (2, 3),
+    (LOCAL + "calls.CALLS_IN_FLIGHT_MAX",): (1, 2),
+    (LOCAL + "departures.TASKS_PER_TURN", LOCAL + "trips.TASKS_PER_TURN"): (1, 2),
+    (LOCAL + "departures.AWAY_MAX",): (1, 3),
+    (LOCAL + "drain.MOVING_MAX",): (1, 2),
+    (LOCAL + "explain.ASKED_COUNT_MAX",): (0, 1),
+    (LOCAL + "flights.TASKS_MAX",): (1, 2),
+    (LOCAL + "routes.BATCH_COUNT_MAX",): (1, 2),
+    (LOCAL + "remote_calls.BATCH_COUNT_MAX",): (1, 2),
+    (LOCAL + "lending.NESTED_SEARCH_MAX",): (1, 2),
+    (OBJECTS + "sources.WINDOW_BYTES", OBJECTS + "sources.WINDOW_BYTES_MAX", OBJECTS + "gives.WINDOW_BYTES_MAX"): (
+        16 << 10,
+        64 << 10,
+    ),
+    (OBJECTS + "sources.WINDOWS_BYTES_MAX",): (16 << 10, 64 << 10),
+    (OBJECTS + "gives.PIECE_CHUNKS",): (1, 2),
+    ("client.BUFFERED_COUNT_MAX", ".sim.process.BUFFERED_COUNT_MAX"): (1, 2),
+}
+
+
+def chosen(seed: int) -> dict[tuple[str, ...], int]:
+    """Those that this seed lowers, and how far."""
+    random = Random(f"zray caps {seed}")
+    share = random.choice((0.2, 0.5, 1.0))
+    return {places: random.choice(values) for places, values in LOWERED.items() if random.random() < share}
+
+
+@contextmanager
+def lowered(caps: dict[tuple[str, ...], int]) -> Iterator[None]:
+    """For as long as it lasts, in this process."""
+    before = []
+    try:
+        for places, value in caps.items():
+            for place in places:
+                path, _, name = place.rpartition(".")
+                module = import_module(f"zray{path}" if path.startswith(".") else f"zray.roles.{path}")
+                before.append((module, name, getattr(module, name)))
+                setattr(module, name, value)
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
