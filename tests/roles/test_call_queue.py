@@ -85,3 +85,14 @@ def test_callers_take_turns_where_there_is_not_room_for_all():
     queue = queue_of(*many, one)
     assert take(queue, 3) == many[:3]
     assert take(queue, 3) == [one, *many[3:]]
+
+
+def test_what_comes_back_does_not_overtake_an_earlier_call_that_has_come_back():
+    """A call that raised is to run again; one behind it, which takes its result, comes back later, or with it."""
+    maker, taker, last = call(b"a", 1), call(b"a", 2, missing=1), call(b"a", 3)
+    queue = queue_of(maker, taker, last)
+    assert take(queue, may_go=lambda task, taken: True) == [maker, taker, last]
+    for task in (maker, taker):
+        queue.append_first(task)
+    assert list(queue) == [maker, taker]
+    assert take(queue, 1) == [maker]

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class CallQueue:
     """One line per caller with calls that wait."""
 
-    __slots__ = ("_held", "_open")
+    __slots__ = ("_count", "_held", "_open")
 
     def __init__(self) -> None:
+        self._count = 0  # calls that have come
         self._open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
         self._held: dict[bytes, deque[Task]] = {}  # lines whose first call waits for an argument
 
@@ -36,6 +37,8 @@ class CallQueue:
 
     def append(self, task: Task) -> None:
         """A new call: last of its caller's."""
+        self._count += 1
+        task.trip = self._count
         caller = _caller_of(task)
         line = self._open.get(caller)
         if line is None:
@@ -46,14 +49,20 @@ class CallQueue:
         line.append(task)
 
     def append_first(self, task: Task) -> None:
-        """A call that was sent and comes back: it goes first again."""
+        """A call that was sent and comes back: ahead of those that came later.
+
+        Not of earlier ones that have come back too: it may take what they make.
+        """
         caller = _caller_of(task)
         line = self._held.pop(caller, None)
         if line is not None:
             self._open[caller] = line
         else:
             line = self._open.setdefault(caller, deque())
-        line.appendleft(task)
+        position = 0
+        while position < len(line) and line[position].trip < task.trip:
+            position += 1
+        line.insert(position, task)
 
     def arguments_are_here(self, task: Task) -> None:
         """It lacks nothing any more."""

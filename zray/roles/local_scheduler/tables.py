@@ -215,7 +215,7 @@ class Task(Struct, gc=False, eq=False):
     attempts: int = 0  # how many runs have been blamed for a worker's death, or raised and may be retried
     more: Any = None  # ObjectEntries of the further returns
     origin: str = ""  # address of the local scheduler that spilled it here
-    trip: int = 0  # how often it has gone up
+    trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
 
 
 class Wait(Struct, gc=False, eq=False):
