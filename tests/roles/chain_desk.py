@@ -112,11 +112,20 @@ class Disk:
         if self.is_full:
             return e.LogRefused(order.token, "no space left on device")
         if type(order) is e.SaveSnapshot:
-            self.snapshot, self.records = list(order.parts), []
-            self.pages = {page: self.pages[page] for page in order.pages}
+            self.save(order)
         else:
             self.records += order.records
         return e.LogAppended(order.token)
+
+    def save(self, order):
+        if order.number == 1:
+            self.coming, self.coming_at = [], len(self.records)
+        self.coming.append(order.part)
+        if order.is_last:
+            self.snapshot, self.records = self.coming, self.records[self.coming_at :]
+            assert set(order.pages) <= set(self.pages)
+            keep = [page for page in self.pages if page in order.pages or page > order.newest_page]
+            self.pages = {page: self.pages[page] for page in keep}
 
 
 class ChainDesk:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.roles.chain_desk import ChainDesk
 from zray.roles.effects import EndSession
-from zray.roles.gcs import journal
+from zray.roles.gcs import journal, state
 from zray.roles.gcs.chain import ChainMember
 
 
@@ -50,6 +50,7 @@ def test_many_requests_share_one_append(desk):
 def test_all_die_at_once_and_one_starts_again_on_its_log(chunk, monkeypatch):
     """At any moment, several times; nothing acknowledged is lost, nothing is done twice, and it goes on."""
     starts = 0
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 2)
     for seed in range(chunk * 25, chunk * 25 + 25):
         monkeypatch.setattr(journal, "SNAPSHOT_BYTES", seed % 3 * 1_000)
         limit = (0, 1, 1_500)[seed // 3 % 3]
@@ -75,6 +76,7 @@ def test_all_die_at_once_and_one_starts_again_on_its_log(chunk, monkeypatch):
 @pytest.mark.parametrize("chunk", range(4))
 def test_chains_with_logs(chunk, monkeypatch):
     """Deaths of members, as without logs; whoever is left has it all in its log too."""
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 2)
     for seed in range(chunk * 40, chunk * 40 + 40):
         monkeypatch.setattr(journal, "SNAPSHOT_BYTES", seed % 2 * 3_000)
         plan = {"replicas": 1 + seed % 3, "offers": 1 + seed % 5, "lineage_bytes": (0, 1, 1_500)[seed // 2 % 3]}

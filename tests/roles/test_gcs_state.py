@@ -68,6 +68,30 @@ def test_any_state_comes_back(monkeypatch):
     comes_back()
 
 
+def test_a_state_in_parts_is_that_of_its_first_moment_whatever_happens_meanwhile(monkeypatch):
+    monkeypatch.setitem(strategies._MAKERS, "Bytes", few_ids)
+    monkeypatch.setitem(strategies._MAKERS, "Str", lambda node: st.sampled_from(["n1/local", "n2/local", "n3/local"]))
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 1)
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.lists(strategies.messages(list(get_args(ShardRequest))), max_size=30), st.integers(0, 20))
+    def stays(messages, middle):
+        shard = GcsShard("gcs-0")
+        for message in messages[:middle]:
+            turn(shard, message)
+        before = list(shard.dump())
+        frozen = shard.freeze()
+        parts = []
+        for message in messages[middle:]:
+            parts += [part for part in [next(frozen.parts, None)] if part is not None]
+            turn(shard, message)
+        parts += frozen.parts
+        frozen.close()
+        assert parts == before
+
+    stays()
+
+
 def test_what_is_no_state_is_refused():
     for data in (b"", b"\xc1", b"\x91\x01", b"\x94\x91\x90\x90\x90\x90"):
         with pytest.raises(ValueError, match="no part"):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sim.test_ancestry import lost_and_made_again
-from zray.roles.gcs import flushing, handover
+from zray.roles.gcs import flushing, handover, journal, state
 from zray.sim.main import run_options, run_program
 from zray.sim.options import Wanted, options_of
 
@@ -34,6 +34,7 @@ def test_a_line_of_tasks_is_made_again_from_specs_that_have_left_memory(shards, 
 def test_whatever_dies_meanwhile_nothing_is_left(read, monkeypatch):
     """Nodes, and members of chains: those that join get the pages of the others."""
     pages = []
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 2)
     take = handover.Handover.on_chain_lineage
     monkeypatch.setattr(
         handover.Handover, "on_chain_lineage", lambda self, page: (pages.append(page), take(self, page))[1]
@@ -47,8 +48,10 @@ def test_whatever_dies_meanwhile_nothing_is_left(read, monkeypatch):
     assert len(read) > 20 and len(pages) > 20
 
 
-def test_heads_that_are_started_again_find_what_had_left_memory(read):
+def test_heads_that_are_started_again_find_what_had_left_memory(read, monkeypatch):
     """The heads and the nodes of these seeds die, and much is made again."""
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 2)
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES", 1_000)
     for seed in (12, 27):
         options = options_of(seed, Wanted(nodes=4, heads=True, deaths=True))
         options.lineage_bytes = 1

@@ -19,7 +19,12 @@ def main(folder, *, snapshot_every):
         try:
             log.append([record(log.last + number) for number in range(1, count + 1)])
             if log.last // snapshot_every != (log.last - count) // snapshot_every:
-                log.save_snapshot([b"%d" % log.last])
+                # In parts, between which records come.
+                log.begin_snapshot()
+                log.add_to_snapshot(b"%d" % log.last)
+                log.append([record(log.last + 1)])
+                log.add_to_snapshot(b"")
+                log.end_snapshot()
         except StoreFull:
             print("full", flush=True)
             sys.stdin.readline()

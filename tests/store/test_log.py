@@ -81,13 +81,29 @@ def test_what_was_appended_is_there_at_the_next_start(tmp_path, kind):
     assert (store.last, read(store), parts(store), store.cut_bytes) == (len(ALL), ALL, [], 0)
     with pytest.raises(StoreLocked):
         open_it()
-    store.save_snapshot([b"half", b"the other"])
-    assert (read(store), parts(store)) == ([], [b"half", b"the other"])
+    store.begin_snapshot()
+    store.add_to_snapshot(b"one that is dropped")
+    store.begin_snapshot()
+    store.add_to_snapshot(b"half")
     assert store.append([b"more"]) == len(ALL) + 1
+    assert (read(store), parts(store)) == ([*ALL, b"more"], [])
+    store.add_to_snapshot(b"the other")
+    store.end_snapshot()
+    assert (read(store), parts(store)) == ([b"more"], [b"half", b"the other"])
     store.close()
     store = open_it()
     assert (store.last, read(store), parts(store)) == (len(ALL) + 1, [b"more"], [b"half", b"the other"])
     assert [entry.sequence for entry in store.records()] == [len(ALL) + 1]
+    store.begin_snapshot()
+    store.add_to_snapshot(b"not whole")
+    store.append([b"and more"])
+    store.close()
+    store = open_it()
+    assert (read(store), parts(store)) == ([b"more", b"and more"], [b"half", b"the other"])
+    store.begin_snapshot()
+    store.add_to_snapshot(b"whole")
+    store.end_snapshot()
+    assert (read(store), parts(store)) == ([], [b"whole"])
     store.close()
 
 
@@ -233,7 +249,12 @@ def test_a_death_at_any_moment_of_a_snapshot_loses_nothing(folder, monkeypatch):
                 for upto in (3, 5, 7):
                     log.append(ALL[acknowledged:upto])
                     acknowledged = upto
-                    log.save_snapshot([b"%d" % upto])
+                    log.begin_snapshot()
+                    log.add_to_snapshot(b"%d" % upto)
+                    log.append(ALL[acknowledged : upto + 1])
+                    acknowledged = min(upto + 1, len(ALL))
+                    log.add_to_snapshot(b"more")
+                    log.end_snapshot()
         except Death:
             return acknowledged, False
         finally:

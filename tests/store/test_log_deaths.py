@@ -37,7 +37,7 @@ def end(writer):
 def check(folder):
     """Returns the last sequence; every record is what it was."""
     log = Log(folder)
-    known = next((int(entry.payload) for entry in log.snapshot()), 0)
+    known = int(next((entry.payload for entry in log.snapshot()), b"0"))
     for entry in log.records():
         assert entry.payload == record(entry.sequence), entry.place
         known += 1

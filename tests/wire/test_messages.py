@@ -157,6 +157,7 @@ TAGS = {
     162: "ChainAck",
     163: "ChainLineage",
     164: "ChainAgain",
+    165: "ChainTaken",
     170: "SpillActor",
     171: "PlaceActor",
     172: "ActorAccepted",

@@ -111,8 +111,12 @@ class ShardLog:
             if type(order) is AppendToLog:
                 self._store.append(order.records)
             elif type(order) is SaveSnapshot:
-                self._store.save_snapshot(order.parts)
-                self._store.keep_pages(order.pages)
+                if order.number == 1:
+                    self._store.begin_snapshot()
+                self._store.add_to_snapshot(order.part)
+                if order.is_last:
+                    self._store.end_snapshot()
+                    self._store.keep_pages(order.pages, order.newest_page)
         except StoreFull as error:
             kind = PageRefused if type(order) is WritePage else LogRefused
             return kind(order.token, str(error))  # type: ignore[union-attr]

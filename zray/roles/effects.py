@@ -180,14 +180,18 @@ class AppendToLog(Struct, gc=False):
 
 
 class SaveSnapshot(Struct, gc=False):
-    """All that the records so far have led to, and maybe more; they may go.  Outcome: as of AppendToLog.
+    """Part `number` (from 1) of all that the records before part 1 have led to, and maybe more.
 
-    pages: which ones it leads to; the others may go too.
+    Records may come between the parts.  With the last part it counts, and the records before part 1 may go; so may all
+    pages up to `newest_page` but `pages`.  Outcome: as of AppendToLog.
     """
 
-    parts: list[bytes]
+    part: bytes
+    number: int
     token: int
+    is_last: bool = False
     pages: list[int] = []
+    newest_page: int = 0
 
 
 class WritePage(Struct, gc=False):

@@ -36,6 +36,8 @@ class Disk:
         self.page = 0  # the last one
         self.snapshot: list[bytes] = []
         self.records: list[bytes] = []
+        self.coming: list[bytes] = []  # a snapshot of what the first records have led to
+        self.coming_at = 0  # so many of them
         self.orders: deque[Any] = deque()
 
     def work(self) -> Any:
@@ -48,11 +50,19 @@ class Disk:
             self.pages[self.page] = order.data
             return e.PageWritten(order.token, self.page)
         if type(order) is e.SaveSnapshot:
-            self.snapshot, self.records = list(order.parts), []
-            self.pages = {page: self.pages[page] for page in order.pages}
+            self._save(order)
         else:
             self.records += order.records
         return e.LogAppended(order.token)
+
+    def _save(self, order: e.SaveSnapshot) -> None:
+        if order.number == 1:
+            self.coming, self.coming_at = [], len(self.records)
+        self.coming.append(order.part)
+        if order.is_last:
+            self.snapshot, self.records = self.coming, self.records[self.coming_at :]
+            keep = dict.fromkeys(order.pages)
+            self.pages = {page: data for page, data in self.pages.items() if page in keep or page > order.newest_page}
 
 
 class Heads:

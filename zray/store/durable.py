@@ -4,7 +4,8 @@
     snapshot        the state that was saved last, in parts
     records         what has been appended since, in order
     append          group commit: many records, one fsync; when it returns they are there for good
-    save_snapshot   the state after the last record; the records up to it may go
+    begin_snapshot  the state after the last record, in parts, between which records may come; when it is whole, the
+                    records up to it may go
     write_page      something large and seldom looked at, beside the records; read_page, keep_pages
 
 Records and parts are opaque bytes here.  A store belongs to one process at a time.  `log.Log` is the default;
@@ -48,13 +49,21 @@ class Store(Protocol):
         """
         ...
 
-    def save_snapshot(self, parts: Iterable[bytes]) -> None:
-        """The state that all records so far lead to.
+    def begin_snapshot(self) -> None:
+        """What follows are parts of the state that all records so far lead to.  One that was begun before is dropped.
 
         Raises:
-            StoreFull: it was not saved; the records are all there.
+            StoreFull: it is dropped; the records are all there.
             StoreBroken: as above.
         """
+        ...
+
+    def add_to_snapshot(self, part: bytes) -> None:
+        """Raises: as begin_snapshot."""
+        ...
+
+    def end_snapshot(self) -> None:
+        """It is whole, and takes the place of the one before.  Raises: as begin_snapshot."""
         ...
 
     def write_page(self, data: bytes) -> int:
@@ -74,8 +83,8 @@ class Store(Protocol):
         """
         ...
 
-    def keep_pages(self, numbers: Iterable[int]) -> None:
-        """All other pages may go."""
+    def keep_pages(self, numbers: Iterable[int], newest: int) -> None:
+        """All other pages up to this one may go."""
         ...
 
     def close(self) -> None:

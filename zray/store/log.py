@@ -6,9 +6,9 @@
     <folder>/page-<n>             page n: one record
     <folder>/*.new                being written: worth nothing
 
-Whole files are written aside, made durable, and renamed.  After a snapshot a new log file is begun, and only then
-do the older files go.  So at every moment the newest snapshot and the log files reach from the beginning to the
-last record.
+Whole files are written aside, made durable, and renamed.  With a snapshot a new log file is begun, for what is appended
+while its parts come and after it; when it is whole, the older files go.  So at every moment the newest snapshot and the
+log files reach from the beginning to the last record.
 
 A failed fsync is final: the kernel has dropped what it could not write and calls the pages clean, so asking again
 would be told a lie.  A full disk is not: what was written of the append is cut off again, and the log goes on as it
@@ -21,16 +21,17 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from .durable import Entry, StoreBroken, StoreDamaged, StoreFull, StoreLocked
+from .durable import Entry, StoreBroken, StoreDamaged, StoreError, StoreFull, StoreLocked
 from .records import ENDS_SNAPSHOT, LOG, PAGE, SNAPSHOT, Scan, pack_file_header, pack_records
 from .sweeper import check_private
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NAME = re.compile(r"(log|snapshot)-(\d{20})")
 _PAGE = re.compile(r"page-(\d{20})")
+# Of a snapshot, on its way to the disk at once: its end must not hold up the appends that come with it.
+SYNC_BYTES = 4 << 20
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # The file layer, by name: tests put failing ones here.
@@ -63,6 +64,9 @@ class Log:
         self._file = -1
         self._end = 0  # of the last file, in bytes
         self._page = 0  # the last one
+        self._coming: _Aside | None = None  # a snapshot, as far as it has come
+        self._coming_number = 0
+        self._coming_parts = 0
         if not os.path.isdir(folder):
             os.makedirs(folder, mode=0o700)
             _sync_folder(os.path.dirname(os.path.abspath(folder)))
@@ -198,18 +202,69 @@ class Log:
             raise self._break("taking a write back", error) from error
 
     def save_snapshot(self, parts: Iterable[bytes]) -> None:
-        """See durable.Store."""
+        """All of it at once.  Raises: as the three that follow."""
         self._check_usable()
         if self.last == self._snapshot:
             return  # of this very state
-        path = self._path("snapshot", self.last)
-        self._write_aside(path, chain((pack_file_header(SNAPSHOT, self.last),), _as_records(parts, self.last)))
-        self._snapshot = self.last
+        self.begin_snapshot()
+        for part in parts:
+            self.add_to_snapshot(part)
+        self.end_snapshot()
+
+    def begin_snapshot(self) -> None:
+        """See durable.Store."""
+        self._check_usable()
+        self._drop_snapshot()
+        self._begin_file()
+        self._coming = _Aside(self._path("snapshot", self.last))
+        self._coming_number, self._coming_parts = self.last, 0
+        self._write_coming(pack_file_header(SNAPSHOT, self.last))
+
+    def add_to_snapshot(self, part: bytes, *, flags: int = 0) -> None:
+        """See durable.Store."""
+        self._check_usable()
+        self._coming_parts += 1
+        self._write_coming(pack_records((part,), self._coming_number + self._coming_parts, last_flags=flags))
+
+    def end_snapshot(self) -> None:
+        """See durable.Store.  An empty part says that it is the last one."""
+        self.add_to_snapshot(b"", flags=ENDS_SNAPSHOT)
+        assert self._coming is not None
         try:
-            self._begin_file()
-        except StoreFull:
-            return  # the old file goes on; nothing is lost but space
+            self._coming.finish(self._sync)
+            if self.is_lasting:
+                _sync_folder(self.folder)
+        except OSError as error:
+            raise self._break("fsync", error) from error
+        self._coming = None
+        self._snapshot = self._coming_number
         self._remove_older()
+
+    def _write_coming(self, data: bytes) -> None:
+        assert self._coming is not None, "a part of no snapshot"
+        try:
+            self._coming.write(data)
+        except OSError as error:
+            raise self._refuse(self._coming, error) from error
+        if self._coming.unsynced >= SYNC_BYTES:
+            try:
+                self._coming.sync(self._sync)
+            except OSError as error:
+                raise self._break("fsync", error) from error
+
+    def _refuse(self, aside: _Aside, error: OSError) -> StoreError:
+        """A whole file cannot be written."""
+        if error.errno not in _NO_SPACE:
+            return self._break("a write", error)
+        aside.drop()
+        if aside is self._coming:
+            self._coming = None
+        return StoreFull(f"{aside.path}: {error.strerror}")
+
+    def _drop_snapshot(self) -> None:
+        if self._coming is not None:
+            self._coming.drop()
+            self._coming = None
 
     def _begin_file(self) -> None:
         """A new log file, for what comes after the last record.
@@ -232,30 +287,21 @@ class Log:
             self._logs.append(self.last)
 
     def _write_aside(self, path: str, chunks: Iterable[bytes]) -> None:
-        aside = path + ".new"
-        descriptor = -1
+        aside = _Aside(path)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            descriptor = os.open(aside, flags, 0o600)
             for chunk in chunks:
-                _write_all(descriptor, chunk)
+                aside.write(chunk)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
-                raise self._break("a write", error) from error
-            if descriptor >= 0:
-                os.unlink(aside)
-            raise StoreFull(f"{aside}: {error.strerror}") from error
+            raise self._refuse(aside, error) from error
         else:
             try:
-                self._sync(descriptor)
-                os.rename(aside, path)
+                aside.finish(self._sync)
                 if self.is_lasting:
                     _sync_folder(self.folder)
             except OSError as error:
                 raise self._break("fsync", error) from error
         finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+            aside.close()
 
     def _remove_older(self) -> None:
         """What the snapshot has made superfluous."""
@@ -292,12 +338,12 @@ class Log:
             )
         return records[0].payload
 
-    def keep_pages(self, numbers: Iterable[int]) -> None:
+    def keep_pages(self, numbers: Iterable[int], newest: int) -> None:
         """See durable.Store."""
         keep = set(numbers)
         for name in sorted(os.listdir(self.folder)):
             page = _PAGE.fullmatch(name)
-            if page and int(page[1]) not in keep:
+            if page and int(page[1]) <= newest and int(page[1]) not in keep:
                 os.unlink(os.path.join(self.folder, name))
 
     # --- the end ---
@@ -316,15 +362,47 @@ class Log:
             if descriptor >= 0:
                 os.close(descriptor)
         self._file = self._lock = -1
+        if self._coming is not None:
+            self._coming.close()
 
 
-def _as_records(parts: Iterable[bytes], before: int) -> Iterator[bytes]:
-    """The parts of a snapshot, framed; the last one, an empty one, says that it is the last."""
-    sequence = before
-    for part in parts:
-        sequence += 1
-        yield pack_records((part,), sequence)
-    yield pack_records((b"",), sequence + 1, last_flags=ENDS_SNAPSHOT)
+class _Aside:
+    """A file that is being written, under another name; the errors of the disk go through."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path + ".new"
+        self.unsynced = 0
+        self._goal = path
+        self._descriptor = -1
+
+    def write(self, data: bytes) -> None:
+        if self._descriptor < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(self.path, flags, 0o600)
+        _write_all(self._descriptor, data)
+        self.unsynced += len(data)
+
+    def sync(self, sync: Callable[[int], None]) -> None:
+        """What is written is there for good."""
+        sync(self._descriptor)
+        self.unsynced = 0
+
+    def finish(self, sync: Callable[[int], None]) -> None:
+        """It gets its name."""
+        sync(self._descriptor)
+        os.rename(self.path, self._goal)
+        self.close()
+
+    def drop(self) -> None:
+        """It is worth nothing."""
+        if self._descriptor >= 0:
+            self.close()
+            os.unlink(self.path)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

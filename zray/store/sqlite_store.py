@@ -10,6 +10,7 @@ from .durable import Entry, StoreBroken, StoreDamaged, StoreFull, StoreLocked
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS records (sequence INTEGER PRIMARY KEY, payload BLOB)",
     "CREATE TABLE IF NOT EXISTS snapshot (part INTEGER PRIMARY KEY, payload BLOB, last INTEGER)",
+    "CREATE TABLE IF NOT EXISTS coming (part INTEGER PRIMARY KEY, payload BLOB)",
     "CREATE TABLE IF NOT EXISTS pages (number INTEGER PRIMARY KEY, payload BLOB)",
 )
 
@@ -25,6 +26,7 @@ class SqliteStore:
         """
         self.path = path
         self.cut_bytes = 0
+        self._coming = 0  # after which record the snapshot is that has been begun
         self._database = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
         try:
             synchronous = f"PRAGMA synchronous = {'FULL' if is_lasting else 'OFF'}"
@@ -55,14 +57,20 @@ class SqliteStore:
         self.last += len(records)
         return self.last
 
-    def save_snapshot(self, parts: Iterable[bytes]) -> None:
-        rows = ((number, part, self.last) for number, part in enumerate(parts, start=1))
-        nothing: list[tuple[object, ...]] = [()]
+    def begin_snapshot(self) -> None:
+        self._change([("DELETE FROM coming", [()])])
+        self._coming = self.last
+
+    def add_to_snapshot(self, part: bytes) -> None:
+        self._change([("INSERT INTO coming SELECT coalesce(max(part), 0) + 1, ? FROM coming", [(part,)])])
+
+    def end_snapshot(self) -> None:
         self._change(
             [
-                ("DELETE FROM records", nothing),
-                ("DELETE FROM snapshot", nothing),
-                ("INSERT INTO snapshot VALUES (?, ?, ?)", rows),
+                ("DELETE FROM records WHERE sequence <= ?", [(self._coming,)]),
+                ("DELETE FROM snapshot", [()]),
+                ("INSERT INTO snapshot SELECT part, payload, ? FROM coming", [(self._coming,)]),
+                ("DELETE FROM coming", [()]),
             ]
         )
 
@@ -77,9 +85,9 @@ class SqliteStore:
             raise StoreDamaged(self.path, 0, f"there is no page {number}")
         return bytes(row[0])
 
-    def keep_pages(self, numbers: Iterable[int]) -> None:
+    def keep_pages(self, numbers: Iterable[int], newest: int) -> None:
         keep = set(numbers)
-        rows = self._database.execute("SELECT number FROM pages").fetchall()
+        rows = self._database.execute("SELECT number FROM pages WHERE number <= ?", (newest,)).fetchall()
         self._change([("DELETE FROM pages WHERE number = ?", [row for row in rows if row[0] not in keep])])
 
     def _change(self, orders: list[tuple[str, Iterable[tuple[object, ...]]]]) -> None:

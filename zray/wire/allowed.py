@@ -44,6 +44,7 @@ from .chain import (
     ChainReadReply,
     ChainResults,
     ChainState,
+    ChainTaken,
     ChainUpdates,
     ChainWrite,
 )
@@ -236,7 +237,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
     ("shard", "gcs"): frozenset({ChainWrite, ChainRead}),
     ("gcs", "shard"): frozenset({ChainResults, ChainReadReply, ChainAgain}),
-    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainLineage, ChainUpdates, ChainAck}),
+    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainTaken, ChainLineage, ChainUpdates, ChainAck}),
     ("gcs", "chains"): frozenset({ChainOffer, ChainJoined, ChainMemberLost}),
     ("shard", "chains"): frozenset({ChainFollow}),
     ("chains", "gcs"): frozenset({ChainChanged}),

@@ -10,7 +10,8 @@ tail            ChainAck            to its predecessor, and on to the head: all 
 tail            ChainResults        to the client: which requests are done, and what the shard says to its roles
 client          ChainRead -> ChainReadReply     at the tail, where it needs no place in the order
 member          ChainHave           to its predecessor, in each new epoch: what I have
-member          ChainState          to a successor that lacks more than the member remembers: all of it
+member          ChainState          to a successor that lacks more than the member remembers: all of it, in parts
+member          ChainTaken          to its predecessor: a part has arrived, send the next
 member          ChainLineage        ahead of it: the specs that the member has in its store, and not in memory
 member          ChainJoined         to the chain master: I have caught up in this epoch
 
@@ -256,13 +257,23 @@ class ChainHave(Message, tag=159):
 
 
 class ChainState(Message, tag=160):
-    """member -> its successor.  Part `number` (from 1) of `count` of all that the sender has after `sequence`."""
+    """member -> its successor.  Part `number` (from 1) of all that the sender had after `sequence`.
+
+    Between the parts come the updates after that (ChainUpdates), which wait until all of it is there.
+    """
 
     epoch: Natural
     sequence: Natural
     number: Natural
-    count: Natural
+    is_last: bool
     data: bytes
+
+
+class ChainTaken(Message, tag=165):
+    """member -> its predecessor.  Part `number` of its state has arrived."""
+
+    epoch: Natural
+    number: Natural
 
 
 class ChainLineage(Message, tag=163):

@@ -20,8 +20,8 @@ The chain master alone says who the members are (ChainChanged), each time under 
 and appends new ones, and never changes their order.  Then:
 
 - every member but the head tells its predecessor what it has (ChainHave); the predecessor, once it has caught up
-  itself, sends the updates after that, or, where it no longer remembers them, its whole state (ChainState), and goes
-  on from there.  Only then has a member *caught up* in this epoch;
+  itself, sends the updates after that, or, where it no longer remembers them, its whole state (ChainState, in parts;
+  handover), and goes on from there.  Only then has a member *caught up* in this epoch;
 - a member takes updates only of its own epoch, so what an expelled member still passes on changes nothing;
 - the client sends again, to the new head, what is not known to be done; the new tail sends again, to each client, the
   results that it is not known to have.
@@ -29,7 +29,8 @@ and appends new ones, and never changes their order.  Then:
 Why nothing acknowledged is lost: the client takes a request for done when the tail says so; the tail has it, so by the
 prefix rule every member has it, whoever of them is left.  One that joins gets the tail's state and then every update,
 while the tail goes on being the tail.  When it is appended it becomes a full member, one that may be left alone, only
-after it has caught up in that epoch (ChainJoined): until then its predecessor may have acknowledged alone.
+after it has caught up in that epoch (ChainJoined): until then its predecessor may have acknowledged alone.  One that
+joins says that it has caught up when its log has all of it too: as the tail it will be waited for.
 
 Head dies: its successor has all that it had acknowledged, and gets the rest from the clients.  Middle dies: its
 predecessor remembers what the tail has not acknowledged.  Tail dies: its predecessor has all that it had.  A head that
@@ -55,6 +56,7 @@ from ...wire.chain import (
     ChainRead,
     ChainReadReply,
     ChainState,
+    ChainTaken,
     ChainUpdates,
     ChainWrite,
     Update,
@@ -104,7 +106,8 @@ class ChainMember(Role):
         self.joining = ""
         self.is_out = False
         self.has_caught_up = False  # in this epoch
-        self.is_announced = True  # a head's: the master knows that this epoch is there for good
+        self.is_announced = True  # the master knows that we have caught up
+        self.announced_from = 0  # it may know when the log has this update
         self.aside = Aside(self)
         # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
         self.history: deque[Update] = deque()
@@ -182,9 +185,10 @@ class ChainMember(Role):
             self.replica = Replica(self.shard)  # the first member ever: the master makes nobody else head without state
         self.acknowledged = self.safe if self.is_tail else self.forgotten
         self.has_caught_up = self.is_head
+        self.announced_from = 0
         if self.journal is not None and self.is_head:
             self.journal.epoch()
-        self.is_announced = not self.is_head
+        self.is_announced = False
         if not self.is_head:
             self.send(self.neighbour(-1), ChainHave(self.epoch, self.sequence))
         if self.is_tail and not was_tail and self.replica is not None:
@@ -209,7 +213,7 @@ class ChainMember(Role):
         self.flushing.forget()
         self.handover.forget()
         if self.journal is not None:
-            self.journal.logged = 0
+            self.journal.forget()
 
     def is_current(self, message: Any) -> bool:
         """Whether the message is of our epoch.  One of a later epoch is handled when we get there."""
@@ -291,12 +295,17 @@ class ChainMember(Role):
     def on_chain_updates(self, message: ChainUpdates) -> None:
         if not self.is_current(message) or self.sender != self.neighbour(-1):
             return
-        for update in message.updates:
+        if not self.handover.put_aside(message.updates):
+            self.receive(message.updates)
+
+    def receive(self, updates: list[Update]) -> None:
+        """They are next."""
+        for update in updates:
             if update.sequence > self.sequence:
                 self.apply(update)
         if not self.has_caught_up:
             self.has_caught_up = True
-            self.send(self.master, ChainJoined(self.shard, self.epoch))
+            self.announced_from = self.sequence
             if self.journal is not None:
                 self.journal.epoch()
             self.aside.handle(self.aside.waiting)
@@ -345,18 +354,25 @@ class ChainMember(Role):
         self.aside.end_turn()
         if self.replica is not None and self.members:
             self.flushing.end_turn()
+            self.handover.end_turn()
             if self.fresh:
                 fresh, self.fresh = self.fresh, []
                 self.handover.pass_on(fresh)
             self._acknowledge()
             if self.journal is not None:
                 self.journal.end_turn()
-            if not self.is_announced and (self.journal is None or self.journal.logged_epoch == self.epoch):
+            if not self.is_announced and self.has_caught_up and self._may_be_announced():
                 self.is_announced = True
                 self.send(self.master, ChainJoined(self.shard, self.epoch))
             if self.is_tail:
                 self.results.tell()
         return self.take_effects()
+
+    def _may_be_announced(self) -> bool:
+        journal = self.journal
+        if journal is None or not (self.is_head or self.joining == self.address):
+            return True
+        return journal.logged_epoch == self.epoch and journal.logged >= self.announced_from
 
     def _acknowledge(self) -> None:
         """Upstream; and forget what nobody can ask for any more."""
@@ -407,6 +423,7 @@ class ChainMember(Role):
         ChainRead: on_chain_read,
         ChainLineage: lambda self, message: self.handover.on_chain_lineage(message),
         ChainState: lambda self, message: self.handover.on_chain_state(message),
+        ChainTaken: lambda self, message: self.handover.on_chain_taken(message),
         ChainUpdates: on_chain_updates,
         ChainHave: lambda self, message: self.handover.on_chain_have(message),
         ChainAck: on_chain_ack,

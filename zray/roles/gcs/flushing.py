@@ -2,7 +2,8 @@
 
 They leave in *pages*, the oldest first, when those in memory weigh more than is allowed; what stays of each is its
 place and a digest (`tables.Flushed`), so that nothing but making an object again needs a read.  A page is written once,
-whatever snapshots come after it; the store throws it away after a snapshot that has no use for it.
+whatever snapshots come after it, and while one is under way too; the store throws it away with a snapshot when neither
+that nor the memory has a use for it.
 
 Each replica flushes by its own measure, and that is no part of what is replicated: with or without it a
 shard says the same.  When it needs a spec to have an object made again (`GcsShard.wanted`), the head of the chain
@@ -53,7 +54,7 @@ class Flushing:
         self._oldest: deque[bytes] = deque()  # tasks that are to go
         self._going: dict[int, list[tuple[bytes, TaskSpec]]] = {}  # token -> a page under way
         self._token = 0
-        self._void = 0  # pages under way up to this one may be thrown away by a snapshot
+        self.newest_page = 0  # the last one that we have heard of
         self._reading: dict[int, None] = {}
         self._last_read: tuple[int, list[bytes]] = (-1, [])  # tasks that need each other lie side by side
 
@@ -62,7 +63,7 @@ class Flushing:
         assert self.member.replica is not None
         if self.member.replica.shard.wanted:
             self._look()
-        if self.limit and not self.refused and not self.member.is_saving:
+        if self.limit and not self.refused:
             self._flush(self.member.replica.shard.tasks)
 
     # --- out of memory ---
@@ -101,15 +102,12 @@ class Flushing:
                 if excess <= 0:
                     return
 
-    def void(self) -> None:
-        """A snapshot is ordered, which knows nothing of the pages under way."""
-        self._void = self._token
-
     def on_written(self, message: PageWritten) -> None:
         """PageWritten: its specs leave memory."""
         going = self._going.pop(message.token, [])
+        self.newest_page = max(self.newest_page, message.page)
         replica = self.member.replica
-        if replica is not None and message.token > self._void:
+        if replica is not None:
             for index, (task_id, spec) in enumerate(going):
                 replica.shard.tasks.flush(task_id, spec, message.page, index)
 
@@ -127,7 +125,7 @@ class Flushing:
     def forget(self) -> None:
         """The member has no state any more, or another one."""
         self._oldest.clear()
-        self.void()
+        self._going = dict.fromkeys(self._going, [])  # pages that nobody will need
 
     # --- back again ---
 

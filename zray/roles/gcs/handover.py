@@ -1,25 +1,32 @@
 """A member's successor gets what it lacks: the updates after what it has, or the whole state (see chain.py).
 
-What the member has in its store and not in memory (flushing.py) goes ahead of the state, a page at a time, while the
-shard goes on; when the successor has all pages that the state speaks of at that moment, it gets the state.
+The state goes in parts, some ahead of what the successor has confirmed, while the member goes on as ever: its clients
+notice no more than that a turn takes a few milliseconds.  All parts are of one moment (`Dump`).  What is applied after
+that goes to the successor as it comes, and waits there for the last part.
 
-    member -> successor      ChainLineage ... ChainState ... ChainUpdates
+What the member has in its store and not in memory (flushing.py) goes ahead of the parts that speak of it.
+
+    member -> successor      ChainState, ChainLineage, ChainUpdates ...
+    successor -> member      ChainTaken
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...wire.chain import ChainHave, ChainLineage, ChainState, ChainUpdates, Update
+from ...wire.chain import ChainHave, ChainLineage, ChainState, ChainTaken, ChainUpdates, Update
 from ..effects import PageLost, PageRead
 from .pages import unpack_page
-from .replica import Replica
+from .replica import Dump, Replica
 
 if TYPE_CHECKING:
     from .chain import ChainMember
 
 # In one message: with what the specs of tasks may weigh, well below what a frame may have.
 UPDATES_MAX = 100
+# Parts under way: one is encoded while the successor decodes the other.
+PARTS_AHEAD = 2
 
 
 class Handover:
@@ -28,16 +35,23 @@ class Handover:
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.refused = ""  # why the successor cannot have the state
-        self._sent: dict[int, None] | None = None  # pages that the successor has; None: it asks for nothing
-        self._parts: list[bytes] = []  # from our predecessor
+        # To our successor.
+        self._is_asked = False  # for the state, and nothing has gone yet: another dump is under way
+        self._dump: Dump | None = None
+        self._next: tuple[bytes, bool] | None = None  # a part that waits for its pages
+        self._sent = 0  # the number of the last part
+        self._taken = 0  # as the successor says
+        # From our predecessor.
+        self._coming: Replica | None = None  # as far as it has come
         self._pages: dict[int, list[bytes]] = {}
+        self._later: list[Update] = []  # what comes after it
 
     def forget(self) -> None:
         """There is another chain: whoever has asked asks again, and what has come in part comes anew."""
         self.refused = ""
-        self._sent = None
-        self._parts.clear()
-        self._pages.clear()
+        self._is_asked = False
+        self._end()
+        self._drop()
 
     # --- to our successor ---
 
@@ -52,15 +66,16 @@ class Handover:
         replica = member.replica
         assert replica is not None and message.sequence <= replica.sequence, "a successor that is ahead"
         if message.sequence < member.forgotten or message.sequence < 0:
-            self._sent = {}
-            self._go_on()
+            self._end()
+            self._is_asked = True
         else:
-            self._follow([update for update in member.history if update.sequence > message.sequence])
+            self._follow()
+            self.pass_on(list(islice(member.history, message.sequence - member.forgotten, None)))
 
-    def _follow(self, missing: list[Update]) -> None:
+    def _follow(self) -> None:
+        """What is applied from now on goes to the successor."""
         self.member.follows = True
         self.member.fresh.clear()
-        self.pass_on(missing)
 
     def pass_on(self, updates: list[Update]) -> None:
         """At least one message."""
@@ -68,42 +83,57 @@ class Handover:
         for start in range(0, len(updates) or 1, UPDATES_MAX):
             member.send(member.neighbour(1), ChainUpdates(member.epoch, updates[start : start + UPDATES_MAX]))
 
+    def end_turn(self) -> None:
+        """Begin with the state, if it is asked for: one dump of a replica at a time."""
+        replica = self.member.replica
+        if self._is_asked and replica is not None and not replica.is_dumping:
+            self._is_asked = False
+            self._dump, self._sent, self._taken = Dump(replica), 0, 0
+            self._follow()
+            self._go_on()
+
     def _go_on(self) -> None:
-        """The next page; or the state."""
-        member, sent = self.member, self._sent
-        assert member.replica is not None and sent is not None
-        for page in member.replica.shard.tasks.pages:
-            if page not in sent:
-                member.flushing.read(page)
+        """The next parts, each after the pages of what it speaks of."""
+        member = self.member
+        while self._dump is not None and self._sent - self._taken < PARTS_AHEAD:
+            self._next = self._next or self._dump.take()
+            if self._dump.new_pages and self._sent:  # the first part speaks of none
+                member.flushing.read(self._dump.new_pages[0])
                 return
-        self._sent = None
-        parts = list(member.replica.dump())
-        for number, part in enumerate(parts, start=1):
-            member.send(
-                member.neighbour(1), ChainState(member.epoch, member.replica.sequence, number, len(parts), part)
-            )
-        self._follow([])
+            (data, is_last), self._next = self._next, None
+            self._sent += 1
+            member.send(member.neighbour(1), ChainState(member.epoch, self._dump.sequence, self._sent, is_last, data))
+            if is_last:
+                self._dump = None
+
+    def on_chain_taken(self, message: ChainTaken) -> None:
+        """ChainTaken: there is room for more."""
+        member = self.member
+        # One of an older epoch is about a state that nobody wants any more.
+        if message.epoch == member.epoch and member.sender == member.neighbour(1):
+            self._taken = max(self._taken, min(message.number, self._sent))
+            self._go_on()
 
     def on_page_read(self, message: PageRead) -> None:
         """PageRead, for us or not."""
-        member = self.member
-        if self._sent is None:
-            return
-        if message.page not in self._sent:
-            self._sent[message.page] = None
+        member, dump = self.member, self._dump
+        if dump is not None and dump.new_pages and dump.new_pages[0] == message.page:
+            dump.new_pages.popleft()
             member.send(member.neighbour(1), ChainLineage(member.epoch, message.page, message.data))
-        self._go_on()
+            self._go_on()
 
     def on_page_lost(self, message: PageLost) -> None:
         """PageLost: nobody else may have the state without it."""
-        replica = self.member.replica
-        if self._sent is None or replica is None:
-            return
-        if message.page in replica.shard.tasks.pages:
-            self._sent = None
+        if self._dump is not None and self._dump.new_pages and self._dump.new_pages[0] == message.page:
+            self._end()
             self.refused = message.reason
-        else:
-            self._go_on()  # it was needed when we asked for it
+            self.member.follows = False
+
+    def _end(self) -> None:
+        """Nothing goes to a successor."""
+        if self._dump is not None:
+            self._dump.close()
+        self._dump = self._next = None
 
     # --- from our predecessor ---
 
@@ -118,9 +148,28 @@ class Handover:
         member = self.member
         if not member.is_current(message) or member.sender != member.neighbour(-1):
             return
-        self._parts.append(message.data)
-        if message.number < message.count:
+        if message.number == 1:
+            self._later.clear()
+            self._coming = Replica(member.shard)
+            self._coming.load_sessions(message.data)
+        elif self._coming is None:
+            member.reject("a part of a state, and none before it")
             return
-        replica, _ = Replica.load(member.shard, self._parts, self._pages)
-        self._parts, self._pages = [], {}
-        member.take_over(replica)
+        else:
+            self._coming.shard.load([message.data], self._pages)
+        member.send(member.sender, ChainTaken(member.epoch, message.number))
+        if message.is_last:
+            replica, later = self._coming, self._later
+            self._drop()
+            member.take_over(replica)
+            member.receive(later)
+
+    def put_aside(self, updates: list[Update]) -> bool:
+        """Whether these wait until the state before them is here."""
+        if self._coming is None:
+            return False
+        self._later += updates
+        return True
+
+    def _drop(self) -> None:
+        self._coming, self._pages, self._later = None, {}, []

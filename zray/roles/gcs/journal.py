@@ -2,6 +2,9 @@
 
 Group commit: while one order is under way, what comes is gathered for the next.  The role counts on nothing that the
 log has not confirmed (`logged`).  A full disk: the same order again, a little later, and until then no more requests.
+
+The state goes in parts, one under way at a time, and what is applied meanwhile goes to the log between them.  Only
+where the log leads to something else than the member has, a new one's, the records wait until the state is there.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from msgspec.msgpack import Decoder, Encoder
 from ...wire.chain import Update
 from ...wire.message import Local
 from ..effects import AppendToLog, LogAppended, LogRefused, SaveSnapshot
-from .replica import Replica
+from .replica import Dump, Replica
 
 if TYPE_CHECKING:
     from .chain import ChainMember
@@ -51,13 +54,17 @@ class Journal:
         self.refused = ""  # why the order under way was not taken; it will be given again
         self._gathered: list[bytes] = []
         self._gathered_to = 0  # the last update among them, or before them
-        self._order: AppendToLog | SaveSnapshot | None = None  # under way
+        self._order: AppendToLog | None = None  # under way
         self._order_to = 0  # the update up to which all is there once it is done
         self._order_epoch = 0
-        self._token = 0
+        self._token = 0  # of the last order of any kind
         self._is_replaced = False  # the log leads to something else than what the member has
-        self._is_begun = True  # a record stands between its last snapshot and the next one
-        self._bytes = 0  # since the last snapshot
+        self._dump: Dump | None = None  # a snapshot that has begun
+        self._part: SaveSnapshot | None = None  # under way
+        self._parts = 0
+        self._dump_epoch = 0
+        self._is_paused = False  # there was no space for a snapshot, and there must be one
+        self._bytes = 0  # since the last snapshot began
         self._snapshot_bytes = 0
 
     def update(self, update: Update) -> None:
@@ -74,64 +81,113 @@ class Journal:
 
     def replaced(self) -> None:
         """The member got a whole state from its predecessor: that is what counts, whatever the log holds."""
+        self.forget()
         self._is_replaced = True
-        self._is_begun = False
-        self.logged = 0
+        self._gathered.clear()
+
+    def forget(self) -> None:
+        """The member's state is not what it was."""
+        self.logged = self.logged_epoch = 0
+        self._drop()
+
+    def _drop(self) -> None:
+        """Of a snapshot; what is under way of it counts no more."""
+        if self._dump is not None:
+            self._dump.close()
+        self._dump = self._part = None
 
     @property
     def is_saving(self) -> bool:
-        """Whether a snapshot is under way, or about to be: then no page may be written that it does not know."""
-        return self._is_replaced or type(self._order) is SaveSnapshot
+        """Whether a snapshot is under way, or about to be."""
+        return self._is_replaced or self._dump is not None
+
+    # --- at the end of the turn ---
 
     def end_turn(self) -> None:
-        """Give the next order."""
-        if self._order is not None:
-            return
-        if self._is_replaced and not self._is_begun:
-            # A store takes a snapshot after the last record for one of the same state.
-            self._is_begun = True
-            self._gathered.clear()
-            self._give(AppendToLog([_encode(Entry(self.logged_epoch, None))], self._token + 1), 0)
-        elif self._is_replaced or (not self._gathered and self._bytes > max(SNAPSHOT_BYTES, 2 * self._snapshot_bytes)):
-            replica = self.member.replica
-            assert replica is not None
-            parts = list(replica.dump(self.entered))
-            self._is_replaced = False
-            self._gathered.clear()
-            self._bytes, self._snapshot_bytes = 0, sum(map(len, parts))
-            self.member.flushing.void()
-            self._give(SaveSnapshot(parts, self._token + 1, list(replica.shard.tasks.pages)), replica.sequence)
-        elif self._gathered:
+        """Give the next orders."""
+        if self._dump is None and self._must_save():
+            self._begin()
+        if self._dump is not None and self._part is None:
+            self._save()
+        if self._order is None and self._gathered and not self._is_replaced:
             gathered, self._gathered = self._gathered, []
             self._bytes += sum(map(len, gathered))
-            self._give(AppendToLog(gathered, self._token + 1), self._gathered_to)
+            self._token += 1
+            self._order = AppendToLog(gathered, self._token)
+            self._order_to, self._order_epoch = self._gathered_to, self.entered
+            self.member.perform(self._order)
 
-    def _give(self, order: AppendToLog | SaveSnapshot, upto: int) -> None:
-        self._token = order.token
-        self._order, self._order_to, self._order_epoch = order, upto, self.entered
-        self.member.perform(order)
+    def _must_save(self) -> bool:
+        replica = self.member.replica
+        if replica is None or replica.is_dumping:
+            return False
+        if self._is_replaced:
+            # Nothing of what the member had before may come to the log after this.
+            return self._order is None and not self._is_paused
+        return self._bytes > max(SNAPSHOT_BYTES, 2 * self._snapshot_bytes)
+
+    def _begin(self) -> None:
+        assert self.member.replica is not None
+        if self._is_replaced:
+            self._gathered.clear()
+        self._dump = Dump(self.member.replica, self.entered)
+        self._dump_epoch = self.entered
+        self._parts = self._bytes = self._snapshot_bytes = 0
+
+    def _save(self) -> None:
+        """The next part."""
+        dump, replica = self._dump, self.member.replica
+        assert dump is not None and replica is not None
+        data, is_last = dump.take()
+        self._parts += 1
+        self._snapshot_bytes += len(data)
+        self._token += 1
+        self._part = SaveSnapshot(data, self._parts, self._token, is_last)
+        if is_last:
+            # Those of the snapshot, and those of the memory; what is being written just now is newer than all.
+            self._part.pages = list(dict.fromkeys((*dump.pages, *replica.shard.tasks.pages)))
+            self._part.newest_page = self.member.flushing.newest_page
+        self.member.perform(self._part)
+
+    # --- outcomes ---
 
     def on_appended(self, message: LogAppended) -> None:
         """LogAppended."""
-        if self._order is not None and message.token == self._token:
+        part = self._part
+        if part is not None and message.token == part.token:
+            self._part = None
+            if part.is_last:
+                assert self._dump is not None
+                self._saved(self._dump.sequence, self._dump_epoch)
+                self._dump = None
+        elif self._order is not None and message.token == self._order.token:
             self._order = None
             self.refused = ""
             if not self._is_replaced:
-                self.logged, self.logged_epoch = self._order_to, self._order_epoch
+                self._saved(self._order_to, self._order_epoch)
+
+    def _saved(self, upto: int, epoch: int) -> None:
+        self.logged, self.logged_epoch = max(self.logged, upto), max(self.logged_epoch, epoch)
+        self._is_replaced = False
 
     def on_refused(self, message: LogRefused) -> None:
-        """LogRefused: try again soon."""
-        if message.token != self._token or self._order is None:
+        """LogRefused: try again soon; a snapshot that would only have made the log shorter, much later."""
+        if self._part is not None and message.token == self._part.token:
+            self._drop()
+            if not self._is_replaced:
+                return
+            self._is_paused = True
+        elif self._order is None or message.token != self._order.token:
             return
-        if type(self._order) is SaveSnapshot and self.logged == self._order_to:
-            self._order = None  # it would only have made the log shorter
-        else:
-            self.refused = message.reason
-            self.member.set_timer(RETRY_SECONDS, RetryAppend())
+        self.refused = message.reason
+        self.member.set_timer(RETRY_SECONDS, RetryAppend())
 
     def on_retry(self) -> None:
         """RetryAppend: the same order; what has gathered meanwhile comes after it."""
-        if self._order is not None and self.refused:
+        if self._is_paused:
+            self._is_paused = False
+            self.refused = ""
+        elif self._order is not None and self.refused:
             self.member.perform(self._order)
 
 

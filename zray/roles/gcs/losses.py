@@ -37,7 +37,9 @@ def node_lost(shard: GcsShard, message: NodeLost) -> None:
     for task_id in [task_id for task_id, maker in tasks.makers.items() if maker == node]:
         del tasks.makers[task_id]
     bereft: list[ObjectRecord] = []
-    for record in list(tasks.records.values()):
+    for task_id, record in list(tasks.records.items()):
+        if tasks.frozen is not None and record.objects:
+            tasks.changes(task_id, record)
         for item in list((record.objects or {}).values()):
             item.sizes.pop(node, None)
             item.subscribers.pop(node, None)

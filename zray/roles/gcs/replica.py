@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from msgspec import MsgspecError, Struct, field
@@ -120,10 +121,19 @@ class Replica:
             for other in self.sessions.pop(client).roles:
                 del self.client_by_role[other]
 
+    @property
+    def is_dumping(self) -> bool:
+        """Whether there is a Dump of it already."""
+        return self.shard.tasks.frozen is not None
+
     def dump(self, epoch: int = 0) -> Iterator[bytes]:
         """In parts; ends before the next `apply`."""
-        yield _encode(Sessions(self.sequence, epoch, self.clock, list(self.sessions.values()), list(self.lost)))
+        yield self.dump_sessions(epoch)
         yield from self.shard.dump()
+
+    def dump_sessions(self, epoch: int) -> bytes:
+        """The first part."""
+        return _encode(Sessions(self.sequence, epoch, self.clock, list(self.sessions.values()), list(self.lost)))
 
     @classmethod
     def load(
@@ -134,18 +144,60 @@ class Replica:
         Raises:
             ValueError: they are none.
         """
+        if not parts:
+            raise ValueError("no state of a replica: no part of one")
         replica = cls(shard)
-        try:
-            found = _decode(parts[0])
-        except (MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
-            raise ValueError(f"no state of a replica: {error}") from error
-        replica.sequence = found.sequence
-        replica.clock = found.clock
-        replica.sessions = {session.client: session for session in found.sessions}
-        replica.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
-        replica.lost = dict.fromkeys(found.lost)
+        epoch = replica.load_sessions(parts[0])
         replica.shard.load(parts[1:], pages)
-        return replica, found.epoch
+        return replica, epoch
+
+    def load_sessions(self, data: bytes) -> int:
+        """The first part, into a new one.  Returns its epoch.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            found = _decode(data)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"no state of a replica: {error}") from error
+        self.sequence = found.sequence
+        self.clock = found.clock
+        self.sessions = {session.client: session for session in found.sessions}
+        self.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
+        self.lost = dict.fromkeys(found.lost)
+        return found.epoch
+
+
+class Dump:
+    """A replica's state as it is when this is made, in parts, while the replica goes on.  One at a time."""
+
+    def __init__(self, replica: Replica, epoch: int = 0) -> None:
+        self.sequence = replica.sequence
+        self._frozen = replica.shard.freeze()
+        self._next: bytes | None = replica.dump_sessions(epoch)
+
+    def take(self) -> tuple[bytes, bool]:
+        """The next part, and whether it is the last: then this is closed."""
+        assert self._next is not None, "there is no more"
+        part, self._next = self._next, next(self._frozen.parts, None)
+        if self._next is None:
+            self.close()
+        return part, self._next is None
+
+    @property
+    def pages(self) -> dict[int, None]:
+        """In which specs of the parts so far lie."""
+        return self._frozen.pages
+
+    @property
+    def new_pages(self) -> deque[int]:
+        """The same, but for those that were taken from here."""
+        return self._frozen.new_pages
+
+    def close(self) -> None:
+        """Nobody wants more of it."""
+        self._frozen.close()
 
 
 def speaks_for(client: str, requests: list[tuple[str, ShardRequest]]) -> bool:

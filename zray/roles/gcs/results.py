@@ -50,9 +50,10 @@ class Results:
     def _tell_touched(self, sessions: dict[str, Session], acknowledged: int) -> None:
         member = self.member
         not_yet: dict[str, int] = {}  # client -> its first request that is not there for good
-        for update in member.history:
-            if update.sequence > acknowledged:
-                not_yet.setdefault(update.client, update.first)
+        for update in reversed(member.history):
+            if update.sequence <= acknowledged:
+                break
+            not_yet[update.client] = update.first
         for client in self.touched:
             session = sessions.get(client)
             if session is None:

@@ -21,7 +21,7 @@ Source: Ray paper 4.2.1 (tables), 4.2.4 (single-key operations, one authority pe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -62,6 +62,9 @@ from . import groups, keeping, losses
 from .groups import GroupTable
 from .homes import ActorHomes
 from .tables import ObjectRecord, TaskTable
+
+if TYPE_CHECKING:
+    from .state import Frozen
 
 
 class GcsShard(Role):
@@ -264,6 +267,12 @@ class GcsShard(Role):
         from . import state  # a node alone never needs it
 
         return state.dump(self)
+
+    def freeze(self) -> Frozen:
+        """Its whole state as of now, in parts, while it goes on."""
+        from . import state
+
+        return state.Frozen(self)
 
     def load(self, parts: Iterable[bytes], pages: Mapping[int, list[bytes]] | None = None) -> None:
         """Into a new shard.  pages: as in state.load.  Raises: ValueError."""

@@ -1,13 +1,14 @@
 """A shard's whole state as bytes, and back: for snapshots, and for a replica that joins.
 
-In parts of bounded size.  Dictionaries keep their order, so that a loaded shard says the same things in the same
-order as the one that was dumped.  A new table of the shard needs a place here (tests/roles/test_gcs_state.py
-finds one that is missing).
+In parts of bounded size, while the shard goes on (Frozen).  Dictionaries keep their order, so that a loaded shard says
+the same things in the same order as the one that was dumped.  A new table of the shard needs a place here
+(tests/roles/test_gcs_state.py finds one that is missing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError, Struct
@@ -27,7 +28,9 @@ from .tables import PLACE_BITS, Flushed, ObjectRecord, TaskRecord, weight_of
 if TYPE_CHECKING:
     from .shard import GcsShard
 
-PART_RECORDS_MAX = 1_000
+# In one part: what takes a millisecond or two.
+PART_RECORDS_MAX = 250
+PART_BYTES = 256 << 10
 
 
 class ObjectState(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -108,18 +111,64 @@ _encode = Encoder().encode
 _decode = Decoder(Part).decode
 
 
+class Frozen:
+    """A shard as it is when this is made, in parts, while the shard goes on.  One at a time; `close` ends it.
+
+    What may be long is copied as references: of a task's record, whoever is about to change it has a copy take its
+    place here (`TaskTable.changes`); functions never change.  The rest is encoded at once.
+    """
+
+    def __init__(self, shard: GcsShard) -> None:
+        assert shard.tasks.frozen is None, "two states at once"
+        self.pages: dict[int, None] = {}  # in which the specs of the parts lie, so far
+        self.new_pages: deque[int] = deque()  # those that nobody has taken away from here
+        self._tasks = shard.tasks
+        self._records = shard.tasks.frozen = dict(shard.tasks.records)
+        self.parts = self._dump(self._records, list(shard.functions.values()), list(_dump_rest(shard)))
+
+    def _dump(self, records: dict[bytes, TaskRecord], functions: list[Function], rest: list[bytes]) -> Iterator[bytes]:
+        yield from _dump_tasks(records, self._note)
+        for function in functions:
+            yield _encode(Part(functions=[function]))
+        yield from rest
+
+    def _note(self, page: int) -> None:
+        if page not in self.pages:
+            self.pages[page] = None
+            self.new_pages.append(page)
+
+    def close(self) -> None:
+        """Nobody wants more of it."""
+        if self._tasks.frozen is self._records:
+            self._tasks.frozen = None
+
+
 def dump(shard: GcsShard) -> Iterator[bytes]:
     """The parts.  The shard must not change before the last has been taken."""
-    tasks: list[TaskState] = []
-    for task_id, record in shard.tasks.records.items():
-        tasks.append(_task_state(task_id, record))
-        if len(tasks) == PART_RECORDS_MAX:
-            yield _encode(Part(tasks))
-            tasks = []
-    if tasks:
-        yield _encode(Part(tasks))
+    yield from _dump_tasks(shard.tasks.records, lambda page: None)
     for function in shard.functions.values():
         yield _encode(Part(functions=[function]))
+    yield from _dump_rest(shard)
+
+
+def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], None]) -> Iterator[bytes]:
+    tasks: list[TaskState] = []
+    size = 0
+    for task_id, record in records.items():
+        tasks.append(_task_state(task_id, record))
+        spec = record.spec
+        if type(spec) is Flushed:
+            note_page(spec.place >> PLACE_BITS)
+        elif spec is not None:
+            size += weight_of(spec)  # type: ignore[arg-type]
+        if len(tasks) == PART_RECORDS_MAX or size >= PART_BYTES:
+            yield _encode(Part(tasks))
+            tasks, size = [], 0
+    if tasks:
+        yield _encode(Part(tasks))
+
+
+def _dump_rest(shard: GcsShard) -> Iterator[bytes]:
     waiters = [(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()]
     makers = list(shard.tasks.makers.items())
     for first in range(0, len(makers), PART_RECORDS_MAX):

@@ -73,6 +73,8 @@ class TaskTable:
         self.keeping: Keeping | None = None  # where there are several shards
         self.weight = 0  # of the specs in memory, in bytes
         self.pages: dict[int, int] = {}  # of the store -> how many specs of living records lie there
+        # While a state is handed out in parts: the records as they were when that began (state.Frozen).
+        self.frozen: dict[bytes, TaskRecord] | None = None
 
     def keep(self, shards: int, own: str, node: str) -> Keeping | None:
         """With what other shards need, from now on.  own: the name of this one, which ends with its number; node: that
@@ -83,15 +85,24 @@ class TaskTable:
             self.keeping.met(node)
         return self.keeping
 
+    def changes(self, task_id: bytes, record: TaskRecord) -> None:
+        """The record is about to change, and `frozen` is there: what it was stays there."""
+        frozen = self.frozen
+        if frozen is not None and frozen.get(task_id) is record:
+            objects = {name: copy_of(item) for name, item in record.objects.items()} if record.objects else None
+            frozen[task_id] = TaskRecord(record.spec, record.holder, record.dependents, objects)
+
     def require(self, task_id: bytes) -> TaskRecord:
-        """The record; a new one for a task not heard of."""
+        """The record, to change it; a new one for a task not heard of."""
         record = self.records.get(task_id)
         if record is None:
             record = self.records[task_id] = TaskRecord()
+        elif self.frozen is not None:
+            self.changes(task_id, record)
         return record
 
     def require_object(self, object_id: bytes) -> ObjectRecord:
-        """The full record of an object."""
+        """The full record of an object, to change it."""
         task_id = task_of(object_id)
         record = self.require(task_id)
         if record.objects is None:
@@ -107,9 +118,14 @@ class TaskTable:
         return item
 
     def find_object(self, object_id: bytes) -> ObjectRecord | None:
-        """The full record, where there is one."""
-        record = self.records.get(task_of(object_id))
-        return record.objects.get(object_id) if record is not None and record.objects else None
+        """The full record, where there is one; to change it, or not."""
+        task_id = task_of(object_id)
+        record = self.records.get(task_id)
+        if record is None or not record.objects:
+            return None
+        if self.frozen is not None:
+            self.changes(task_id, record)
+        return record.objects.get(object_id)
 
     def is_held(self, object_id: bytes) -> bool:
         """Whether some node holds it."""
@@ -129,6 +145,8 @@ class TaskTable:
             self.records[task_id] = TaskRecord(spec, node)
         else:
             if record.spec is None:
+                if self.frozen is not None:
+                    self.changes(task_id, record)
                 record.spec = spec
                 self.makers[task_id] = node
             elif not _do_the_same(record.spec, spec):
@@ -163,6 +181,8 @@ class TaskTable:
         record = self.records.get(task_id)
         if record is None:
             return None
+        if self.frozen is not None:
+            self.changes(task_id, record)
         if record.holder == node and object_id[-4:] == FIRST_RETURN:
             record.holder = ""
             self._let_go(task_id)
@@ -185,6 +205,8 @@ class TaskTable:
         if record is None or record.objects is None or record.objects.get(item.object_id) is not item:
             return
         if not (item.holders or item.sizes or item.subscribers):
+            if self.frozen is not None:
+                self.changes(task_id, record)
             del record.objects[item.object_id]
             self._let_go(task_id)
 
@@ -208,6 +230,8 @@ class TaskTable:
                 parent_id = task_of(object_id)
                 parent = self.records.get(parent_id)
                 if parent is not None:
+                    if self.frozen is not None:
+                        self.changes(parent_id, parent)
                     parent.dependents -= 1
                     doomed.append(parent_id)
 
@@ -222,7 +246,10 @@ class TaskTable:
                 del self.pages[page]
 
     def flush(self, task_id: bytes, spec: TaskSpec, page: int, index: int) -> None:
-        """It lies in the store now, under this number of that page: it leaves memory, if its record has not gone."""
+        """It lies in the store now, under this number of that page: it leaves memory, if its record has not gone.
+
+        A state that is being handed out has it one way or the other.
+        """
         record = self.records.get(task_id)
         if record is not None and record.spec is spec:
             record.spec = Flushed(page << PLACE_BITS | index, digest_of(spec), parents_of(spec))
@@ -245,7 +272,7 @@ class TaskTable:
             del shards[shard]
             if not shards:
                 del self.keeping.kept_for[task_id]
-            self.records[task_id].dependents -= 1
+            self.require(task_id).dependents -= 1
             self._let_go(task_id)
 
     def check_everything(self) -> None:
@@ -266,6 +293,11 @@ class TaskTable:
         assert len(set(places)) == len(places) == sum(self.pages.values()), "specs in the store do not add up"
         assert {place >> PLACE_BITS for place in places} == self.pages.keys(), "pages do not add up"
         assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"
+
+
+def copy_of(item: ObjectRecord) -> ObjectRecord:
+    """One that changes by itself."""
+    return ObjectRecord(item.object_id, dict(item.holders), dict(item.sizes), dict(item.subscribers))
 
 
 def parents_of(spec: TaskSpec | Flushed) -> tuple[bytes, ...]:
