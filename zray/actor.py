@@ -137,7 +137,13 @@ class ActorClass:
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()
         holds = tuple(dict.fromkeys((*arguments.holds, *code.captured_ids)))
-        spec = TaskSpec(task_id, code.function.function_id, arguments.payload, arguments.deps, holds)
+        deps = arguments.deps
+        if options.get("lifetime") == "detached":
+            # It needs the modules of this program when that is gone: they live as long as what its constructor takes.
+            modules = runtime.code_refs()
+            keep += modules
+            deps = tuple(dict.fromkeys((*deps, *(ref.id for ref in modules))))
+        spec = TaskSpec(task_id, code.function.function_id, arguments.payload, deps, holds)
         actor_options = self._actor_options(runtime, methods, submitter.captured)
         with runtime.lock:
             runtime.client.expect_actor(task_id + FIRST_RETURN)

@@ -256,6 +256,39 @@ print(zray.get(actor.file.remote(), timeout=40))
             assert second.startswith(os.path.join(other.session.folder, "code"))
 
 
+@pytest.mark.slow
+def test_a_detached_actor_keeps_its_modules_when_its_program_has_ended(nothing_left, project):
+    """Its node is killed; it is made again on one that joined later, and so are the tasks that it submits there."""
+    (project / "counting.py").write_text(
+        "import zray\n\ndef file():\n    return __file__\n\nclass Where:\n"
+        "    def files(self):\n"
+        "        return [__file__, zray.get(zray.remote(file).options(num_cpus=0.5).remote())]\n"
+    )
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
+        doomed = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        first = run(
+            project,
+            cluster,
+            """
+import counting
+options = dict(name="where", namespace="ours", lifetime="detached", num_cpus=0.5, max_restarts=3)
+actor = zray.remote(counting.Where).options(**options).remote()
+leave()
+print(json.dumps(zray.get(actor.files.remote(), timeout=40)))
+""",
+        )
+        assert all(path.startswith(os.path.join(doomed.session.folder, "code")) for path in first)
+        shutil.rmtree(project)
+        other = cluster.add_node(num_cpus=1)
+        cluster.remove_node(doomed)
+        with zray.init(address=cluster.address, namespace="ours"):
+            actor = zray.get_actor("where")
+            files = zray.get(actor.files.options(max_task_retries=-1).remote(), timeout=40)
+            zray.kill(actor)
+        assert all(path.startswith(os.path.join(other.session.folder, "code")) for path in files)
+
+
 def test_a_working_folder_travels_without_what_stays_behind(cluster, project):
     folder = project / "work"
     for path in ("in.txt", "big.bin", "helper.py", "tools/run.sh", ".git/config", "env/pyvenv.cfg", "logs/a.log"):

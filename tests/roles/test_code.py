@@ -4,13 +4,24 @@ import pytest
 
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import put_id, return_id
+from zray.roles.effects import ProcessLeft
 from zray.roles.local_scheduler.code import BUNDLES_MAX
-from zray.wire.actors import ActorAccepted, ActorHandedOver, CreateActor, SpillActor
-from zray.wire.gcs import AddLocations, HoldAtNode, HoldAtNodeReply, NodeJoined, RecordTasksReply
-from zray.wire.objects import PutObject, PutObjects
+from zray.wire.actors import ActorAccepted, ActorHandedOver, ActorStarted, CreateActor, PlaceActor, SpillActor
+from zray.wire.gcs import (
+    AddLocations,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    NodeLost,
+    ObjectLocated,
+    RecordTasksReply,
+    SubscribeObject,
+)
+from zray.wire.homes import ActorLife, GuardActor, UnguardActor
+from zray.wire.objects import FetchFailed, FetchObject, PutObject, PutObjects
 from zray.wire.scheduling import Bundle, CodeAdded, JobEnded, JobFacts, PlaceTask, PublishCode, SpillTask
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions
-from zray.wire.tasks import JobStarted
+from zray.wire.tasks import JobStarted, SubmitTasks
 
 FAR = "far/local"
 
@@ -173,3 +184,67 @@ def test_more_code_for_actors_that_are_here(away):
 def test_the_end_of_the_job_leaves_nothing(away):
     away.tell(FAR, JobEnded(b"job-away"))
     assert b"job-away" not in away.scheduler.jobs
+
+
+# --- a detached actor, whose driver ends ---
+
+DETACHED = ActorOptions(detached=True, max_restarts=-1, resources={"CPU": RESOURCE_UNIT})
+LIFE = ActorLife("far/local#1", 1)
+
+
+def test_an_actor_keeps_the_code_that_it_took_along_and_no_more():
+    for end in (
+        lambda node: node.tell(FAR, JobEnded(b"job-away")),
+        lambda node: node.tell("monitor", NodeLost(FAR, "lost")),
+    ):
+        node = Node(cpus=1)
+        spec = node.new_spec(deps=[ONE.object_id])
+        node.tell("global", PlaceActor(spec, DETACHED, FAR, LIFE, b"job-away", facts(ONE, TWO)))
+        actor = node.scheduler.calls.actors[spec.task_id]
+        assert actor.job.facts.code == (ONE, TWO)
+        end(node)
+        assert actor.job.facts.code == (ONE,)
+
+
+def test_on_its_drivers_node_too_and_what_it_submits_takes_it_along():
+    node = Node(cpus=1)
+    one, two = node.put_bundle(), node.put_bundle()
+    node.publish(one, two)
+    spec = node.new_spec(deps=[one.object_id])
+    node.tell(DRIVER, CreateActor(spec, DETACHED))
+    node.starting and node.give_birth()
+    actor = node.scheduler.calls.actors[spec.task_id]
+    worker = actor.worker.address
+    node.tell(worker, ActorStarted(spec.task_id))
+    node.take_sent()
+    node.tell("host", ProcessLeft(DRIVER, "ended"))
+    assert actor.job.facts.code == (one,) and one.object_id in node.scheduler.objects.entries
+    child = node.new_spec()
+    node.tell(worker, SubmitTasks([child]))
+    shared = {item for _, message in node.sent_kinds(HoldAtNode) for item in message.object_ids}
+    assert one.object_id in shared
+    node.acknowledge()
+    ((_, spill),) = node.sent_kinds(SpillTask)
+    assert spill.job.code == (one,) and spill.job.is_heir
+
+
+def test_its_guardian_has_copies_of_what_it_takes():
+    node = Node()
+    spec = node.new_spec(deps=[ONE.object_id])
+    node.tell(FAR, GuardActor(spec, DETACHED, LIFE, b"job-away", facts(ONE)))
+    node.acknowledge()
+    assert [message.object_id for _, message in node.sent_kinds(SubscribeObject)] == [ONE.object_id]
+    node.tell("gcs-0", ObjectLocated(ONE.object_id, 100, [FAR]))
+    assert [message.object_id for _, message in node.sent_kinds(FetchObject)] == [ONE.object_id]
+    node.tell("objects", FetchFailed(ONE.object_id, "the store is full", True))
+    assert node.scheduler.objects.entries[ONE.object_id].value is None  # it is asked for again when it is needed
+    node.tell(FAR, UnguardActor(spec.task_id, LIFE.birth, True))
+    assert not node.scheduler.guards.wanted
+
+
+def test_a_guardian_of_another_actor_only_holds_it():
+    node = Node()
+    options = ActorOptions(max_restarts=-1, resources={"CPU": RESOURCE_UNIT})
+    node.tell(FAR, GuardActor(node.new_spec(deps=[ONE.object_id]), options, LIFE, b"job-away", facts(ONE)))
+    node.acknowledge()
+    assert not node.sent_kinds(SubscribeObject)

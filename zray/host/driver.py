@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
+from ..object_ref import ObjectRef
 from ..printable import printable
 from ..runtime_env import env_vars_of
 from ..store import errors
@@ -100,6 +101,10 @@ class Driver(Runtime):
         """What others need to unpickle what comes next."""
         if self.shipper is not None:
             self.shipper.look(function)
+
+    def code_refs(self) -> list[ObjectRef]:
+        """As what was sent: a driver is told of no code."""
+        return list(self.shipper.refs) if self.shipper is not None else []
 
     def ask_for_output(self) -> FlushOutput | None:
         """That all of it comes; None: there are no other nodes, or it is not wanted."""

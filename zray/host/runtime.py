@@ -332,6 +332,10 @@ class Runtime:
     def look_for_code(self, function: Any = None) -> None:
         """A driver of a cluster sends along what has been imported since, and what this function imports."""
 
+    def code_refs(self) -> list[ObjectRef]:
+        """The code of the job that travels."""
+        return [self.another_ref(bundle.object_id) for bundle in self.facts.code]
+
     def publish(self, function: Function) -> None:
         """Make a function's code known, once."""
         if function.function_id not in self.published:

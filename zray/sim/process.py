@@ -82,6 +82,7 @@ class Process:
         self.questions = 0  # why something is not there
         self.answers = 0
         self.has_all_output = False
+        self.bundles: list[bytes] = []  # a driver's, published
 
     # --- what arrives ---
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..exceptions import encode_system_error
 from ..ids import function_id, named_group_id, put_id, return_id
 from ..wire.actors import CreateActor, FindActor, KillActor
@@ -75,6 +77,7 @@ def _publish(process: Process, top: Activation, request: say.Publish) -> None:
     def published(ref: Any) -> None:
         digest = sha256(repr(request.value).encode()).digest()
         process.client.say(PublishCode([Bundle(digest, ref.id, 1)]))
+        process.bundles.append(ref.id)
 
     _put(process, top, say.Put(request.value))
     if top.resume is None:
@@ -201,6 +204,8 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
         checkpoint_interval=request.checkpoint_interval,
     )
     spec = _spec(process, top, request.cls, request.args, TaskOptions(max_retries=0))
+    if request.detached and process.bundles:
+        spec = replace(spec, deps=tuple(dict.fromkeys((*spec.deps, *process.bundles))))
     handle = Handle(spec.task_id)
     process.client.say(CreateActor(spec, options))
     process.client.expect_actor(handle.id)

@@ -118,6 +118,7 @@ class Calls:
     def want_worker(self, actor: Actor, state: ActorState, *, may_leave: bool = True) -> None:
         """It is to start here; or on another node, if there is no room here now."""
         actor.state = state
+        self.node.code.lasts(actor)
         self.wanting[actor.actor_id] = actor
         self.touch(actor.actor_id)
         if state == ActorState.PENDING and may_leave:

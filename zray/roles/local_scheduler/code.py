@@ -5,6 +5,9 @@
     whatever leaves takes the facts along, and CodeAdded goes ahead of calls; a node that had older ones tells its
     workers of the job (JobStarted)
 
+A detached actor takes the bundles that there were when it was made like arguments of its constructor: they live as long
+as it does, and are where it is, and where its guardian is.  The others go with the driver.
+
 The bytes are opaque here; workers fetch and unpack them (host/code_cache.py).
 """
 
@@ -16,7 +19,7 @@ from msgspec.structs import replace
 
 from ...wire.scheduling import Bundle, CodeAdded, JobFacts, PublishCode
 from ...wire.tasks import JobStarted
-from .tables import Job
+from .tables import Actor, Job
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -50,7 +53,9 @@ class JobCode:
         if job.has_left:
             return []
         job.has_left = True
-        return self._known([bundle.object_id for bundle in job.facts.code]) if job.driver is not None else []
+        # Elsewhere it was shared before it came there.
+        is_from_here = job.driver is not None or job.home == self.node.address
+        return self._known([bundle.object_id for bundle in job.facts.code]) if is_from_here else []
 
     def _known(self, object_ids: list[bytes]) -> list[bytes]:
         return [object_id for object_id in object_ids if object_id in self.node.objects.entries]
@@ -84,6 +89,38 @@ class JobCode:
             if node.sender == job.home:
                 self._learn(job, message.code)
         node.guards.code_added(message)
+
+    # --- what outlives its driver ---
+
+    def lasts(self, actor: Actor) -> None:
+        """It is to start: of a job whose driver has ended, there is only the code that the actor itself holds."""
+        if actor.options.detached and self._is_orphan(actor.job):
+            self._keep_own(actor)
+
+    def job_ended(self, job_id: bytes, home: str) -> None:
+        """Its driver, of that node, is gone, and the code that no detached actor holds."""
+        for actor in self.node.calls.actors.values():
+            if actor.options.detached and actor.job.job_id == job_id and actor.job.home == home:
+                self._keep_own(actor)
+
+    def home_lost(self, home: str) -> None:
+        """Likewise of all jobs from there."""
+        for actor in self.node.calls.actors.values():
+            if actor.options.detached and actor.job.home == home:
+                self._keep_own(actor)
+
+    def _is_orphan(self, job: Job) -> bool:
+        node, home = self.node, job.home
+        if home == node.address:
+            return job.job_id not in node.jobs
+        return node.ended_jobs.get(job.job_id) == home or home not in node.members.peers
+
+    @staticmethod
+    def _keep_own(actor: Actor) -> None:
+        job, own = actor.job, actor.creation.spec.deps
+        code = tuple(bundle for bundle in job.facts.code if bundle.object_id in own)
+        if code != job.facts.code:
+            job.facts = replace(job.facts, code=code)
 
     def _learn(self, job: Job, code: tuple[Bundle, ...]) -> None:
         if len(code) > len(job.facts.code) and job.driver is None:

@@ -71,11 +71,13 @@ class Fetches:
         """FetchFailed: ask the shard again where it is; or nobody here will ever have it."""
         self.ordered.pop(message.object_id, None)
         self.node.load.fetch_ends(message.object_id, has_come=False)
-        entry = self.node.objects.entries.get(message.object_id)
+        entry, guards = self.node.objects.entries.get(message.object_id), self.node.guards
         if entry is not None and entry.value is None and entry.shared is not None:
             entry.shared.is_fetching = False
             entry.shared.locations = ()
-            if message.is_definite:
+            if message.is_definite and not entry.waiting and not entry.watchers and entry.object_id in guards.wanted:
+                pass  # no room for a copy that nobody needs now
+            elif message.is_definite:
                 entry.shared.is_lost = True  # to us: what stands here is no copy
                 self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", message.reason))
             else:

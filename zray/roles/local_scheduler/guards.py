@@ -5,7 +5,8 @@
     we guard it, and its node is lost   the shard is asked for it (ActorAt, of the next term); ActorClaimed: it is made
                                         again here, or where there is room, unless that has happened too often
 
-A guardian holds what the constructor takes.  It makes nothing before the shard has said that the actor is its own.
+A guardian holds what the constructor takes; and has copies, where the actor is detached.  It makes nothing before the
+shard has said that the actor is its own.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Guards:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.guarded: dict[bytes, Guard] = {}
+        self.wanted: dict[bytes, None] = {}  # objects of which we are to have copies, for detached actors
         self.birth_count = 0
 
     def new_life(self) -> ActorLife:
@@ -130,6 +132,8 @@ class Guards:
         self._let_go(actor_id)
         if guardian:
             self.guarded[actor_id] = Guard(actor.creation.spec, options, life, job.job_id, job.facts, home)
+            if options.detached:
+                self._have_copies(actor.creation.spec.deps)
         return bool(guardian)
 
     def on_guard_actor(self, message: GuardActor) -> None:
@@ -148,6 +152,17 @@ class Guards:
             node.objects.retain(object_id)
         self._let_go(spec.task_id)
         self.guarded[spec.task_id] = Guard(spec, message.options, message.life, message.job_id, message.job, home)
+        if message.options.detached:
+            self._have_copies(spec.deps)
+
+    def _have_copies(self, object_ids: tuple[bytes, ...]) -> None:
+        """Whoever has put them may be gone when they are needed, and the actor's node with its copies."""
+        node = self.node
+        for object_id in object_ids:
+            self.wanted[object_id] = None
+            entry = node.objects.require(object_id)
+            if entry.value is None and entry.task is None:
+                node.remote.want(entry)
 
     def on_actor_restarted(self, message: ActorRestarted) -> None:
         """ActorRestarted."""
@@ -175,6 +190,9 @@ class Guards:
     def _let_go(self, actor_id: bytes) -> None:
         guard = self.guarded.pop(actor_id, None)
         if guard is not None:
+            if self.wanted and guard.options.detached:
+                kept = (other.spec.deps for other in self.guarded.values() if other.options.detached)
+                self.wanted = dict.fromkeys(object_id for deps in kept for object_id in deps)
             self.node.objects.drop_all((*guard.spec.deps, *guard.spec.holds))
 
     def end_job(self, job_id: bytes, home: str) -> None:

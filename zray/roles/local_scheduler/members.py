@@ -136,6 +136,7 @@ class Members:
         self.node.flights.node_lost(message.node)
         self.node.drain.node_lost(message.node)
         self.node.output.node_lost(message.node)
+        self.node.code.home_lost(message.node)
 
     def fence(self, reason: str, *, may_rejoin: bool) -> None:
         """No member any more: what runs here must not go on, since others run it again."""

@@ -320,7 +320,8 @@ class Remote:
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)
-        if entry.waiting or entry.watchers or (entry.holders is not None and is_small):
+        is_kept = message.object_id in node.guards.wanted
+        if entry.waiting or entry.watchers or is_kept or (entry.holders is not None and is_small):
             node.fetches.begin(entry, shared, is_urgent=bool(entry.watchers))
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)

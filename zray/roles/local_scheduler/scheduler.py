@@ -210,6 +210,7 @@ class LocalScheduler(Role):
         self.output.ended_elsewhere(message.job_id, self.sender)
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
+        self.code.job_ended(message.job_id, self.sender)
 
     def _note_end(self, job_id: bytes, home: str) -> None:
         self.ended_jobs[job_id] = home
@@ -227,6 +228,7 @@ class LocalScheduler(Role):
         self.lifecycle.forget_waiters()
         self.pool.end_job(job)
         del self.jobs[job.job_id]
+        self.code.job_ended(job.job_id, job.home)
 
     def forget_process(self, process: Process) -> None:
         """Remove it from all structures: it held, read and awaited nothing any more."""
