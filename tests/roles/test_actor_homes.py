@@ -55,6 +55,17 @@ def test_an_actor_without_a_guardian_goes_with_its_node():
     assert not shard.homes.homes
 
 
+def test_one_that_nobody_has_a_handle_to_is_forgotten_when_its_guardian_lets_go_of_it():
+    """Its node had said so to the guardian, and was lost before it could tell the shard."""
+    shard = shard_of()
+    tell(shard, "monitor", NodeLost(N2, ""))
+    for node in (N1, N3):
+        tell(shard, node, ReleaseAtNode(node, [HANDLE]))
+    assert shard.homes.homes  # its guardian is to hear that nobody wants it
+    tell(shard, N1, ActorUnguarded(ACTOR, MOVED.birth))
+    assert not shard.homes.homes
+
+
 def test_who_asks_before_the_shard_has_heard_is_told_afterwards():
     for guardian in ("", N1):
         shard = shard_of(guardian=guardian)

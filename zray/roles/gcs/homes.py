@@ -102,6 +102,7 @@ class ActorHomes:
         if home is not None and home.life.birth == message.birth and home.guardian == sender:
             home.guardian = ""
             self._answer(message.actor_id, home)
+            self.handle_gone(message.actor_id)  # the last one may have gone while it was to be made again
 
     def on_actor_forgotten(self, message: ActorForgotten) -> None:
         """ActorForgotten: unless it was made anew elsewhere."""
@@ -123,7 +124,7 @@ class ActorHomes:
         askers = self.askers.setdefault(actor_id, {})
         askers[message.node] = None
         if home is None or (home.node == message.lost and message.lost not in self._lost):
-            return  # not heard of; or we have not heard of that loss, and nobody is told before we have
+            return  # not heard of; or we have not heard of that loss (told the same for another's sake, it asks again)
         if message.lost and not home.is_settled and home.node not in self._lost:
             self._send(message.node, ActorLocated(actor_id, "", message.lost, is_coming=True))
         self._answer(actor_id, home, only=message.node)
