@@ -7,7 +7,7 @@ import pytest
 from zray.host.shard_logs import ORDERS, ShardLog
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import EndSession, SaveSnapshot, Send, SetTimer
-from zray.roles.gcs import flushing, journal
+from zray.roles.gcs import flushing, journal, state
 from zray.roles.gcs.chain import ChainMember
 from zray.store import log as log_module
 from zray.store.check import check
@@ -208,6 +208,31 @@ def test_specs_leave_memory_for_the_store_and_come_back(folder, open_store, is_l
         again.hear()
     (order, *_) = again.replies(RebuildObject)
     assert order.spec.args == b"a" * 100 and order.spec.task_id == b"%016d" % 1
+    again.log.close()
+
+
+def test_specs_leave_memory_as_fast_as_they_come_while_snapshots_are_written_too(folder, monkeypatch):
+    monkeypatch.setattr(flushing, "PAGE_BYTES", 2_000)
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES", 20_000)
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 5)
+    host = Host(folder, is_lasting=False, lineage_bytes=20_000)
+    host.begin()
+    tasks = host.member.replica.shard.tasks
+    flushed = 0
+    for number in range(1, 501):
+        host.record(number)
+        for _ in range(min(3, host.inbox.qsize())):
+            is_saving = host.member.is_saving
+            before = len(tasks.pages)
+            host.hear()
+            flushed += is_saving and len(tasks.pages) > before
+        assert tasks.weight <= 1.5 * 20_000
+    assert flushed > 3
+    host.log.close()
+    again = Host(folder, is_lasting=False, lineage_bytes=20_000)
+    assert len(again.member.replica.shard.tasks.records) == 500
+    for page in again.member.replica.shard.tasks.pages:
+        assert again.log._store.read_page(page)
     again.log.close()
 
 

@@ -5,8 +5,9 @@
     member.start()
 
 A thread of its own: an fsync stalls neither the reactor nor what else is slow.  Where nothing waits for the disk,
-appends are carried out at once: they cost less than to wake a thread.  Orders are carried out in the order in which
-they were given.
+orders are carried out at once: that costs less than to wake a thread, and a thread beside one that computes gets no
+further than a system call in each switch interval (5 ms), so that specs would leave a busy replica's memory more slowly
+than they come.  Orders are carried out in the order in which they were given.
 """
 
 from __future__ import annotations
@@ -58,8 +59,6 @@ class ShardLog:
         self._deliver = deliver
         self._store = open_store(folder, is_lasting=is_lasting)
         self._is_lasting = is_lasting
-        self._given = 0  # orders to the thread; counted by who gives them
-        self._done = 0  # counted by the thread
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._last_place = folder
@@ -82,10 +81,9 @@ class ShardLog:
     def perform(self, role: str, order: Order) -> None:
         """One of ORDERS."""
         assert role == self.member
-        if not self._is_lasting and type(order) is AppendToLog and self._given == self._done:
+        if not self._is_lasting:
             self._deliver(self.member, self._carry_out(order))
             return
-        self._given += 1
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="zray-log", daemon=True)
             self._thread.start()
@@ -97,7 +95,6 @@ class ShardLog:
             if order is None:
                 return
             self._deliver(self.member, self._carry_out(order))
-            self._done += 1  # after: outcomes are delivered in order too
 
     def _carry_out(self, order: Order) -> Any:
         if type(order) is ReadPage:
