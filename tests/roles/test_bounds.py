@@ -1,9 +1,23 @@
 """Each role says what bounds what it keeps (USERS 2.4, 10); the simulator asserts it after each turn (tests/sim)."""
 
+from tests.roles.desk import Desk
+from zray.roles.effects import SetTimer
+from zray.roles.gcs import GcsShard, homes
+from zray.roles.gcs import shard as shard_module
 from zray.roles.gcs.results import Results
 from zray.roles.relay import TUNNELS_MAX, Relay
-from zray.wire.gcs import NodeJoined
+from zray.wire.gcs import (
+    FetchFunction,
+    FetchFunctionReply,
+    HoldAtNode,
+    NodeJoined,
+    ObjectLost,
+    ReleaseAtNode,
+    SubscribeObject,
+)
+from zray.wire.homes import ActorLocated, LocateActor
 from zray.wire.relay import OpenTunnel
+from zray.wire.tasks import Function
 
 
 def test_a_relay_says_how_many_tunnels_a_host_has():
@@ -24,3 +38,48 @@ def test_a_tail_forgets_what_it_has_told_nodes_that_are_lost():
     results.told = {"n1/shard-0": 3, "n2/shard-0": 5}
     results.tell()
     assert results.told == {"n1/shard-0": 3}
+
+
+def told(effects):
+    return [(effect.destination, effect.message) for effect in effects]
+
+
+def test_a_question_for_code_is_asked_again_where_too_many_wait(monkeypatch):
+    monkeypatch.setattr(shard_module, "AWAITED_MAX", 1)
+    shard = GcsShard("gcs-0")
+    assert shard.handle("n1/local", FetchFunction("n1/local", b"f" * 16), 0.0) == []
+    again = FetchFunctionReply(Function(b"g" * 16, "", b""))
+    assert told(shard.handle("n1/local", FetchFunction("n1/local", b"g" * 16), 0.0)) == [("n1/local", again)]
+    assert shard.handle("n2/local", FetchFunction("n2/local", b"f" * 16), 0.0) == []
+    assert ("functions that are awaited", 1, 1) in list(shard.bounds())
+
+
+def test_a_node_asks_again_for_code_that_its_tasks_still_wait_for():
+    role = Desk().scheduler
+    role.function_waiters[b"g" * 16] = []
+    (timer,) = role.handle("gcs-0", FetchFunctionReply(Function(b"g" * 16, "", b"")), 1.0)
+    assert type(timer) is SetTimer
+    assert told(role.handle("timer", timer.message, 2.0)) == [("gcs-0", FetchFunction(role.address, b"g" * 16))]
+    del role.function_waiters[b"g" * 16]
+    assert role.handle("timer", timer.message, 3.0) == []
+
+
+def test_what_a_node_does_not_hold_it_does_not_wait_for():
+    """Or its question would stay for good: nothing would ever take it away."""
+    shard = GcsShard("gcs-0")
+    ((node, answer),) = told(shard.handle("n1/local", SubscribeObject("n1/local", b"o" * 20), 0.0))
+    assert (node, type(answer)) == ("n1/local", ObjectLost)
+    assert shard.tasks.records == {}
+    shard.handle("n1/local", HoldAtNode("n1/local", [b"o" * 20], 0), 0.0)
+    assert shard.handle("n1/local", SubscribeObject("n1/local", b"o" * 20), 0.0) == []
+    shard.handle("n2/local", HoldAtNode("n2/local", [b"o" * 20], 0), 0.0)
+    shard.handle("n1/local", ReleaseAtNode("n1/local", [b"o" * 20]), 0.0)
+    assert shard.tasks.find_object(b"o" * 20).subscribers == {}
+
+
+def test_an_actor_that_nobody_has_heard_of_is_not_there_where_too_many_are_asked_for(monkeypatch):
+    monkeypatch.setattr(homes, "ASKERS_MAX", 1)
+    shard = GcsShard("gcs-0")
+    assert shard.handle("n1/local", LocateActor(b"a" * 16, "n1/local", True, ""), 0.0) == []
+    answer = ActorLocated(b"b" * 16, "", "")
+    assert told(shard.handle("n1/local", LocateActor(b"b" * 16, "n1/local", True, ""), 0.0)) == [("n1/local", answer)]

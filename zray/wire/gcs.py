@@ -104,7 +104,7 @@ class FetchFunction(Message, tag=110):
 
 
 class FetchFunctionReply(Message, tag=111):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  Without code: it is not there, and too many others are awaited; ask again."""
 
     function: Function
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from . import aside, client, flushing, homes, keeping
+from . import shard as shard_module
 
 if TYPE_CHECKING:
     from .chain import ChainMember
@@ -20,6 +21,9 @@ def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
     table = shard.homes.homes.values()
     dead = sum(home.node in shard.lost and not home.guardian for home in table)
     yield "actors that went with their nodes", dead, homes.LOST_ACTORS_MAX
+    asked = sum(actor_id not in shard.homes.homes for actor_id in shard.homes.askers)
+    yield "actors that nobody has heard of and somebody asks for", asked, homes.ASKERS_MAX
+    yield "functions that are awaited", len(shard.function_waiters), shard_module.AWAITED_MAX
     yield "actors with names", len(shard.name_by_actor), len(shard.actor_by_name)
     yield "names of groups", len(shard.groups.by_name), len(shard.groups.records)
     yield "tasks in hand", len(shard.tasks.makers), len(shard.tasks.records)

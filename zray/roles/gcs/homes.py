@@ -29,6 +29,9 @@ from ...wire.message import Message
 
 # Actors that went with their nodes are remembered up to so many: their callers may still ask.
 LOST_ACTORS_MAX = 10_000
+# Actors that nobody has heard of are asked for up to so many, beside those that are about to settle: the news of one
+# is under way to us when its handle is passed on, and more than that are not there.
+ASKERS_MAX = 100_000
 
 
 class Home(Struct, gc=False, eq=False):
@@ -103,6 +106,8 @@ class ActorHomes:
             home.guardian = ""
             self._answer(message.actor_id, home)
             self.handle_gone(message.actor_id)  # the last one may have gone while it was to be made again
+            if home.node in self._lost:
+                self._forget_dead()
 
     def on_actor_forgotten(self, message: ActorForgotten) -> None:
         """ActorForgotten: unless it was made anew elsewhere."""
@@ -120,6 +125,9 @@ class ActorHomes:
             return
         if home is None and not (message.wait and not message.lost):
             self._send(message.node, ActorLocated(actor_id, "", message.lost))
+            return
+        if home is None and actor_id not in self.askers and len(self.askers) >= ASKERS_MAX:
+            self._send(message.node, ActorLocated(actor_id, "", ""))
             return
         askers = self.askers.setdefault(actor_id, {})
         askers[message.node] = None
@@ -158,6 +166,9 @@ class ActorHomes:
             if home.node == node or (was_guarded and home.node in self._lost):
                 self._answer(actor_id, home)
                 self.handle_gone(actor_id)
+        self._forget_dead()
+
+    def _forget_dead(self) -> None:
         dead = [actor_id for actor_id, home in self.homes.items() if home.node in self._lost and not home.guardian]
         for actor_id in dead[: max(0, len(dead) - LOST_ACTORS_MAX)]:
             del self.homes[actor_id]

@@ -47,6 +47,7 @@ from ...wire.gcs import (
     LineageNeededReply,
     NodeLost,
     ObjectLocated,
+    ObjectLost,
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
@@ -65,6 +66,9 @@ from .tables import ObjectRecord, TaskTable
 
 if TYPE_CHECKING:
     from .state import Frozen
+
+# Functions that nodes ask for and that nobody has published yet: each costs some 200 bytes, and a name per node.
+AWAITED_MAX = 10_000
 
 
 class GcsShard(Role):
@@ -167,10 +171,14 @@ class GcsShard(Role):
         item = self.tasks.require_object(message.object_id)
         if item.sizes:
             self._send_location(message.node, item)
-        else:
+        elif message.node in item.holders:
             item.subscribers[message.node] = None
             if self.lost:
                 losses.see_to(self, item)
+        else:
+            # It has let go of it, or never held it: nobody there can wait for it.  (It asked as it left, say.)
+            self.tasks.drop_if_unused(item)
+            self.send(message.node, ObjectLost(message.object_id, "It is gone: this node did not hold it any more."))
 
     def _send_location(self, node: str, item: ObjectRecord) -> None:
         size = next(iter(item.sizes.values()))
@@ -198,8 +206,11 @@ class GcsShard(Role):
         function = self.functions.get(message.function_id)
         if function is not None:
             self.send(message.node, FetchFunctionReply(function))
-        else:
+        elif message.function_id in self.function_waiters or len(self.function_waiters) < AWAITED_MAX:
             self.function_waiters.setdefault(message.function_id, {})[message.node] = None
+        else:
+            self.reject("a question for code, while as many are awaited as may be: its node asks again")
+            self.send(message.node, FetchFunctionReply(Function(message.function_id, "", b"")))
 
     # --- actors ---
 

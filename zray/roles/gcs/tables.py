@@ -191,6 +191,7 @@ class TaskTable:
         if item is None or node not in item.holders:
             return None
         del item.holders[node]
+        item.subscribers.pop(node, None)
         if item.holders:
             return None
         assert record.objects is not None
@@ -286,6 +287,8 @@ class TaskTable:
         for task_id, record in self.records.items():
             assert record.dependents == dependents.get(task_id, 0), "dependents do not add up"
             assert record.holder or record.dependents or record.objects, "a record that nothing keeps"
+            for item in (record.objects or {}).values():
+                assert item.subscribers.keys() <= item.holders.keys(), "a node waits for what it does not hold"
         specs = [record.spec for record in self.records.values()]
         weight = sum(weight_of(spec) for spec in specs if type(spec) is TaskSpec) if self.is_weighed else 0
         assert self.weight == weight, "weight of specs"

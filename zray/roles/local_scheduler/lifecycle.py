@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
+from ...wire.gcs import FetchFunctionReply
+from ...wire.message import Local
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import Function, PublishFunction, SubmitTasks, TasksFinished
 from .tables import Job, ObjectEntry, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
+
+# A shard that may not keep more questions for code is asked again so soon.
+FETCH_AGAIN_SECONDS = 1.0
+
+
+class FetchAgainTimeout(Local):
+    """Ask for its code again."""
+
+    function_id: bytes
 
 
 class Lifecycle:
@@ -29,6 +40,19 @@ class Lifecycle:
             self.node.functions[function.function_id] = function
             self.node.send(self.node.addresses.shard_of(function.function_id), message)
             self.function_is_here(function)
+
+    def on_function(self, message: FetchFunctionReply) -> None:
+        """FetchFunctionReply."""
+        function = message.function
+        if function.code:
+            self.function_is_here(function)
+        else:
+            self.node.set_timer(FETCH_AGAIN_SECONDS, FetchAgainTimeout(function.function_id))
+
+    def on_fetch_again(self, message: FetchAgainTimeout) -> None:
+        """FetchAgainTimeout."""
+        if message.function_id in self.node.function_waiters:
+            self.node.remote.fetch_function(message.function_id)
 
     def function_is_here(self, function: Function) -> None:
         """Tasks that waited for its code wait no more."""

@@ -85,7 +85,7 @@ from .guards import Guards
 from .handlers import ROOM_HANDLERS
 from .infeasible import Infeasible
 from .keeping import Keeping
-from .lifecycle import Lifecycle
+from .lifecycle import FetchAgainTimeout, Lifecycle
 from .lineage import Lineage
 from .load import Load
 from .members import Members
@@ -357,7 +357,8 @@ class LocalScheduler(Role):
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
-        FetchFunctionReply: lambda self, message: self.lifecycle.function_is_here(message.function),
+        FetchFunctionReply: lambda self, message: self.lifecycle.on_function(message),
+        FetchAgainTimeout: lambda self, message: self.lifecycle.on_fetch_again(message),
         JobEnded: on_job_ended,
         **ROOM_HANDLERS,
     }
