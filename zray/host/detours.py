@@ -115,7 +115,3 @@ class Detours:
         for host, dealer in list(self.candidates.items()):
             self._forget(host, dealer)
             dealer.close()
-
-    def end_turn(self, now: float) -> list[Any]:
-        """Nothing."""
-        return []

@@ -113,10 +113,6 @@ class Doorman:
         target = self.node.local.addresses.global_schedulers[0]
         return [Send(target, GetNodes(request)) for request in self.asked]
 
-    def end_turn(self, now: float) -> list[Any]:
-        """Nothing."""
-        return []
-
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)
 

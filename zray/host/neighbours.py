@@ -145,10 +145,6 @@ class Neighbours:
             self._connect(it)
         return []
 
-    def end_turn(self, now: float) -> list[Any]:
-        """Nothing."""
-        return []
-
     # --- connections of ours ---
 
     def _connect(self, neighbour: Neighbour) -> None:

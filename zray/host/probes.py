@@ -121,10 +121,6 @@ class Probes:
             self._end(message.number, look, look.give_up())
         return []
 
-    def end_turn(self, now: float) -> list[Any]:
-        """Nothing."""
-        return []
-
     def close(self) -> None:
         """No more."""
         for look in self.looks.values():

@@ -83,10 +83,6 @@ class ServiceProcesses:
         self.start(message.order)
         return []
 
-    def end_turn(self, now: float) -> list[Any]:
-        """Nothing."""
-        return []
-
     # --- starting ---
 
     def draw_host(self) -> str:

@@ -219,7 +219,3 @@ class Tunnels:
         """All of them: the relay is gone, or we are."""
         for peer in list(self.streams):
             self._drop(peer)
-
-    def end_turn(self, now: float) -> list[Any]:
-        """Nothing."""
-        return []
