@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # A turn that has heard no more than this of one process is somebody who waits, not a flood: what the first role has
 # to say leaves before the other roles have their turn.  (A round trip takes a tenth less; a flood wants few frames.)
 LIGHT_BYTES = 1024
+LIGHT_MAIL_COUNT = 8  # messages of other hosts, likewise
 # Of turns one upon the other, before anything but frames is looked at: so many, or for so long (a turn of a thousand
 # large frames takes 50 ms, and timers must be heard).
 BUSY_TURNS_MAX = 16
@@ -165,21 +166,21 @@ class Reactor:
     def take_mail(self, neighbours: Neighbours) -> None:
         """What other hosts have sent: handled now, and part of the turn that comes."""
         now = time.monotonic()
-        is_new = False
+        count = 0
         for neighbour, letter in neighbours.take_in():
-            is_new = True
+            count += len(letter.messages)
             role = self.role_by_address[letter.target]
             try:
                 for message in letter.messages:
                     self._perform(letter.target, role.handle(letter.source, message, now))
             except Exception as error:
                 neighbours.trouble(neighbour, error)
-        if is_new:
-            self.turn(())
+        if count:
+            self.turn((), is_light=count <= LIGHT_MAIL_COUNT)
             neighbours.acknowledge()  # to those that are not being answered
 
-    def turn(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
-        """One turn."""
+    def turn(self, frames: Sequence[tuple[bytes, bytes]], *, is_light: bool = False) -> None:
+        """One turn.  is_light: what came before it was little."""
         now = time.monotonic()
         heard: dict[Peer, None] = {}
         by_identity = self.peers.by_identity
@@ -202,7 +203,7 @@ class Reactor:
             except Exception as error:
                 # Whatever it is, its sender pays: a node serves others too.
                 self.on_trouble(peer, error)
-        self._settle(now, is_light=len(frames) == 1 and len(frames[0][1]) < LIGHT_BYTES)
+        self._settle(now, is_light=is_light or (len(frames) == 1 and len(frames[0][1]) < LIGHT_BYTES))
         self._send_outbox()
         if self.letters:
             letters, self.letters = self.letters, {}
