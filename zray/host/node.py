@@ -174,7 +174,8 @@ class Node:
             from .head import chain_clients
 
             self.chain_clients = chain_clients(member.addresses, member.chains)
-            roles += [*(self.head.roles if self.head is not None else ()), *self.chain_clients]
+            # What this node has for the shards goes to the replica here in one round.
+            roles += [*self.chain_clients, *(self.head.roles if self.head is not None else ())]
             roles += member.helpers
         return roles
 
