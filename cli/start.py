@@ -116,6 +116,7 @@ def note_others(new: str) -> None:
 @click.option("--token-stdin", is_flag=True, help="Read the join token from standard input.")
 @click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those of this machine.")
 @click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default 0.")
+@click.option("--memory", type=float, metavar="BYTES", help="Memory to hand out; default: 70 % of this machine's.")
 @click.option("--resources", callback=resource_map, metavar="JSON", help='Further ones, like {"disk": 2}.')
 @click.option(
     "--labels", callback=label_map, metavar="K=V,...", help='Labels of the node; or JSON, like {"disk": "ssd"}.'
@@ -139,6 +140,7 @@ def start(
     address: str | None,
     num_cpus: float | None,
     num_gpus: float | None,
+    memory: float | None,
     resources: dict[str, float] | None,
     object_store_memory: int | None,
     block: bool,
@@ -151,7 +153,7 @@ def start(
         raise click.UsageError("Say --head to start a cluster, or --address HOST:PORT to join one.")
     interrupted = control.Interrupted() if block else None
     try:
-        total = nodes.declared_resources(num_cpus, num_gpus, resources)
+        total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
         if address is None:
             session, node_pid = start_head(total, object_store_memory, where)
         else:

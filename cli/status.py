@@ -15,6 +15,14 @@ def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[st
     return {name: {"total": amount / unit, "free": free.get(name, 0) / unit} for name, amount in sorted(total.items())}
 
 
+def in_use(name: str, amount: dict[str, float]) -> str:
+    """Of one resource, for people."""
+    used, total = amount["total"] - amount["free"], amount["total"]
+    if name == "memory":
+        return f"{used / 1e9:,.1f} of {total / 1e9:,.1f} GB"
+    return f"{used:g} of {total:g}"
+
+
 def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
     """The nodes of a cluster as plain data."""
     return [
@@ -53,7 +61,7 @@ def print_table(fact: dict[str, Any]) -> None:
     kind = "of a running program" if fact["is_embedded"] else "lasting"
     table = Table(title=f"session {fact['session']} ({kind})", title_justify="left", show_header=False)
     for name, amount in fact["resources"].items():
-        table.add_row(Text(name), f"{amount['total'] - amount['free']:g} of {amount['total']:g} in use")
+        table.add_row(Text(name), f"{in_use(name, amount)} in use")
     counts = fact["counts"]
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
     table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use")
@@ -70,9 +78,7 @@ def print_cluster(fact: dict[str, Any]) -> None:
 
     table = Table("node", "kind", "in use", "pending", title=f"cluster at {fact['cluster']}", title_justify="left")
     for node in fact["nodes"]:
-        used = [
-            f"{item['total'] - item['free']:g} of {item['total']:g} {name}" for name, item in node["resources"].items()
-        ]
+        used = [f"{in_use(name, item)} {name}" for name, item in node["resources"].items()]
         kind = "head" if fact["kind"] == "head" and node["node_id"] == fact["node_id"] else node["kind"]
         kind += " (draining)" if node["is_draining"] else ""
         table.add_row(node["node_id"], kind, Text(", ".join(used)), str(node["pending"]))

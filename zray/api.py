@@ -62,6 +62,7 @@ def init(
     logging_level: Any = None,
     runtime_env: dict[str, Any] | None = None,
     infeasible: str | None = None,
+    _memory: int | float | None = None,
     **ignored: Any,
 ) -> Context:
     """Start a session on this machine, or join one.
@@ -80,7 +81,7 @@ def init(
             has it wait for a node that can.  Default: the environment variable ZRAY_INFEASIBLE, else "raise" in a
             session of this program's own, which no node can join, and "wait" in a cluster.
         runtime_env: what all tasks of this program find around them: {"env_vars": {...}}.
-        local_mode: not built yet.
+        local_mode: not built yet.  _memory: bytes that `memory=` may ask for together; default 70 % of what there is.
 
     Raises:
         RuntimeError: this process is in a session already.
@@ -91,7 +92,7 @@ def init(
     from .options import check_text
 
     joining.check_init_arguments(ignored, local_mode)
-    for name, text in (("address", address), ("namespace", namespace)):
+    for name, text in {"address": address, "namespace": namespace}.items():
         if text is not None:
             check_text(name, text)
     runtime_env = check_runtime_env(runtime_env or {}, JOB_FIELDS, "init()")
@@ -106,6 +107,7 @@ def init(
             num_gpus=num_gpus,
             resources=resources,
             labels=labels,
+            memory=_memory,
             object_store_memory=object_store_memory,
             namespace=namespace,
             log_to_driver=log_to_driver,

@@ -86,6 +86,7 @@ class Cluster:
         *,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
+        memory: float | None = None,
         resources: dict[str, float] | None = None,
         labels: dict[str, str] | None = None,
         object_store_memory: int | None = None,
@@ -98,7 +99,7 @@ class Cluster:
         head: for the head alone, gcs_shards, gcs_replicas, global_schedulers, policy, state_dir, gcs_lineage_memory
         (as for `zray start --head`).
         """
-        total = nodes.declared_resources(num_cpus, num_gpus, resources)
+        total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
         if self.head_node is None:
             options = {"port": 0, "labels": labels, "is_bound": self.is_bound, **head}
             session, pid = nodes.start_head(total, object_store_memory, **options)

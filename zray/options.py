@@ -17,7 +17,6 @@ from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 
 # Accepted here, but not built yet: asked for, they say so rather than being ignored.
 NOT_YET = (
-    "memory",
     "max_calls",
     "fallback_strategy",
     "accelerator_type",
@@ -27,7 +26,7 @@ NOT_YET = (
 )
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
-RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "resources")
+RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "memory", "resources")
 GROUP_OPTIONS = ("placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks")
 WHERE_OPTIONS = ("scheduling_strategy", "label_selector", *GROUP_OPTIONS)
 TASK_OPTIONS = (
@@ -55,6 +54,9 @@ ACTOR_OPTIONS = (
 )
 METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly")
 CONCURRENCY_MAX = 10_000
+# The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
+MEMORY = "memory"
+MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a message can say
 
 
 def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) -> None:
@@ -94,6 +96,14 @@ def _gpus(name: str, value: Any) -> None:
         raise ValueError(f"num_gpus above 1 must be whole, not {value}.")
 
 
+def check_memory(name: str, value: Any) -> None:
+    """Bytes of memory.  Raises: TypeError, ValueError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of bytes, not {type(value).__name__}.")
+    if not 0 <= value <= MEMORY_BYTES_MAX:
+        raise ValueError(f"{name} must be from 0 to {MEMORY_BYTES_MAX:,} bytes, not {value}.")
+
+
 def _resources(name: str, value: Any) -> None:
     if not isinstance(value, dict):
         raise TypeError(f"resources must be a dict of names to amounts, not {type(value).__name__}.")
@@ -104,6 +114,8 @@ def _resources(name: str, value: Any) -> None:
             raise TypeError(f"A resource's name must be a str, not {type(resource).__name__}.")
         if resource in ("CPU", "GPU"):
             raise ValueError(f"Use num_{resource.lower()}s instead of resources={{{resource!r}: ...}}.")
+        if resource == MEMORY:
+            raise ValueError("Use memory=... (bytes) instead of resources={'memory': ...}.")
         if not resource or len(resource) > 200 or not resource.isprintable():
             raise ValueError("A resource's name must have 1 to 200 printable characters.")
         _number(f"resources[{resource!r}]", amount)
@@ -208,6 +220,7 @@ _CHECKS: dict[str, Any] = {
     "placement_group_capture_child_tasks": check_flag,
     "num_cpus": _number,
     "num_gpus": _gpus,
+    "memory": check_memory,
     "resources": _resources,
     "num_returns": _num_returns,
     "max_retries": _integer(-1, 1 << 30),
@@ -298,7 +311,7 @@ def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:
 
 def resource_units(options: dict[str, Any], default_cpus: float) -> dict[str, int]:
     """The resources that checked options ask for, in RESOURCE_UNITs."""
-    amounts = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus")}
+    amounts = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), MEMORY: options.get("memory")}
     if amounts["CPU"] is None:
         amounts["CPU"] = default_cpus
     amounts.update(options.get("resources") or {})

@@ -45,6 +45,7 @@ def start(
     num_gpus: float | None,
     resources: dict[str, float] | None,
     labels: dict[str, str] | None,
+    memory: float | None,
     object_store_memory: int | None,
     namespace: str | None,
     log_to_driver: bool,
@@ -61,6 +62,7 @@ def start(
             num_gpus=num_gpus,
             resources=resources,
             labels=labels,
+            memory=memory,
             object_store_memory=object_store_memory,
             namespace=namespace,
             log_to_driver=log_to_driver,
@@ -83,6 +85,7 @@ def _start(
     num_gpus: float | None,
     resources: dict[str, float] | None,
     labels: dict[str, str] | None,
+    memory: float | None,
     object_store_memory: int | None,
     namespace: str | None,
     log_to_driver: bool,
@@ -96,6 +99,7 @@ def _start(
         "num_gpus": num_gpus,
         "resources": resources,
         "labels": labels,
+        "_memory": memory,
         "object_store_memory": object_store_memory,
     }
     code = None
@@ -104,7 +108,7 @@ def _start(
 
         code = asked_bundles(runtime_env)
     if address == "local":
-        total = declared_resources(num_cpus, num_gpus, resources)
+        total = declared_resources(num_cpus, num_gpus, resources, memory)
         session, node_pid = start_node(
             total,
             object_store_memory,

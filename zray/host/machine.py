@@ -41,6 +41,11 @@ def memory_bytes() -> int:
     return total
 
 
+def work_bytes() -> int:
+    """Default of the resource "memory": what the default object store leaves."""
+    return memory_bytes() * 7 // 10 >> 20 << 20
+
+
 def store_bytes() -> int:
     """Default size of the object store: 30 % of memory, at most 80 % of the free shared memory."""
     status = os.statvfs("/dev/shm")

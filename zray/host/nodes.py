@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import msgpack
 
 from ..exceptions import AuthenticationError, ClusterLostError
-from .machine import cpu_count, store_bytes
+from .machine import cpu_count, store_bytes, work_bytes
 from .processes import last_lines, wait_for_end
 from .session import (
     DRIVER_DESCRIPTOR,
@@ -35,16 +35,20 @@ PROCESSES_MAX = 64
 
 
 def declared_resources(
-    num_cpus: float | None, num_gpus: float | None, resources: dict[str, float] | None
+    num_cpus: float | None,
+    num_gpus: float | None,
+    resources: dict[str, float] | None,
+    memory: float | None = None,
 ) -> dict[str, int]:
-    """What the node has, in RESOURCE_UNITs.
+    """What the node has, in RESOURCE_UNITs.  memory: in bytes; None: of this machine, without the object store.
 
     Raises:
         ValueError, TypeError: negative, not finite, reserved names.
     """
     from ..options import RESOURCE_OPTIONS, check_options, resource_units
 
-    options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources}
+    memory = work_bytes() if memory is None else memory
+    options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "memory": memory}
     check_options({name: value for name, value in options.items() if value is not None}, RESOURCE_OPTIONS, "init()")
     units = resource_units(options, cpu_count())
     units.setdefault("CPU", 0)

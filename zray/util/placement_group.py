@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import api
 from ..ids import named_group_id
 from ..object_ref import ObjectRef
+from ..options import MEMORY, check_memory
 from ..wire.groups import (
     BUNDLES_MAX,
     PACK,
@@ -227,8 +228,9 @@ def _check_bundle(what: str, bundle: Any) -> None:
     for resource, amount in bundle.items():
         if not isinstance(resource, str) or not resource or len(resource) > 200 or not resource.isprintable():
             raise ValueError(f"A resource's name must be a str of 1 to 200 printable characters, not {resource!r}.")
-        if resource == "memory" and amount:
-            raise NotImplementedError("The resource 'memory' of a bundle is not built yet.")
+        if resource == MEMORY:
+            check_memory(f"{what}['memory']", amount)
+            continue
         if isinstance(amount, bool) or not isinstance(amount, (int, float)):
             raise TypeError(f"{what}[{resource!r}] must be a number, not {type(amount).__name__}.")
         if not math.isfinite(amount) or not 0 <= amount <= 1e9:

@@ -22,9 +22,15 @@ def number(amount: int) -> str:
     return f"{amount / RESOURCE_UNIT:g}"
 
 
+def _said(name: str, amount: int) -> str:
+    if name == "memory":
+        return f"{amount // RESOURCE_UNIT:,} bytes of memory"
+    return f"{number(amount)} {name}"
+
+
 def in_words(amounts: Amounts) -> str:
-    """ "2 CPU, 1 disk"."""
-    said = [f"{number(amount)} {plain_name(name)}" for name, amount in list(amounts.items())[:SAID_MAX]]
+    """ "2 CPU, 1 disk, 1,000 bytes of memory"."""
+    said = [_said(plain_name(name), amount) for name, amount in list(amounts.items())[:SAID_MAX]]
     if len(amounts) > SAID_MAX:
         said.append(f"and {len(amounts) - SAID_MAX} more")
     return ", ".join(said) or "nothing"

@@ -18,6 +18,7 @@ from msgspec import Struct
 from ...wire.amounts import is_enough, number, why_nowhere
 from ...wire.message import Local
 from ...wire.scheduling import JobNotice
+from ...wire.task_spec import RESOURCE_UNIT
 from .tables import Actor, ActorState, Job, Task, TaskState
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Infeasible:
         total = self.node.resources.total
         lacking = {name: amount for name, amount in request.items() if total.get(name, 0) < amount}
         said = [f"num_{name.lower()}s={number(lacking.pop(name))}" for name in ("CPU", "GPU") if name in lacking]
+        if "memory" in lacking:
+            said.append(f"_memory={lacking.pop('memory') // RESOURCE_UNIT}")
         if lacking:
             amounts = ", ".join(f"{name!r}: {number(amount)}" for name, amount in lacking.items())
             said.append(f"resources={{{amounts}}}")
