@@ -8,7 +8,8 @@ import click
 @click.command()
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="End all that `zray start` has started here.")
-def stop(session: str | None, everything: bool) -> None:
+@click.option("--force", "-f", is_flag=True, help="Kill it at once: it is not asked to end, and says no goodbye.")
+def stop(session: str | None, everything: bool, force: bool) -> None:
     """End SESSION; it may be left out when there is only one."""
     from zray.host import control
 
@@ -27,5 +28,9 @@ def stop(session: str | None, everything: bool) -> None:
     # The newest first: a head is older than the nodes that have joined it.
     for name in [session] if session is not None else list(lasting):
         found, info = lasting[name]
-        how = "has ended" if control.end(found, info.node_pid) else "did not answer and was killed"
+        if force:
+            control.kill(found, info.node_pid)
+            how = "was killed"
+        else:
+            how = "has ended" if control.end(found, info.node_pid) else "did not answer and was killed"
         click.echo(f"Session {name} {how}.")

@@ -22,7 +22,6 @@ PARENT_HASH_BYTES = 10
 COUNTER_BYTES = 6
 FUNCTION_ID_BYTES = 16
 JOB_ID_BYTES = 8
-NODE_ID_BYTES = 8
 
 # The lengths are checked where bytes from a peer become messages (wire/codec.py).
 TaskID = Annotated[bytes, Meta(min_length=TASK_ID_BYTES, max_length=TASK_ID_BYTES)]
@@ -34,10 +33,7 @@ JobID = bytes
 
 # Half of the index space for returns, half for puts: neither can run into the other.
 PUT_INDEX_FIRST = 1 << 31
-RETURN_INDEX_MAX = PUT_INDEX_FIRST - 1
 FIRST_RETURN = (1).to_bytes(4, "big")
-
-NIL_ACTOR: ActorID = b""
 
 
 def root_task_id(job_id: JobID) -> TaskID:

@@ -26,6 +26,17 @@ def head(nothing_left):
     assert name not in statuses()
 
 
+def test_one_that_stands_still_is_killed_at_once(nothing_left):
+    before = set(statuses())
+    assert zray("start", "--head", "--num-cpus", "1").returncode == 0
+    found = statuses()
+    (name,) = set(found) - before
+    os.kill(found[name]["node_pid"], signal.SIGSTOP)
+    stopped = zray("stop", "--force", name)
+    assert (stopped.returncode, stopped.stdout) == (0, f"Session {name} was killed.\n"), stopped.stderr
+    assert name not in statuses()
+
+
 def is_empty(fact, cpus=2.0):
     """Whether no driver has left anything: all is free, nothing is stored, nobody works."""
     counts = fact["counts"]

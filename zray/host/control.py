@@ -145,6 +145,11 @@ def end(session: Session, node_pid: int) -> bool:
     return obeyed
 
 
+def kill(session: Session, node_pid: int) -> None:
+    """kill -9, as a last resort; nothing of it is left on this machine."""
+    end_node(session, node_pid, seconds=0.0)
+
+
 class Interrupted:
     """Notes SIGTERM and SIGINT from now on, instead of dying of them.  For the main thread."""
 

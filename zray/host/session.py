@@ -131,10 +131,6 @@ class Session:
         return os.path.join(self.folder, "logs")
 
     @property
-    def lock_path(self) -> str:
-        return os.path.join(self.folder, "lock")
-
-    @property
     def token_path(self) -> str:
         return os.path.join(self.folder, "token")
 
