@@ -33,6 +33,7 @@ from zray.wire import (
     session,
     task_spec,
     tasks,
+    wards,
 )
 from zray.wire.codec import MESSAGE_TYPES, Envelope
 
@@ -42,6 +43,7 @@ DIALOGS = (
     objects,
     actors,
     homes,
+    wards,
     reasons,
     scheduling,
     groups,

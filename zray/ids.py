@@ -74,6 +74,15 @@ def put_id(task_id: TaskID, count: int) -> ObjectID:
     return task_id + (PUT_INDEX_FIRST + count).to_bytes(4, "big")
 
 
+# The numbers of an actor's checkpoints among what it puts: out of reach of those that it puts itself.
+_FIRST_CHECKPOINT = 1 << 30
+
+
+def checkpoint_id(actor_id: TaskID, restart_count: int, call_count: int) -> ObjectID:
+    """The id of an actor's state after so many calls.  Another process of it may have run others before."""
+    return put_id(actor_id, _FIRST_CHECKPOINT + (((restart_count << 20) + call_count) & (_FIRST_CHECKPOINT - 1)))
+
+
 def task_of(object_id: ObjectID) -> TaskID:
     """The task that made (or put) an object."""
     return object_id[:TASK_ID_BYTES]

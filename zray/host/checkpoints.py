@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ids import put_id
+from ..ids import checkpoint_id
 from ..object_ref import ObjectRef
 from ..store.values import serialize
 from ..wire.actors import ActorSaved
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 SAVE = ("__zray_save__", "__ray_save__")
 RESTORE = ("__zray_restore__", "__ray_restore__")
-# The numbers of its checkpoints among what it puts: out of reach of those that it puts itself.
-FIRST_PUT = 1 << 30
 
 
 def _found(instance: Any, names: tuple[str, ...]) -> Any:
@@ -82,7 +80,7 @@ class Recovery:
         try:
             save = _found(host.instance, SAVE)
             serialized = serialize(host.instance if save is None else save())
-            object_id = put_id(host.actor_id, FIRST_PUT + self.count % FIRST_PUT)
+            object_id = checkpoint_id(host.actor_id, host.order.restart_count, self.count)
             stored = worker.store(object_id, serialized)
         except Exception as error:
             print(f"{host.options.class_name}: its state could not be saved: {error!r}", flush=True)

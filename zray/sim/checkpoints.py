@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from ..ids import children_prefix, put_id
+from ..ids import checkpoint_id, children_prefix
 from ..wire.actors import ActorSaved, StartActor
 from ..wire.objects import AllocateRefused
 from ..wire.task_spec import TaskSpec, parse_options
@@ -20,8 +20,6 @@ from .values import Ref, RemoteError, UserError, encode
 if TYPE_CHECKING:
     from .worker import Worker
 
-FIRST_PUT = 1 << 30
-
 
 class Recovery:
     """Of one actor."""
@@ -30,6 +28,7 @@ class Recovery:
         self.worker = worker
         self.interval = order.options.checkpoint_interval
         self.count = self.saved_at = order.call_count
+        self.restart_count = order.restart_count
         self.saved = b""
 
     def restored(self, top: Activation, cls: Any, checkpoint: bytes) -> Generator[Any, Any, Any]:
@@ -73,7 +72,7 @@ class Recovery:
 
     def _save(self) -> Generator[Any, Any, None]:
         worker, client = self.worker, self.worker.client
-        object_id = put_id(worker.actor_id, FIRST_PUT + self.count)
+        object_id = checkpoint_id(worker.actor_id, self.restart_count, self.count)
         value: Any
         value, contained = encode(worker.actor.save())
         if len(value) > worker.world.options.inline_bytes_max:

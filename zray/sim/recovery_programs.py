@@ -10,11 +10,12 @@ from .task_programs import outcomes
 from .values import Big, Failed, Ref, UserError
 
 Script = Generator[Any, Any, Any]
-# What may become of a call though its actor recovers: what it takes or returns lies on a lost node; the store is full;
-# no node is left that could have the actor.
+# What may become of a call though its actor recovers: what it takes, or its large result, lies on a lost node; the
+# store is full; no node is left that could have the actor.
 ALLOWED = ("ObjectLostError", "ObjectStoreFullError", "ActorUnschedulableError")
-# What it does not recover from: no process to be had, in several attempts; its node, which has its state, is lost.
-FINAL = ("No worker process could be started", "A worker process died before it was ready", "is lost")
+# What it does not recover from: no process to be had, in several attempts; both nodes lost that have its state.
+FINAL_OF_PROCESSES = ("No worker process could be started", "A worker process died before it was ready")
+FINAL = (*FINAL_OF_PROCESSES, "is lost")
 
 
 @remote

@@ -229,9 +229,10 @@ class CallResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class CallsFinished(Message, tag=181):
-    """local scheduler -> local scheduler of the caller."""
+    """local scheduler -> local scheduler of the caller.  receipt: to be acknowledged by that (AnswersTaken); 0: not."""
 
     results: list[CallResult]
+    receipt: Natural = 0
 
 
 class ResultsHeld(Message, tag=182):

@@ -157,6 +157,7 @@ from .tasks import (
     TasksReturned,
     WaitObjects,
 )
+from .wards import AnswersTaken, CallsLogged, LogCalls, LogCheckpoint, LogStart
 
 Types = frozenset[type[Message]]
 
@@ -198,6 +199,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
+            *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
             *(JobOutput, OutputHeard, FlushOutput, OutputFlushed),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes

@@ -29,6 +29,7 @@ from . import (
     scheduling,
     session,
     tasks,
+    wards,
 )
 from .message import RETIRED_TAGS, Bulk, Message
 
@@ -52,6 +53,7 @@ def _message_types() -> dict[int, type[Message]]:
             output,
             drains,
             relay,
+            wards,
         ),
     ):
         for item in vars(module).values():

@@ -108,13 +108,17 @@ class ActorLocated(Message, tag=178):
 
 
 class GuardActor(Message, tag=185):
-    """local scheduler -> local scheduler.  Guard this actor, which lives at the sender's node."""
+    """local scheduler -> local scheduler.  Guard this actor, which lives at the sender's node.
+
+    is_unseen: of one that recovers: nobody has seen anything that it did, so its constructor may begin anew.
+    """
 
     spec: TaskSpec
     options: ActorOptions
     life: ActorLife
     job_id: bytes
     job: JobFacts = JobFacts()
+    is_unseen: bool = False
 
 
 class ActorGuarded(Message, tag=186):

@@ -79,8 +79,8 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
 
     @property
     def may_move(self) -> bool:
-        """Whether it may be made again on another node; what it recovers from is on its own."""
-        return self.max_restarts != 0 and self.checkpoint_interval < 0
+        """Whether it may be made again on another node."""
+        return self.max_restarts != 0
 
 
 class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

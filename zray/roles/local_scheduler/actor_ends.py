@@ -132,6 +132,10 @@ class ActorEnds:
         node.calls.creation_done(actor, error)
         spec = actor.creation.spec
         node.objects.drop_all((*spec.deps, *spec.holds))
+        if actor.shipping is not None:
+            actor.shipping.close()
+        if actor.incoming is not None:
+            actor.incoming.close()
         if actor.journal is not None:
             actor.journal.close()
         for task in [*actor.inflight.values(), *actor.queue]:

@@ -22,6 +22,7 @@ from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, Acto
 from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions, TaskSpec
+from .copies import Copy
 from .routes import Route
 from .tables import Actor, ActorState, Job, TaskState
 
@@ -63,6 +64,8 @@ class ActorMoves:
         node.lineage.flush()
         request = node.acks.next_request()
         shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
+        if actor.journal is not None:
+            shared += actor.journal.refs()
         node.acks.expect(request, node.remote._share(shared, request), lambda: self._may_leave(ask))
 
     def tell_home(self, actor: Actor, *, is_settled: bool = True) -> None:
@@ -70,6 +73,7 @@ class ActorMoves:
         node = self.node
         if not node.is_embedded:
             guardian = actor.guardian if actor.is_guarded else ""
+            actor.unclaimed += bool(actor.life.term or guardian)
             message = ActorAt(actor.actor_id, node.address, actor.life, is_settled, guardian)
             node.send(node.addresses.shard_of(actor.actor_id), message)
 
@@ -123,7 +127,9 @@ class ActorMoves:
         accepted = ActorAccepted(spec.task_id, message.life.birth)
         node.remote_calls.join_holders((*spec.deps, *spec.holds), message.origin, accepted)
         node.calls.promise(options)
-        self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
+        actor = self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
+        if actor.journal is not None:
+            actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
 
     def receive(self, spec: TaskSpec, options: ActorOptions, life: ActorLife, job: Job) -> Actor:
         """One that was made elsewhere; with the calls on it that have waited here already."""
@@ -149,6 +155,8 @@ class ActorMoves:
             node.send(home, ActorRefused(message.actor_id, message.birth))
             return
         del self.asks[message.actor_id]
+        if ask.actor.shipping is not None:
+            ask.actor.shipping.send_all_to(home)
         node.send(home, ActorHandedOver(message.actor_id, message.birth))
         node.code.moved(ask.actor.job, home)
         is_guarded = node.guards.hand_over(ask.actor, home)
@@ -202,7 +210,10 @@ class ActorMoves:
         self.offers[message.actor_id] = ""
         if actor.options.may_move:
             actor.guardian, actor.is_guarded = origin, True
+            if actor.shipping is not None:
+                actor.shipping.is_on = actor.shipping.is_started = True
         self.tell_home(actor)
+        self.node.logs.has_come(actor)
 
     def claimed(self, actor: Actor, claim: ActorClaimed) -> None:
         """It is ours."""
@@ -213,6 +224,9 @@ class ActorMoves:
             return
         del self.offers[actor.actor_id]
         node.calls.promise(actor.options, -1)
+        node.logs.has_come(actor)
+        if node.calls.actors.get(actor.actor_id) is not actor:
+            return
         node.calls.want_worker(actor, ActorState.PENDING, may_leave=False)
         node.guards.choose(actor)
 
@@ -222,6 +236,8 @@ class ActorMoves:
         del self.offers[actor.actor_id]
         node.calls.promise(actor.options, -1)
         node.guards.dismiss(actor, is_dead=False)
+        if actor.incoming is not None:
+            actor.incoming.close()
         route, entry = self._leaves(actor), actor.entry
         self._has_left(actor)
         if entry.is_released and entry.object_id not in node.objects.freed_shared:
@@ -307,7 +323,10 @@ class ActorMoves:
         for actor_id, origin in self.offers.items():
             if origin == lost:
                 self.offers[actor_id] = ""
-                self.tell_home(self.node.calls.actors[actor_id])
+                actor = self.node.calls.actors[actor_id]
+                self.tell_home(actor)
+                if actor.incoming is not None:
+                    actor.incoming.sender_lost(was_made=actor.life.restart_count > 0)
         self.ask_again()
 
     def ask_again(self) -> None:

@@ -52,10 +52,17 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     for actor in node.calls.actors.values():
         most = max(calls.CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         yield f"calls sent to actor {actor.actor_id.hex()}", len(actor.inflight), most
+        if actor.shipping is not None:
+            held = len(actor.shipping.withheld) + len(actor.inflight)
+            yield f"calls of {actor.actor_id.hex()} without a result that was seen", held, most
         journal = actor.journal
         if journal is not None:
             yield f"calls that actor {actor.actor_id.hex()} may replay", len(journal.calls), journals.JOURNAL_CALLS_MAX
             yield f"bytes of the calls of {actor.actor_id.hex()}", journal.size, journals.JOURNAL_BYTES_MAX
+    for actor_id, guard in node.guards.guarded.items():
+        if guard.copy is not None:
+            calls_count = len(guard.copy.journal.calls)
+            yield f"calls that guarded actor {actor_id.hex()} may replay", calls_count, journals.JOURNAL_CALLS_MAX
     yield from _of_tasks(node)
     yield from _of_objects(node)
     yield from _of_members(node)

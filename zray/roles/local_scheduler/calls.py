@@ -34,6 +34,7 @@ from ..effects import OpenWindow
 from .actor_names import NOTHING
 from .journals import Journal
 from .resources import CPU
+from .shipping import Shipping
 from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Calls:
         entry.actor = actor
         if options.checkpoint_interval >= 0:
             actor.journal = Journal(node)
+            if not node.is_embedded:
+                actor.shipping = Shipping(node, actor)
         self.actors[actor.actor_id] = actor
         node.lifecycle.retain_arguments(task)
         for dep in (*spec.deps, *spec.holds):
@@ -185,6 +188,8 @@ class Calls:
         return False
 
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
+        if actor.incoming is not None:
+            return False  # what it recovers from
         if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
             return False
         if not self.node.resources.fits(actor.options.resources):
@@ -282,10 +287,13 @@ class Calls:
         if self.node.dispatch.lending.lenders and not self.node.dispatch.lending.has_its_cpu(actor):
             return
         limit = max(CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
-        if len(actor.inflight) > limit // 2:
+        busy = len(actor.inflight) + (len(actor.shipping.withheld) if actor.shipping is not None else 0)
+        if busy > limit // 2:
             return
         is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
-        batch = actor.queue.take(limit - len(actor.inflight), self._makers_are_in if is_serial else _never)
+        batch = actor.queue.take(limit - busy, self._makers_are_in if is_serial else _never)
+        if actor.shipping is not None and actor.shipping.inherited:
+            batch = actor.shipping.answer_again(batch)
         if batch:
             specs = []
             for task in batch.values():
@@ -330,6 +338,8 @@ class Calls:
             self.touched[actor.actor_id] = None
             if actor.journal is not None:
                 actor.journal.note(task)
+                if actor.shipping is not None and not task.options.is_readonly:
+                    actor.shipping.ran(task)
 
     def requeue(self, task: Task) -> None:
         """It goes first again."""

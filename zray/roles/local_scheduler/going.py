@@ -2,7 +2,7 @@
 
     it may be restarted once more, and somebody guards it    it goes with the node: its guardian has it made again, as
                                                              when a node is lost; that is one of its restarts
-    any other one (no max_restarts, or with checkpoints)     the node waits for its end
+    any other one (no max_restarts, or its log nowhere else) the node waits for its end
 
 When nothing but such actors keeps the node they are given no more calls; what they run ends first, for PATIENCE_SECONDS
 at most, since it may wait for a call that is held back.  A call without an answer is what it is after the death of a
@@ -38,6 +38,8 @@ class Going:
             return False
         if 0 <= options.max_restarts <= actor.life.restart_count or not node.moves.is_settled(actor):
             return False
+        if actor.shipping is not None and not actor.shipping.is_started:
+            return False
         return actor.is_guarded and actor.guardian in node.members.peers
 
     def is_of_one(self, task: Task) -> bool:
@@ -52,7 +54,11 @@ class Going:
             self.since = now
         if now - self.since >= PATIENCE_SECONDS:
             return 0
-        return sum(len(actor.inflight) for actor in self.node.calls.actors.values() if self.goes(actor))
+        return sum(
+            len(actor.inflight) + (actor.shipping is not None and not actor.shipping.is_safe)
+            for actor in self.node.calls.actors.values()
+            if self.goes(actor)
+        )
 
     def let_on(self) -> None:
         """There is something else to be done first, which may need them."""
@@ -84,9 +90,7 @@ class Going:
         for actor in list(node.calls.actors.values()):
             if actor.guardian == guardian:
                 node.guards.dismiss(actor, is_dead=False)
-                actor.is_guarded = False
-                if node.moves.is_settled(actor):
-                    node.guards.choose(actor)
+                node.guards.another(actor)
 
 
 HANDLERS: dict[type, Any] = {

@@ -11,6 +11,7 @@ shard has said that the actor is its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -34,7 +35,8 @@ from ...wire.scheduling import CodeAdded, JobFacts
 from ...wire.task_spec import ActorOptions, TaskSpec
 from .actor_names import name_key
 from .bundles import as_asked
-from .tables import Actor, ActorState
+from .copies import Copy
+from .tables import Actor, ActorState, Job
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -50,6 +52,7 @@ class Guard(Struct, gc=False, eq=False):
     job: JobFacts
     home: str
     is_over: bool = False  # its job has ended
+    copy: Copy | None = None  # what it recovers from, if it does
 
 
 class Guards:
@@ -78,6 +81,10 @@ class Guards:
         guardian = next(others, "")
         if not guardian:
             return
+        if actor.shipping is not None:
+            if not actor.options.detached and actor.job.home == node.address:
+                return  # it ends with its driver, which is on this node
+            actor.shipping.begin()
         actor.guardian = guardian
         spec = actor.creation.spec
         node.lineage.flush()
@@ -91,7 +98,12 @@ class Guards:
         if actor.guardian == guardian and node.calls.actors.get(actor.actor_id) is actor:
             job = actor.job
             options = as_asked(actor.options)
-            node.send(guardian, GuardActor(actor.creation.spec, options, actor.life, job.job_id, job.facts))
+            shipping = actor.shipping
+            is_unseen = shipping is not None and shipping.is_unseen
+            message = GuardActor(actor.creation.spec, options, actor.life, job.job_id, job.facts, is_unseen)
+            node.send(guardian, message)
+            if shipping is not None:
+                shipping.start()
 
     def on_actor_guarded(self, message: ActorGuarded) -> None:
         """ActorGuarded: from now on it outlives us."""
@@ -112,6 +124,19 @@ class Guards:
         if actor.guardian:
             self.node.send(actor.guardian, UnguardActor(actor.actor_id, actor.life.birth, is_dead))
             actor.guardian = ""
+            if actor.shipping is not None:
+                actor.shipping.stop()
+
+    def another(self, actor: Actor) -> None:
+        """The one that it had is gone."""
+        actor.guardian = ""
+        actor.is_guarded = False
+        if actor.shipping is not None:
+            actor.shipping.stop()
+        if self.node.moves.is_settled(actor):
+            self.choose(actor)
+        if actor.shipping is not None and not actor.shipping.is_on:
+            actor.shipping.release()
 
     def node_joined(self) -> None:
         """There may have been nobody who could guard them."""
@@ -131,7 +156,11 @@ class Guards:
         node.send(node.addresses.shard_of(actor_id), message)
         self._let_go(actor_id)
         if guardian:
-            self.guarded[actor_id] = Guard(actor.creation.spec, options, life, job.job_id, job.facts, home)
+            guard = Guard(actor.creation.spec, options, life, job.job_id, job.facts, home)
+            self.guarded[actor_id] = guard
+            if actor.shipping is not None:
+                answers = {**actor.shipping.inherited, **actor.shipping.answers}
+                guard.copy = Copy.of(actor.journal, answers, self._job_of(guard), self._changed(actor_id))
             if options.detached:
                 self._have_copies(actor.creation.spec.deps)
         return bool(guardian)
@@ -151,7 +180,11 @@ class Guards:
         for object_id in arguments:
             node.objects.retain(object_id)
         self._let_go(spec.task_id)
-        self.guarded[spec.task_id] = Guard(spec, message.options, message.life, message.job_id, message.job, home)
+        guard = Guard(spec, message.options, message.life, message.job_id, message.job, home)
+        self.guarded[spec.task_id] = guard
+        if guard.options.checkpoint_interval >= 0:
+            guard.copy = Copy(node, self._job_of(guard), self._changed(spec.task_id))
+            guard.copy.is_based = message.is_unseen
         if message.options.detached:
             self._have_copies(spec.deps)
 
@@ -163,6 +196,28 @@ class Guards:
             entry = node.objects.require(object_id)
             if entry.value is None and entry.task is None:
                 node.remote.want(entry)
+
+    def _changed(self, actor_id: bytes) -> Callable[[Copy], None]:
+        """Its home is to hear how far the copy is, at the end of the turn."""
+
+        def changed(copy: Copy) -> None:
+            self.node.logs.copies[actor_id] = copy
+
+        return changed
+
+    def _job_of(self, guard: Guard) -> Callable[[], Job]:
+        """The job of an actor that we guard; not one of ours, where nobody would say when it ends."""
+
+        def job_of() -> Job:
+            node, job_id, facts = self.node, guard.job_id, guard.job
+            job = node.jobs.get(job_id)
+            if job is None:
+                is_over = guard.is_over or facts.home in node.recovery.lost or node.ended_jobs.get(job_id) == facts.home
+                job = node.code.job_of(job_id, facts, is_detached=guard.options.detached or is_over)
+                job.is_over = is_over and not guard.options.detached
+            return job
+
+        return job_of
 
     def on_actor_restarted(self, message: ActorRestarted) -> None:
         """ActorRestarted."""
@@ -194,6 +249,8 @@ class Guards:
                 kept = (other.spec.deps for other in self.guarded.values() if other.options.detached)
                 self.wanted = dict.fromkeys(object_id for deps in kept for object_id in deps)
             self.node.objects.drop_all((*guard.spec.deps, *guard.spec.holds))
+            if guard.copy is not None:
+                guard.copy.close()
 
     def end_job(self, job_id: bytes, home: str) -> None:
         """Its driver, of that node, is gone."""
@@ -219,10 +276,7 @@ class Guards:
                 node.send(node.addresses.shard_of(actor_id), message)
         for actor in list(node.calls.actors.values()):
             if actor.guardian == lost:
-                actor.guardian = ""
-                actor.is_guarded = False
-                if node.moves.is_settled(actor):
-                    self.choose(actor)
+                self.another(actor)
 
     def on_actor_claimed(self, message: ActorClaimed) -> None:
         """ActorClaimed: of one that we guarded, or that was handed over to us; or the shard knows its guardian now."""
@@ -234,9 +288,13 @@ class Guards:
         actor = node.calls.actors.get(actor_id)
         if actor is None or (actor.life.birth, actor.life.term) != (message.life.birth, message.life.term):
             return
-        if actor_id in node.moves.offers:
+        actor.unclaimed = max(0, actor.unclaimed - 1)
+        was_offered = actor_id in node.moves.offers
+        if was_offered:
             node.moves.claimed(actor, message)
-        elif actor.options.name and actor.is_guarded:
+        if actor.shipping is not None and actor.is_guarded and not actor.unclaimed:
+            actor.shipping.shard_knows()
+        if not was_offered and actor.options.name and actor.is_guarded:
             node.names.register(actor)
 
     def on_actor_refused(self, message: ActorRefused) -> None:
@@ -266,8 +324,14 @@ class Guards:
         is_over = not options.detached and (guard.is_over or (known is None and facts.home in node.recovery.lost))
         job = node.code.job_of(guard.job_id, facts, is_detached=options.detached or is_over)
         actor = node.moves.receive(spec, options, guard.life, job)
-        self._let_go(spec.task_id)
         lost = f"its node {guard.home} is lost ({node.recovery.lost.get(guard.home)})"
+        copy, guard.copy = guard.copy, None
+        why_not = copy.why_not() if copy is not None else ""
+        if copy is not None and why_not:
+            copy.close()
+        elif copy is not None:
+            node.logs.install(actor, copy)
+        self._let_go(spec.task_id)
         count = actor.life.restart_count
         if is_over:
             text = "The driver that made the actor has ended."
@@ -278,6 +342,8 @@ class Guards:
         elif 0 <= options.max_restarts <= count:
             often = f" after {count} restart{'s' * (count > 1)} (max_restarts={options.max_restarts})"
             text = f"The actor {options.class_name} died{often}: {lost}."
+        elif why_not:
+            text = f"The actor {options.class_name} died: {lost}, and {why_not}."
         else:
             text = ""
         refusal = "" if text else node.infeasible.why_not_ever(actor)

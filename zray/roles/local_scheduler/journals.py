@@ -52,12 +52,14 @@ class Journal:
     def note(self, task: Task) -> None:
         """It has run this call."""
         self.deaths = 0
-        if task.options.is_readonly:
-            return
+        if not task.options.is_readonly:
+            self.append(task.spec)
+
+    def append(self, spec: TaskSpec) -> None:
+        """The next call."""
         self.count += 1
         if self.is_full:
             return
-        spec = task.spec
         for object_id in (*spec.deps, *spec.holds):
             self.node.objects.retain(object_id)
         self.calls.append(spec)
@@ -79,12 +81,20 @@ class Journal:
         if count != self.count:
             self.node.reject("a checkpoint of calls that nobody knows")
             return
-        self.node.objects.retain(object_id)
-        if self.checkpoint:
-            self.node.objects.drop(self.checkpoint)
-        self.checkpoint = object_id
-        self._clear()
+        self.goes_on_from(object_id, count)
         self.is_full = False
+
+    def goes_on_from(self, object_id: bytes, count: int) -> None:
+        """The state after `count` of its calls is that object."""
+        objects = self.node.objects
+        objects.retain(object_id)
+        if self.checkpoint:
+            objects.drop(self.checkpoint)
+        self.checkpoint = object_id
+        while self.calls and self.first < count:
+            spec = self.calls.popleft()
+            self.size -= self._size_of(spec)
+            objects.drop_all((*spec.deps, *spec.holds))
 
     def died(self, *, was_busy: bool) -> str:
         """Its process is dead.  Why there is to be no other one; "": there is."""
@@ -107,6 +117,16 @@ class Journal:
             self.node.objects.drop_all((*spec.deps, *spec.holds))
         self.size = 0
 
+    def refs(self) -> list[bytes]:
+        """What it takes to be there again."""
+        refs = [object_id for spec in self.calls for object_id in (*spec.deps, *spec.holds)]
+        return [*refs, self.checkpoint] if self.checkpoint else refs
+
+    def is_void(self, spec: TaskSpec) -> bool:
+        """Whether the call, which has run here, changed nothing, as one of its arguments was lost."""
+        entries = self.node.objects.entries
+        return any(entries[object_id].is_lost for object_id in spec.deps)
+
     def close(self) -> None:
         """The actor is dead."""
         self._clear()
@@ -122,6 +142,8 @@ def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:
         node.reject("a checkpoint of an actor that is none")
         return
     actor.journal.saved(message.object_id, message.call_count)
+    if actor.shipping is not None:
+        actor.shipping.saved()
 
 
 HANDLERS: dict[type, Any] = {ActorSaved: on_actor_saved}

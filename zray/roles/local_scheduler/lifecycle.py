@@ -202,6 +202,8 @@ class Lifecycle:
                 self.node.dispatch.enqueue(task)
             elif task.state == TaskState.CALL:
                 self.node.calls.arguments_are_here(task)
+            elif task.state == TaskState.LOGGED:
+                task.worker.is_here(task)
 
     def tasks_finished(self, message: TasksFinished) -> None:
         process = self.node.processes.get(self.node.sender)
@@ -219,7 +221,8 @@ class Lifecycle:
             if task is None or task.worker is not worker:
                 self.node.reject("a result that nobody awaits")
                 continue
-            if task.options.actor_id:
+            is_call = bool(task.options.actor_id)
+            if is_call:
                 self.node.calls.call_ended(task, worker)
             elif inflight and inflight[0] is task:
                 inflight.popleft()
@@ -229,6 +232,9 @@ class Lifecycle:
                 task.attempts += 1
                 self.run_again(task)
                 continue
+            if is_call and worker.actor is not None and worker.actor.shipping is not None:
+                if worker.actor.shipping.withhold(task, result, process):
+                    continue
             del tasks[result.task_id]
             self.finish(task, result.values, result.contained, process)
         self.node.dispatch.worker_progressed(worker)

@@ -40,7 +40,7 @@ class RemoteCalls:
         """End of a turn: results leave."""
         results, self.results = self.results, {}
         for origin, batch in results.items():
-            self.node.send(origin, CallsFinished(batch))
+            self.node.send(origin, CallsFinished(batch, self.node.logs.receipt(origin)))
 
     def on_forward_calls(self, message: ForwardCalls) -> None:
         """ForwardCalls."""
@@ -56,6 +56,8 @@ class RemoteCalls:
                     node.send(origin, CallsAccepted([spec.task_id]))
                 continue
             actor = node.calls.actors.get(options.actor_id)
+            if actor is not None and actor.shipping is not None and actor.shipping.inherited and not attempt:
+                actor.shipping.caller_goes_on(origin)
             job = actor.job if actor is not None else Job(b"", JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             task.attempts = attempt
@@ -103,9 +105,10 @@ class RemoteCalls:
         objects.drop_all(spec.holds)
         batch = self.results.setdefault(task.origin, [])
         batch.append(CallResult(spec.task_id, back))
+        node.logs.gives(task)
         if len(batch) == BATCH_COUNT_MAX or sum(len(value) for value in back if type(value) is bytes) > 1000:
             del self.results[task.origin]
-            node.send(task.origin, CallsFinished(batch))
+            node.send(task.origin, CallsFinished(batch, node.logs.receipt(task.origin)))
 
     def results_held(self, message: ResultsHeld) -> None:
         """ResultsHeld."""

@@ -22,6 +22,7 @@ from ...wire.actors import (
     ResultsHeld,
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
+from ...wire.wards import AnswersTaken
 from .tables import ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
@@ -247,6 +248,8 @@ class Routes:
                 continue
             self._finish_here(task, result.values, home)
             self.calls_ended(route)
+        if message.receipt:
+            self.node.send(home, AnswersTaken(message.receipt))
 
     def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
         node = self.node

@@ -88,6 +88,7 @@ from .keeping import Keeping
 from .lifecycle import FetchAgainTimeout, Lifecycle
 from .lineage import Lineage
 from .load import Load
+from .logs import Logs
 from .members import Members
 from .objects import ObjectTable
 from .output import Output
@@ -161,6 +162,7 @@ class LocalScheduler(Role):
         self.moves = ActorMoves(self)
         self.guards = Guards(self)
         self.acks = Acks(self)
+        self.logs = Logs(self)
         self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
         self.members = Members(self)
@@ -317,6 +319,8 @@ class LocalScheduler(Role):
             self.routes.pump()
         if self.remote_calls.results:
             self.remote_calls.pump()
+        if self.logs.touched or self.logs.copies:
+            self.logs.pump()
         if objects.freed_places:
             self.send(self.addresses.object_manager, FreeObjects(objects.freed_places))
             objects.freed_places = []

@@ -27,6 +27,7 @@ class TaskState(enum.IntEnum):
     SPILLED = 3  # handed up: another node runs it
     CALL = 4  # an actor call, in its actor's `queue`
     DONE = 5  # in no collection
+    LOGGED = 6  # none of ours: what it takes is to be here, for an actor that recovers (copies)
 
 
 class Process:
@@ -251,6 +252,7 @@ class Actor:
         "death",
         "entry",
         "guardian",
+        "incoming",
         "inflight",
         "is_going",
         "is_guarded",
@@ -260,7 +262,9 @@ class Actor:
         "life",
         "options",
         "queue",
+        "shipping",
         "state",
+        "unclaimed",
         "worker",
     )
 
@@ -276,6 +280,9 @@ class Actor:
         self.queue = CallQueue()  # calls not yet sent
         self.inflight: dict[bytes, Task] = {}  # calls sent, in order
         self.journal: Any = None  # Journal, of one that recovers
+        self.shipping: Any = None  # Shipping: its journal goes to other nodes too
+        self.incoming: Any = None  # Copy of the journal, of one that was handed over, until that is whole
+        self.unclaimed = 0  # the shard's words on it that are awaited (ActorAt)
         self.guardian = ""  # the local scheduler that has it made again if this node is lost
         self.is_guarded = False  # it has said that it can
         self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done

@@ -1,0 +1,224 @@
+"""What an actor of another node recovers from, as far as it is here (dialog of wards): at its guardian, or at its next
+home while it is handed over.
+
+A call counts as here when the shards know that this node holds what it takes, and the values are here; then those
+before it are too.  A checkpoint counts when its object is here, and all calls that are in it: their answers came with
+them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec
+from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart
+from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
+from .tables import Job, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Step(Task, gc=False, eq=False):
+    """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards."""
+
+    is_void: bool = False
+    answer: Answer | None = None
+    count: int = 0  # calls in the checkpoint
+
+
+class Copy:
+    """Of the journal of one actor."""
+
+    def __init__(self, node: LocalScheduler, job_of: Callable[[], Job], changed: Callable[[Copy], None]) -> None:
+        self.node = node
+        self.job_of = job_of  # for whom what it takes is made again, should it be lost
+        self.changed = changed  # told when there is more of it, or it is broken
+        self.journal = Journal(node)
+        self.answers: dict[bytes, Answer] = {}
+        self.epoch = 0
+        self.is_based = False  # what the log begins with is here
+        self.broken = ""  # why nothing can be had of it
+        self.steps: deque[Step] = deque()
+        self.offered: Step | None = None
+        self.answered = 0  # the last checkpoint that was offered and need not be any more, by its count
+
+    @classmethod
+    def of(
+        cls,
+        journal: Journal,
+        answers: dict[bytes, Answer],
+        job_of: Callable[[], Job],
+        changed: Callable[[Copy], None],
+    ) -> Copy:
+        """Of an actor that leaves this node: all that it recovers from is here."""
+        copy = cls(journal.node, job_of, changed)
+        copy.journal, copy.answers, copy.is_based = journal, answers, True
+        return copy
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that has come is here."""
+        return self.is_based and not self.steps and self.offered is None
+
+    def why_not(self) -> str:
+        """Why the actor cannot be had from it; "": it can."""
+        if self.broken or self.is_based:
+            return self.broken
+        return "what it recovers from had not yet been sent to another one"
+
+    # --- what comes ---
+
+    def start(self, message: LogStart) -> None:
+        """LogStart."""
+        self.close()
+        self.epoch, self.answered, self.broken = message.epoch, 0, ""
+        self.journal.count = message.count
+        self.journal.is_full = False
+        self.is_based = not message.checkpoint
+        if message.checkpoint:
+            self._offer(message.checkpoint, message.count)
+        self.changed(self)
+
+    def calls(self, message: LogCalls) -> None:
+        """LogCalls."""
+        if message.epoch != self.epoch or self.broken:
+            return
+        for answer in message.answers:
+            self.answers[answer.task_id] = answer
+        for call in message.calls:
+            self._call(call)
+        for task_id in message.taken:
+            self.answers.pop(task_id, None)
+        self._advance()
+
+    def _call(self, call: LoggedCall) -> None:
+        spec = call.spec
+        if not self.steps and not spec.deps and not spec.holds:
+            self._apply(spec, call.answer)
+            return
+        step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), is_void=call.is_void, answer=call.answer)
+        self.steps.append(step)
+        self._await(step)
+
+    def checkpoint(self, message: LogCheckpoint) -> None:
+        """LogCheckpoint."""
+        if message.epoch == self.epoch and not self.broken and self.offered is None:
+            self._offer(message.object_id, message.count)
+
+    def _offer(self, object_id: bytes, count: int) -> None:
+        spec = TaskSpec(object_id[:16], b"", deps=(object_id,))
+        self.offered = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), count=count)
+        self._await(self.offered)
+        self._advance()
+
+    def _await(self, step: Step) -> None:
+        node, spec = self.node, step.spec
+        step.state, step.missing = TaskState.LOGGED, 1
+        step.worker = self
+        wanted = []
+        for object_id in (*spec.deps, *spec.holds):
+            entry = node.objects.retain(object_id)
+            if entry.value is None and entry.task is None:
+                entry.share()
+        for object_id in dict.fromkeys(spec.deps):
+            entry = node.objects.entries[object_id]
+            if entry.value is None:
+                entry.waiting = entry.waiting or []
+                entry.waiting.append(step)
+                step.missing += 1
+                if entry.task is None or entry.task.state == TaskState.SPILLED:
+                    wanted.append(entry)
+        request = node.acks.next_request()
+        object_ids = list(dict.fromkeys((*spec.deps, *spec.holds)))
+        expected = node.remote._hold_at_shards(object_ids, request)
+        node.acks.expect(request, expected, lambda: node.lifecycle.argument_is_here(step))
+        for entry in wanted:
+            node.remote.want(entry)
+
+    # --- what is here ---
+
+    def is_here(self, step: Step) -> None:
+        """All of it."""
+        self._advance()
+
+    def _advance(self) -> None:
+        """Take what is here, in order."""
+        while not self.broken and self.steps and not self.steps[0].missing:
+            step = self.steps.popleft()
+            if not step.is_void and self.journal.is_void(step.spec):
+                self.broken = "what a call took that is to be run again is lost with it"
+            self._apply(step.spec, step.answer)
+            self._let_go(step)
+        offered = self.offered
+        if not self.broken and offered is not None and not offered.missing:
+            if not self.is_based or self.journal.count >= offered.count:
+                self._take_checkpoint(offered)
+        if self.broken:
+            self.close()
+        self.changed(self)
+
+    def _apply(self, spec: TaskSpec, answer: Answer | None) -> None:
+        self.journal.append(spec)
+        if answer is not None and answer.origin not in self.node.recovery.lost:
+            self.answers[answer.task_id] = answer
+        if self.journal.is_full:
+            self.broken = (
+                f"more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of their arguments came since "
+                "its last checkpoint"
+            )
+
+    def _take_checkpoint(self, step: Step) -> None:
+        (object_id,) = step.spec.deps
+        if not self.node.objects.entries[object_id].is_lost:
+            self.journal.goes_on_from(object_id, step.count)
+            self.is_based = True
+        elif not self.is_based:
+            self.broken = "its checkpoint could not be brought to another one"
+        self.answered = step.count
+        self.offered = None
+        self._let_go(step)
+
+    def _let_go(self, step: Step) -> None:
+        """What it takes is not waited for, nor held, for its sake."""
+        entries = self.node.objects.entries
+        step.state = TaskState.DONE
+        for object_id in dict.fromkeys(step.spec.deps):
+            entry = entries[object_id]
+            if entry.waiting is not None:
+                entry.waiting = [task for task in entry.waiting if task is not step] or None
+        self.node.objects.drop_all((*step.spec.deps, *step.spec.holds))
+
+    # --- ends ---
+
+    def sender_lost(self, *, was_made: bool) -> None:
+        """Before it has said that it is ours; so it is, but it may not be here.  was_made: it ran elsewhere."""
+        if not self.is_based and self.offered is None:
+            self.is_based, self.broken = True, self.why_not() if was_made else ""
+        self.changed(self)
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there sends a call again."""
+        self.answers = {task_id: answer for task_id, answer in self.answers.items() if answer.origin != lost}
+
+    def cut(self) -> None:
+        """What is not here altogether nobody has seen anything of."""
+        while self.steps:
+            self._let_go(self.steps.pop())
+        if self.offered is not None:
+            step, self.offered = self.offered, None
+            self._let_go(step)
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        self.cut()
+        self.journal.close()
+        self.answers = {}
+
+    def acknowledgement(self, actor_id: bytes) -> CallsLogged | None:
+        """What the actor's home is to know."""
+        if not self.is_based and not self.broken:
+            return None
+        return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken)

@@ -1,0 +1,149 @@
+"""What actors recover from on other nodes, of one node: the logs of its own (`shipping`), and others' (`copies`).
+
+A result that leaves for another node has a receipt: when that is acknowledged nobody keeps the answer any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import encode_system_error
+from ...wire.wards import AnswersTaken, CallsLogged, LogCalls, LogCheckpoint, LogStart
+from .copies import Copy
+from .shipping import Shipping
+from .tables import Actor, Task
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Logs:
+    """Of one node: the logs of its actors, and those that it has of others."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.touched: dict[bytes, Shipping] = {}
+        self.copies: dict[bytes, Copy] = {}  # whose senders are to hear how far they are, at the end of this turn
+        self.given: dict[str, list[tuple[bytes, bytes]]] = {}  # by caller's node: (actor, call) of this turn's results
+        self.receipts: dict[int, tuple[str, list[tuple[bytes, bytes]]]] = {}
+        self.receipt_count = 0
+
+    def pump(self) -> None:
+        """End of a turn."""
+        touched, self.touched = self.touched, {}
+        for shipping in touched.values():
+            shipping.pump()
+        copies, self.copies = self.copies, {}
+        for actor_id, copy in copies.items():
+            guard = self.node.guards.guarded.get(actor_id)
+            message = copy.acknowledgement(actor_id)
+            if guard is not None and guard.copy is copy and message is not None:
+                self.node.send(guard.home, message)
+
+    # --- receipts ---
+
+    def gives(self, task: Task) -> None:
+        """The result of this call leaves for its caller's node."""
+        actor = self.node.calls.actors.get(task.options.actor_id)
+        if actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers:
+            self.given.setdefault(task.origin, []).append((actor.actor_id, task.spec.task_id))
+
+    def receipt(self, origin: str) -> int:
+        """Of the results that leave for there now; 0: there is nothing to be acknowledged."""
+        given = self.given.pop(origin, None)
+        if given is None or origin in self.node.recovery.lost:
+            return 0
+        self.receipt_count += 1
+        self.receipts[self.receipt_count] = (origin, given)
+        return self.receipt_count
+
+    def on_answers_taken(self, message: AnswersTaken) -> None:
+        """AnswersTaken."""
+        origin, given = self.receipts.get(message.receipt, ("", []))
+        if origin != self.node.sender:
+            self.node.reject("results taken that were not given")
+            return
+        del self.receipts[message.receipt]
+        for actor_id, task_id in given:
+            actor = self.node.calls.actors.get(actor_id)
+            if actor is not None and actor.shipping is not None:
+                actor.shipping.has_answer(task_id)
+
+    # --- copies ---
+
+    def _copy(self, actor_id: bytes) -> Copy | None:
+        """The one that the sender has begun."""
+        node = self.node
+        guard = node.guards.guarded.get(actor_id)
+        if guard is not None and guard.home == node.sender:
+            return guard.copy
+        actor = node.calls.actors.get(actor_id)
+        if actor is not None and node.moves.offers.get(actor_id) == node.sender:
+            incoming: Copy | None = actor.incoming
+            return incoming
+        return None
+
+    def on_log(self, message: LogStart | LogCalls | LogCheckpoint) -> None:
+        """LogStart, LogCalls, LogCheckpoint."""
+        copy = self._copy(message.actor_id)
+        if copy is None:
+            self.node.reject("the log of an actor that is not guarded here")
+        elif type(message) is LogStart:
+            copy.start(message)
+        elif type(message) is LogCalls:
+            copy.calls(message)
+        elif type(message) is LogCheckpoint:
+            copy.checkpoint(message)
+
+    def on_calls_logged(self, message: CallsLogged) -> None:
+        """CallsLogged."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.shipping is not None and actor.guardian == self.node.sender:
+            actor.shipping.acknowledged(message)
+
+    # --- actors that come ---
+
+    def has_come(self, actor: Actor) -> None:
+        """It is ours, and its log is here, or a part: when it is here altogether it may start."""
+        copy, actor_id = actor.incoming, actor.actor_id
+        if copy is None or self.node.moves.offers.get(actor_id):
+            return
+        if copy.broken:
+            text = f"The actor {actor.options.class_name} died: its node was lost, and {copy.broken}."
+            self.node.ends.bury(actor, encode_system_error("ActorDiedError", text))
+        elif copy.is_whole:
+            actor.incoming = None
+            self.install(actor, copy)
+            self.node.calls.touch(actor_id)
+
+    def install(self, actor: Actor, copy: Copy) -> None:
+        """It goes on from what is here."""
+        copy.cut()
+        actor.journal.close()
+        actor.journal = copy.journal
+        shipping = actor.shipping
+        shipping.is_unseen = False
+        shipping.inherit(copy.answers)
+        if shipping.is_started:
+            shipping.acked = actor.journal.count  # its guardian is who sent all this
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there asks again for what it was not told."""
+        self.given.pop(lost, None)
+        for receipt in [receipt for receipt, (origin, _) in self.receipts.items() if origin == lost]:
+            del self.receipts[receipt]
+        for actor in list(self.node.calls.actors.values()):
+            if actor.shipping is not None:
+                actor.shipping.node_lost(lost)
+            if actor.incoming is not None:
+                actor.incoming.node_lost(lost)
+        for guard in self.node.guards.guarded.values():
+            if guard.copy is not None:
+                guard.copy.node_lost(lost)
+
+
+HANDLERS: dict[type, Any] = {
+    **dict.fromkeys((LogStart, LogCalls, LogCheckpoint), lambda self, message: self.logs.on_log(message)),
+    CallsLogged: lambda self, message: self.logs.on_calls_logged(message),
+    AnswersTaken: lambda self, message: self.logs.on_answers_taken(message),
+}

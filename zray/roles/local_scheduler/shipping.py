@@ -1,0 +1,376 @@
+"""What actors of this node recover from elsewhere (dialog of wards).  The other side: `copies`.
+
+    a call's result comes           it goes into the log, and is held back here
+    its arguments are shared        LogCalls, in order, once per turn -> the guardian
+    CallsLogged                     the guardian has what it takes: results up to there leave
+    the state was saved             LogCheckpoint, one at a time
+    the caller's node has a result  AnswersTaken: nobody will ask for it again
+
+So nobody has seen more of the actor than its guardian could bring about again, and a call that is sent again, as its
+answer was lost with the node, gets that answer from the log.  Readonly calls are not logged; their results wait for
+what they may have seen.
+
+Results are held back as soon as there is a node that could guard the actor.  Where there is none, or the log cannot be
+kept (`broken`: it grew too long, or its checkpoint finds no room there), they leave at once, until the next checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...exceptions import encode_system_error
+from ...ids import return_id
+from ...wire.message import Message
+from ...wire.task_spec import StoredValue
+from ...wire.tasks import TaskResult
+from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart
+from .journals import Journal
+from .tables import Actor, Process, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# One message of calls holds at most so much.
+BATCH_BYTES_MAX = 1 << 20
+BATCH_COUNT_MAX = 1000
+# So many results that callers have are told with the next calls; more of them at once.
+TAKEN_COUNT_MAX = 64
+
+
+class Item(Struct, gc=False, eq=False):
+    """What the guardian is to be sent, in order: a call, or a message."""
+
+    call: LoggedCall | None = None
+    message: Message | None = None
+    is_ready: bool = True  # the shards know that we hold what it takes
+
+
+class Withheld(Struct, gc=False, eq=False):
+    """A result that nobody has seen."""
+
+    count: int  # calls that it may have seen
+    task: Task
+    values: list[bytes | StoredValue]
+    contained: tuple[tuple[bytes, ...], ...]
+
+
+class Shipping:
+    """Of one actor."""
+
+    __slots__ = (
+        "acked",
+        "actor",
+        "answers",
+        "epoch",
+        "held",
+        "inherited",
+        "is_known",
+        "is_on",
+        "is_started",
+        "is_unseen",
+        "node",
+        "offered",
+        "offered_count",
+        "queue",
+        "taken",
+        "withheld",
+    )
+
+    def __init__(self, node: LocalScheduler, actor: Actor) -> None:
+        self.node = node
+        self.actor = actor
+        self.epoch = 0
+        self.is_on = False  # a guardian has the log, or is to have it: results wait for that
+        self.is_started = False  # it is being sent
+        self.is_known = False  # the shard knows who the guardian is
+        self.is_unseen = True  # no result has ever left
+        self.acked = -1  # calls whose effect the guardian could bring about
+        self.queue: deque[Item] = deque()
+        self.withheld: deque[Withheld] = deque()
+        self.answers: dict[bytes, Answer] = {}  # that callers on other nodes are not known to have
+        self.inherited: dict[bytes, Answer] = {}  # of the actor's former home
+        self.taken: list[bytes] = []  # answers that the guardian need not keep
+        self.offered = b""  # the checkpoint that it is asked to pull
+        self.offered_count = 0
+        self.held: list[bytes] = []  # what the log's beginning takes, until it is there
+
+    # --- the log ---
+
+    def begin(self) -> None:
+        """A guardian is chosen: it is to have all.  Until it does nothing more is seen."""
+        self.stop()
+        self.is_on = True
+        self.epoch += 1
+
+    def start(self) -> None:
+        """Send it what there is."""
+        journal: Journal = self.actor.journal
+        if journal.is_full or not self.is_on:
+            self.is_on = False
+            self.release()
+            return
+        self.is_started = True
+        if journal.checkpoint:
+            self.offered, self.offered_count = journal.checkpoint, journal.first
+            self.node.objects.retain(self.offered)
+        refs = self.held = journal.refs()
+        for object_id in refs:
+            self.node.objects.retain(object_id)
+        first, *others = self._as_messages(self.epoch)
+        self._put(Item(message=first), refs)
+        for message in others:
+            self._put(Item(message=message), ())
+
+    def _as_messages(self, epoch: int) -> Iterable[Message]:
+        """All of it, from its beginning on."""
+        actor_id, journal = self.actor.actor_id, self.actor.journal
+        yield LogStart(actor_id, epoch, journal.first, journal.checkpoint)
+        answers = {**self.inherited, **self.answers}
+        calls = []
+        for spec in reversed(journal.calls):  # one that was run twice was answered the last time
+            calls.append(LoggedCall(spec, journal.is_void(spec), answers.pop(spec.task_id, None)))
+        calls.reverse()
+        for answer in answers.values():
+            yield LogCalls(actor_id, epoch, [], [answer])
+        for batch in _batches(calls):
+            yield LogCalls(actor_id, epoch, batch)
+
+    def send_all_to(self, home: str) -> None:
+        """The actor goes there; the shards know all that it takes."""
+        for message in self._as_messages(0):
+            self.node.send(home, message)
+
+    def ran(self, task: Task) -> None:
+        """The actor has run this call, which is not readonly."""
+        if self.is_started:
+            spec = task.spec
+            call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
+            self._put(Item(call=call), (*spec.deps, *spec.holds))
+
+    def saved(self) -> None:
+        """Its state was saved."""
+        if self.is_started:
+            self._offer()
+        elif self.actor.guardian and not self.is_on:
+            self.begin()  # what was wrong with the log is over
+            self.is_known = self.actor.is_guarded
+            self.start()
+
+    def _offer(self) -> None:
+        journal = self.actor.journal
+        if not self.offered and journal.checkpoint and not journal.is_full:
+            self.offered, self.offered_count = journal.checkpoint, journal.first
+            self.node.objects.retain(self.offered)
+            message = LogCheckpoint(self.actor.actor_id, self.epoch, self.offered, self.offered_count)
+            self._put(Item(message=message), (self.offered,))
+
+    def _put(self, item: Item, refs: Iterable[bytes]) -> None:
+        """Behind what there is, when the shards know that we hold what it takes."""
+        node, refs = self.node, list(dict.fromkeys(refs))
+        self.queue.append(item)
+        if refs:
+            item.is_ready = False
+            node.lineage.flush()
+            request = node.acks.next_request()
+            node.acks.expect(request, node.remote._share(refs, request), lambda: self._is_ready(item))
+        node.logs.touched[self.actor.actor_id] = self
+
+    def _is_ready(self, item: Item) -> None:
+        item.is_ready = True
+        self.node.logs.touched[self.actor.actor_id] = self
+
+    def pump(self) -> None:
+        """End of a turn: what is ready leaves."""
+        calls: list[LoggedCall] = []
+        while self.queue and self.queue[0].is_ready:
+            item = self.queue.popleft()
+            if item.call is not None:
+                calls.append(item.call)
+            else:
+                self._send_calls(calls)
+                calls = []
+                self.node.send(self.actor.guardian, item.message)  # type: ignore[arg-type]
+        if self.is_started and len(self.taken) >= TAKEN_COUNT_MAX and not calls and not self.queue:
+            self._send(LogCalls(self.actor.actor_id, self.epoch, []))
+        self._send_calls(calls)
+
+    def _send_calls(self, calls: list[LoggedCall]) -> None:
+        for batch in _batches(calls):
+            self._send(LogCalls(self.actor.actor_id, self.epoch, batch))
+
+    def _send(self, message: LogCalls) -> None:
+        message.taken, self.taken = self.taken, []
+        self.node.send(self.actor.guardian, message)
+
+    def acknowledged(self, message: CallsLogged) -> None:
+        """CallsLogged, of its guardian."""
+        if message.epoch != self.epoch or not self.is_started:
+            return
+        if message.broken:
+            self.stop(is_known=True)
+            self.release()
+            return
+        self.acked = message.count
+        held, self.held = self.held, []
+        self.node.objects.drop_all(held)
+        if self.offered and message.offered >= self.offered_count:
+            self._let_go_of_offer()
+            if self.actor.journal.first > self.offered_count:
+                self._offer()
+        self.release()
+
+    def _let_go_of_offer(self) -> None:
+        if self.offered:
+            offered, self.offered = self.offered, b""
+            self.node.objects.drop(offered)
+
+    def stop(self, *, is_known: bool = False) -> None:
+        """Nobody has the log."""
+        self.is_on = self.is_started = False
+        self.is_known = self.is_known and is_known
+        self.acked = -1
+        self.queue.clear()
+        self.taken.clear()
+        self._let_go_of_offer()
+        held, self.held = self.held, []
+        self.node.objects.drop_all(held)
+
+    def shard_knows(self) -> None:
+        """Who guards it."""
+        self.is_known = True
+        self.release()
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether its guardian has all that was seen of it, and all that it has run."""
+        return self.is_started and self.is_known and self.acked >= self.actor.journal.count
+
+    # --- results ---
+
+    def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
+        """Whether this result is not to be seen yet.  Its call stands in the log already, unless it is readonly."""
+        node, is_readonly = self.node, task.options.is_readonly
+        if task.origin and not is_readonly:
+            answer = Answer(task.spec.task_id, task.origin, _answer_of(result))
+            self.answers[answer.task_id] = answer
+            call = self.queue[-1].call if self.queue else None
+            if call is not None and call.spec is task.spec:
+                call.answer = answer
+        if not self.is_on or (self.is_known and not self.withheld and self.acked >= self.actor.journal.count):
+            self.is_unseen = False
+            return False
+        for index, value in enumerate(result.values, 1):
+            if type(value) is StoredValue:
+                object_id = return_id(task.spec.task_id, index)
+                node.objects.pin(object_id, process)
+                node.to_seal.append(object_id)
+        for inside in result.contained:
+            for object_id in inside:
+                node.objects.retain(object_id)
+        task.worker = None
+        task.state = TaskState.CALL
+        self.withheld.append(Withheld(self.actor.journal.count, task, result.values, result.contained))
+        return True
+
+    def release(self) -> None:
+        """What may be seen."""
+        while self.withheld:
+            item = self.withheld[0]
+            if self.is_on and not (self.is_known and self.acked >= item.count):
+                return
+            self.withheld.popleft()
+            self.is_unseen = False
+            node, task = self.node, item.task
+            node.tasks.pop(task.spec.task_id, None)
+            node.lifecycle.finish(task, item.values, item.contained)
+            for inside in item.contained:
+                node.objects.drop_all(inside)
+            node.calls.touch(self.actor.actor_id)
+
+    def close(self) -> None:
+        """The actor is dead, for good: what it has said is said."""
+        self.stop()
+        self.release()
+        self.answers.clear()
+        self.inherited.clear()
+
+    # --- what a former home has answered ---
+
+    def inherit(self, answers: dict[bytes, Answer]) -> None:
+        """Calls that are sent again get these."""
+        self.inherited = {
+            task_id: answer
+            for task_id, answer in answers.items()
+            if answer.origin != self.node.address or task_id in self.node.tasks
+        }
+
+    def answer_again(self, batch: dict[bytes, Task]) -> dict[bytes, Task]:
+        """Of these calls, those that are to be run; the others were."""
+        left = {}
+        for task_id, task in batch.items():
+            answer = self.inherited.pop(task_id, None)
+            if answer is None:
+                left[task_id] = task
+                continue
+            self.node.tasks.pop(task_id, None)
+            if task.origin:
+                self.answers[task_id] = answer
+            else:
+                self.taken.append(task_id)
+            lost = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
+            self.node.lifecycle.finish(task, [value if type(value) is bytes else lost for value in answer.values])
+        return left
+
+    def caller_goes_on(self, origin: str) -> None:
+        """What its node sends again went ahead: it has all the other answers."""
+        for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
+            if task_id not in self.node.tasks:
+                del self.inherited[task_id]
+                self.taken.append(task_id)
+
+    def has_answer(self, task_id: bytes) -> None:
+        """Its caller's node."""
+        if self.answers.pop(task_id, None) is not None and self.is_started:
+            self.taken.append(task_id)
+            if len(self.taken) >= TAKEN_COUNT_MAX:
+                self.node.logs.touched[self.actor.actor_id] = self
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there sends a call again."""
+        for answers in (self.answers, self.inherited):
+            for task_id in [task_id for task_id, answer in answers.items() if answer.origin == lost]:
+                del answers[task_id]
+
+
+def _answer_of(result: TaskResult) -> list[bytes | int]:
+    """As it is told: what has refs inside lies at the actor's node, and so do large values."""
+    values: list[bytes | int] = []
+    for index, value in enumerate(result.values or [b""]):
+        has_refs = index < len(result.contained) and bool(result.contained[index])
+        if type(value) is StoredValue:
+            values.append(value.size)
+        else:
+            values.append(len(value) if has_refs else value)  # type: ignore[arg-type]
+    return values
+
+
+def _batches(calls: list[LoggedCall]) -> Iterable[list[LoggedCall]]:
+    batch: list[LoggedCall] = []
+    size = 0
+    for call in calls:
+        batch.append(call)
+        size += _size_of(call)
+        if size > BATCH_BYTES_MAX or len(batch) == BATCH_COUNT_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _size_of(call: LoggedCall) -> int:
+    values = call.answer.values if call.answer is not None else []
+    return len(call.spec.args) + sum(len(value) for value in values if type(value) is bytes)

@@ -1,0 +1,91 @@
+"""Dialog: what an actor recovers from when its node is lost (`checkpoint_interval`), kept by its guardian.
+
+local scheduler    LogStart          to the guardian: the log begins anew, from this checkpoint on
+local scheduler    LogCalls          calls that the actor has run since, in order, and what they were answered
+local scheduler    LogCheckpoint     the state after so many calls is this object: pull it
+local scheduler    CallsLogged       back: so far I have all that it takes to run them again
+local scheduler    AnswersTaken      the caller's node, to the actor's: I have these results; you need not keep them
+
+No result of such an actor leaves its node before its guardian could bring about the state that it was seen in.  Whoever
+hands an actor over sends the new home the log likewise, ahead of ActorHandedOver.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
+from .message import Message, Natural
+from .task_spec import TaskSpec
+
+
+class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What a call of another node has come to: it is not run once more for a caller that sends it again."""
+
+    task_id: TaskID
+    origin: str  # the caller's local scheduler
+    values: list[bytes | Natural]  # as in CallResult: what lay at the actor's node is lost with that
+
+
+class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A call that an actor has run."""
+
+    spec: TaskSpec
+    is_void: bool = False  # one of its arguments was lost, so it changed nothing
+    answer: Answer | None = None  # None: nobody on another node waits for it
+
+
+class LogStart(Message, tag=204):
+    """local scheduler -> local scheduler.  What you have of its log is void; it begins here.
+
+    epoch: which of the logs of this home; the answers name it.
+    """
+
+    actor_id: ActorID
+    epoch: Natural
+    count: Natural  # calls before the first one of the log
+    checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": as its constructor leaves it
+
+
+class LogCalls(Message, tag=205):
+    """local scheduler -> local scheduler.  What follows in its log.
+
+    taken: results that their callers have.
+    """
+
+    actor_id: ActorID
+    epoch: Natural
+    calls: list[LoggedCall]
+    answers: list[Answer] = []  # of calls before the log
+    taken: list[TaskID] = []
+
+
+class LogCheckpoint(Message, tag=206):
+    """local scheduler -> local scheduler.  The state after so many calls, all of which were sent before."""
+
+    actor_id: ActorID
+    epoch: Natural
+    object_id: ObjectID
+    count: Natural
+
+
+class CallsLogged(Message, tag=207):
+    """local scheduler -> local scheduler.  The state after so many calls could be brought about here.
+
+    offered: the last checkpoint that needs to be offered no more, by its count of calls.
+    broken: why it could not be, after what came last; only a new log helps.
+    """
+
+    actor_id: ActorID
+    epoch: Natural
+    count: Natural
+    offered: Natural = 0
+    broken: str = ""
+
+
+class AnswersTaken(Message, tag=208):
+    """local scheduler -> local scheduler.  The results of the CallsFinished with that receipt are held here."""
+
+    receipt: Natural
