@@ -219,9 +219,9 @@ def test_kill_and_exit_are_final_but_a_kill_that_allows_it_is_recovered_from(ses
     zray.get(actor.add.remote(1))
     zray.kill(actor, no_restart=False)
     assert zray.get(actor.look.remote()) == [1]
-    zray.get(actor.__ray_terminate__.remote())
-    with pytest.raises(zray.exceptions.ActorDiedError, match="exit_actor"):
-        zray.get(actor.look.remote())
+    for last in (actor.__ray_terminate__.remote(), actor.look.remote()):
+        with pytest.raises(zray.exceptions.ActorDiedError, match="exit_actor"):
+            zray.get(last)
     other = zray.remote(checkpoint_interval=0)(Plain).remote(tmp_path)
     zray.get(other.add.remote(1))
     zray.kill(other)
