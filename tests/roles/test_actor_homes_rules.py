@@ -154,7 +154,7 @@ class HomesMachine(RuleBasedStateMachine):
         self.is_killed = self.home is not None
         assert not self._tell(node, ActorKilled(ACTOR))
 
-    @precondition(lambda self: self.is_killed)
+    @precondition(lambda self: self.home)
     @rule(node=nodes)
     def forget(self, node):
         if self.home and self.home[0] == node:
@@ -210,14 +210,18 @@ class HomesMachine(RuleBasedStateMachine):
     # --- nodes ---
 
     @precondition(lambda self: len(self.dead) < len(NODES) - 1)
-    @rule(node=nodes)
-    def die(self, node):
+    @rule(node=nodes, is_heard=st.booleans())
+    def die(self, node, is_heard):
         self.dead.add(node)
+        if is_heard:
+            self._lose(node)
 
     @precondition(lambda self: self.dead)
     @rule(data=st.data())
     def lose(self, data):
-        node = data.draw(st.sampled_from(sorted(self.dead)))
+        self._lose(data.draw(st.sampled_from(sorted(self.dead))))
+
+    def _lose(self, node):
         if node in self.lost:
             assert not self._tell("monitor", NodeLost(node, "silent")), "said once more, and something changed"
             return
@@ -254,5 +258,5 @@ class HomesMachine(RuleBasedStateMachine):
         assert set(self.shard.homes.askers.get(ACTOR, ())) == self.asking.keys()
 
 
-HomesMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None, derandomize=True)
+HomesMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None, derandomize=True)
 TestHomes = HomesMachine.TestCase

@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER
@@ -68,7 +68,21 @@ class ActorsMachine(SchedulerMachine):
 
     submit_again = result_again = time_passes = wait = cancel = None  # rules of the plain machine that are tried there
 
+    @precondition(lambda self: len(self.specs) < 5)
+    @rule(data=st.data(), count=st.integers(1, 2))
+    def submit(self, data, count):
+        SchedulerMachine.submit(self, data, count)
+
+    @precondition(lambda self: len(self.refs) > 2)
+    @rule(data=st.data())
+    def let_go(self, data):
+        SchedulerMachine.let_go(self, data)
+
     # --- making ---
+
+    @initialize(recovers=st.booleans(), restarts=st.sampled_from([0, 1, -1]), threads=st.integers(1, 2))
+    def begin(self, recovers, restarts, threads):
+        self._create([], 0, restarts, threads, "", False, 0 if recovers else -1, True)
 
     @precondition(lambda self: len(self.known) < 4)
     @rule(
@@ -82,6 +96,10 @@ class ActorsMachine(SchedulerMachine):
         comes_up=st.sampled_from([True, True, False]),
     )
     def create(self, data, cpus, restarts, threads, name, detached, interval, comes_up):
+        deps = data.draw(st.lists(st.sampled_from(self.refs), max_size=1)) if self.refs else []
+        self._create(deps, cpus, restarts, threads, name, detached, interval, comes_up)
+
+    def _create(self, deps, cpus, restarts, threads, name, detached, interval, comes_up):
         recovers = interval >= 0
         options = ActorOptions(
             {"CPU": RESOURCE_UNIT} if cpus else {},
@@ -93,7 +111,6 @@ class ActorsMachine(SchedulerMachine):
             checkpoint_interval=interval,
         )
         actor_id = b"actor" + len(self.known).to_bytes(11, "big")
-        deps = data.draw(st.lists(st.sampled_from(self.refs), max_size=1)) if self.refs else []
         self.known[actor_id] = Known(options)
         self.refs.append(self.desk.create(actor_id, options, deps))
         if comes_up:
@@ -149,8 +166,8 @@ class ActorsMachine(SchedulerMachine):
         specs = []
         for _ in range(count):
             refs = self.refs + [return_id(spec.task_id, 1) for spec in specs]
-            # One that recovers may have to be given its own handle once more: it keeps itself, as cycles do.
-            refs = [ref for ref in refs if not recovers or ref != handle]
+            # What one that recovers has been given it may have to be given once more: handles of actors may be cycles.
+            refs = [ref for ref in refs if not recovers or not ref.startswith(b"actor")]
             deps = data.draw(st.lists(st.sampled_from(refs), max_size=1)) if refs else []
             holds = [handle] if not recovers and data.draw(st.booleans()) else []
             specs.append(self.desk.new_call(caller, actor_id, deps=deps, holds=holds, retries=retries))
@@ -256,12 +273,15 @@ class ActorsMachine(SchedulerMachine):
             self.desk.give_birth()
 
     @precondition(lambda self: self._held())
-    @rule(data=st.data(), no_restart=st.booleans())
+    @rule(data=st.data(), no_restart=st.sampled_from([False, False, True]))
     def kill(self, data, no_restart):
         actor_id = data.draw(st.sampled_from(self._held()))
+        serving = [w for w, process in self.desk.actors.items() if process.actor_id == actor_id]
+        was_dead = self.known[actor_id].is_dead
         if no_restart:
             self.known[actor_id].die()
         self.desk.tell(DRIVER, KillActor(actor_id, no_restart))
+        assert was_dead or set(serving) <= set(self.desk.killed), "its process lives on"
 
     @precondition(lambda self: any(self.desk.queues.values()))
     @rule(data=st.data())
@@ -367,5 +387,5 @@ class ActorsMachine(SchedulerMachine):
         assert not desk.names
 
 
-ActorsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
+ActorsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True)
 TestActors = ActorsMachine.TestCase
