@@ -1,10 +1,15 @@
 """Each role says what bounds what it keeps (USERS 2.4, 10); the simulator asserts it after each turn (tests/sim)."""
 
 from tests.roles.desk import Desk
+from zray.roles import role as role_module
 from zray.roles.effects import SetTimer
 from zray.roles.gcs import GcsShard, homes
 from zray.roles.gcs import shard as shard_module
 from zray.roles.gcs.results import Results
+from zray.roles.global_scheduler import GlobalScheduler
+from zray.roles.global_scheduler import scheduler as global_scheduler
+from zray.roles.global_scheduler.placement import UNREPORTED_MAX, NodeLoad
+from zray.roles.object_manager import manager
 from zray.roles.relay import TUNNELS_MAX, Relay
 from zray.wire.gcs import (
     FetchFunction,
@@ -16,7 +21,10 @@ from zray.wire.gcs import (
     SubscribeObject,
 )
 from zray.wire.homes import ActorLocated, LocateActor
+from zray.wire.objects import AllocateObject, AllocateRefused
 from zray.wire.relay import OpenTunnel
+from zray.wire.scheduling import LoadReport, LocateObjects, PlaceTask, SpillTask
+from zray.wire.task_spec import TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import Function
 
 
@@ -83,3 +91,42 @@ def test_an_actor_that_nobody_has_heard_of_is_not_there_where_too_many_are_asked
     assert shard.handle("n1/local", LocateActor(b"a" * 16, "n1/local", True, ""), 0.0) == []
     answer = ActorLocated(b"b" * 16, "", "")
     assert told(shard.handle("n1/local", LocateActor(b"b" * 16, "n1/local", True, ""), 0.0)) == [("n1/local", answer)]
+
+
+def test_a_task_is_placed_without_a_look_at_its_arguments_where_too_many_wait(monkeypatch):
+    monkeypatch.setattr(global_scheduler, "LOCATING_MAX", 1)
+    scheduler = GlobalScheduler("global", ["gcs-0"])
+    scheduler.handle("monitor", NodeJoined("n1/local", {}), 0.0)
+    options = encode_options(TaskOptions(resources={}))
+    kinds = []
+    for number in (1, 2):
+        spec = TaskSpec(bytes([number]) * 16, b"f" * 16, deps=(b"o" * 20,), options=options)
+        kinds.append(type(scheduler.handle("n1/local", SpillTask(spec, "n1/local", b"job"), 0.0)[0].message))
+    assert kinds == [LocateObjects, PlaceTask]
+
+
+def test_what_was_placed_counts_though_nobody_knows_any_more_what_it_asks_for():
+    load = NodeLoad("n1", {}, {}, 0, 1.0, 1e9)
+    for _ in range(UNREPORTED_MAX + 5):
+        load.assign({"CPU": 1})
+    assert (len(load.unreported), load.waiting_count) == (UNREPORTED_MAX, UNREPORTED_MAX + 5)
+    load.renew(LoadReport("n1", {}, {}, 0, 1.0, 1e9, {}, 2))
+    assert load.waiting_count == UNREPORTED_MAX + 3
+
+
+def test_a_process_has_so_many_values_that_wait_for_room_and_others_have_theirs(monkeypatch):
+    monkeypatch.setattr(manager, "ASKED_MAX", 1)
+    role = manager.ObjectManager("objects", "local", capacity=1 << 20)
+    assert role.handle("driver-1", AllocateObject(b"a" * 20, 100), 0.0) == []
+    ((_, answer),) = told(role.handle("driver-1", AllocateObject(b"b" * 20, 100), 0.0))
+    assert answer == AllocateRefused(b"b" * 20, "1 other values of this process wait for room")
+    assert role.handle("driver-2", AllocateObject(b"c" * 20, 100), 0.0) == []
+    assert ("values of driver-1 that wait for room", 1, 1) in list(role.bounds())
+
+
+def test_lost_nodes_are_forgotten_the_oldest_first(monkeypatch):
+    monkeypatch.setattr(role_module, "LOST_MAX", 2)
+    lost = {}
+    for node in ("n1", "n2", "n1", "n3"):
+        role_module.remember_lost(lost, node)
+    assert list(lost) == ["n2", "n3"]

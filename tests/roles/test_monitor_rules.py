@@ -214,8 +214,8 @@ class MonitorMachine(RuleBasedStateMachine):
     def agrees(self):
         monitor = self.monitor
         assert set(monitor.nodes) == set(self.silent)
-        assert monitor.lost == self.lost
-        assert not monitor.lost & set(monitor.nodes)
+        assert monitor.lost.keys() == self.lost
+        assert not monitor.lost.keys() & set(monitor.nodes)
         assert monitor.silent_ticks == self.silent
         assert set(monitor.returning) == self.returning
         for table in (monitor.returning, monitor.silent_ticks, monitor.down, monitor.ended_ticks, monitor.draining):

@@ -39,6 +39,7 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     ),
     (OBJECTS + "sources.WINDOWS_BYTES_MAX",): (16 << 10, 64 << 10),
     (OBJECTS + "gives.PIECE_CHUNKS",): (1, 2),
+    ("global_scheduler.scheduler.LOCATING_MAX",): (0, 1),
     ("client.BUFFERED_COUNT_MAX", ".sim.process.BUFFERED_COUNT_MAX"): (1, 2),
 }
 

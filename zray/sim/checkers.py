@@ -95,7 +95,7 @@ class Checkers:
 
     def verdicts_come_after_fences(self, monitor: Monitor) -> None:
         """Whoever is declared lost does nothing any more (DESIGN 11): it is dead, or fenced, or was stopped."""
-        for address in sorted(monitor.lost - self.judged) if len(monitor.lost) != len(self.judged) else ():
+        for address in sorted(monitor.lost.keys() - self.judged) if len(monitor.lost) != len(self.judged) else ():
             self.judged.add(address)
             name = address.partition("/")[0]
             node = self.world.nodes.get(name)

@@ -21,6 +21,10 @@ from ...wire.where import Where, host_of, matches
 # Of a task on a node that knows nothing of its tasks yet, while nobody else does.
 FIRST_GUESS_SECONDS = 0.001
 
+# Placed on one node and in no report of it yet: reports come ten times a second, from a node that still lives within
+# three.  Of more than so many it is not known what they ask for; they count as waiting.
+UNREPORTED_MAX = 10_000
+
 
 class NodeLoad(Struct, gc=False):
     """What a global scheduler believes of a node: its last report, and what was placed there and is not in it."""
@@ -38,7 +42,8 @@ class NodeLoad(Struct, gc=False):
     labels: dict[str, str] = {}
     spread_at: int = 0  # when it got the last of those that are spread, in counts of them
     assigned_count: int = 0  # tasks, ever
-    unreported: deque[Mapping[str, int]] = field(default_factory=deque)  # what the latest of them ask for
+    # What the latest of them ask for.
+    unreported: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=UNREPORTED_MAX))
     waiting_count: int = 0  # those of them that find nothing free
 
     def renew(self, report: LoadReport) -> None:
@@ -53,7 +58,7 @@ class NodeLoad(Struct, gc=False):
         under_way = max(0, self.assigned_count - report.placed_count)
         while len(self.unreported) > under_way:
             self.unreported.popleft()
-        self.waiting_count = 0
+        self.waiting_count = under_way - len(self.unreported)
         for request in self.unreported:
             self._count(request)
 

@@ -16,6 +16,7 @@ Source: Ray paper 4.2.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -40,7 +41,9 @@ from ...wire.scheduling import (
 )
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
-from ..role import Role
+from .. import role
+from ..role import Role, remember_lost
+from . import placement
 from .placement import (
     FIRST_GUESS_SECONDS,
     NodeLoad,
@@ -55,6 +58,8 @@ from .placement import (
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 # How much one report counts for what a task takes, where a node does not know.
 MEAN_WEIGHT = 0.1
+# Tasks whose arguments are asked for, some kilobytes each; further ones are placed without knowing where these are.
+LOCATING_MAX = 10_000
 
 
 class GlobalScheduler(Role):
@@ -67,7 +72,7 @@ class GlobalScheduler(Role):
         self.equals = equals
         self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
         self.loads: dict[str, NodeLoad] = {}
-        self.lost: set[str] = set()  # nodes, for good: membership only
+        self.lost: dict[str, None] = {}  # nodes, for good
         self.request = 0
         self.spread_count = 0  # tasks and actors that go to one node after the other
         # request -> the task, replies still missing, what is known of its arguments
@@ -84,7 +89,7 @@ class GlobalScheduler(Role):
         load.kind, load.labels = message.kind, message.labels
 
     def on_node_lost(self, message: NodeLost) -> None:
-        self.lost.add(message.node)
+        remember_lost(self.lost, message.node)
         self.loads.pop(message.node, None)
 
     def on_load_report(self, message: LoadReport) -> None:
@@ -107,7 +112,7 @@ class GlobalScheduler(Role):
         by_shard: dict[str, list[bytes]] = {}
         for object_id in message.spec.deps if self.policy not in (RANDOM, NO_LOCALITY) else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
-        if not by_shard:
+        if not by_shard or len(self.locating) >= LOCATING_MAX:
             self._place(message, [])
             return
         self.request += 1
@@ -239,6 +244,12 @@ class GlobalScheduler(Role):
             for load in self.loads.values()
         ]
         self.send(self.sender, NodesReply(message.request, facts))
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        yield "lost nodes", len(self.lost), role.LOST_MAX
+        yield "tasks whose arguments are asked for", len(self.locating), LOCATING_MAX
+        for load in self.loads.values():
+            yield f"tasks under way to {load.node}", len(load.unreported), placement.UNREPORTED_MAX
 
     def statistics(self) -> dict[str, Any]:
         return {"nodes": len(self.loads), "locating": len(self.locating)}

@@ -5,10 +5,13 @@ Objects, and what is under way of them, lie in the arena: its bytes bound them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .. import role
 from . import gives, sources
+from . import manager as manager_module
 from .ranges import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -23,8 +26,13 @@ def bounds_of(manager: ObjectManager) -> Iterator[tuple[str, int, int]]:
     yield "objects in the store", objects, ranges.capacity // ALIGNMENT
     yield "objects that wait for room", len(pulls.queue), len(pulls.coming)
     yield "chunks that are written", len(pulls.writing), len(manager.copying)
+    for process, count in Counter(item.process for item in manager.asked).items():
+        yield f"values of {process} that wait for room", count, manager_module.ASKED_MAX
+    yield "lost nodes", len(pulls.lost), role.LOST_MAX
+    # Who has nothing under way may always ask for a chunk.
+    most = sources.WINDOWS_BYTES_MAX + manager.chunk_bytes * len(pulls.coming)
+    yield "bytes asked of all nodes", pulls.windows.total, most
     for source, window in pulls.windows.by_source.items():
-        # Who has nothing under way may always ask for a chunk.
         most = sources.WINDOW_BYTES_MAX + manager.chunk_bytes * len(window.pulls)
         yield f"bytes asked of {source}", window.asked, most
     yield "objects that others pull", len(manager.gives.by_object), len(manager.objects)

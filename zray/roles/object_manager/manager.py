@@ -50,6 +50,8 @@ SEGMENT = 0
 RESERVE_BYTES = 64 << 20
 # How long a writer is held back in a full store before it is told so.
 FULL_SECONDS = 5.0
+# Of one process: each of its threads writes one value at a time.
+ASKED_MAX = 10_000
 # So many objects are named to one who finds the store full.
 SHOWN_MAX = 5
 # What else helps, where the store is too small, and where the machine has not got the memory for it.
@@ -127,6 +129,10 @@ class ObjectManager(Role):
         if stored is not None and not stored.process:
             # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
             self.send(self.local_scheduler, ClaimObject(message.object_id, self.sender))
+        if len(self.asked) >= ASKED_MAX and sum(item.process == self.sender for item in self.asked) >= ASKED_MAX:
+            reason = f"{ASKED_MAX:,} other values of this process wait for room"
+            self.send(self.sender, AllocateRefused(message.object_id, reason))
+            return
         self.asked.append(Asked(self.sender, message.object_id, message.size))
 
     def end_turn(self, now: float) -> list[Any]:

@@ -43,6 +43,7 @@ class Windows:
     def __init__(self, chunk_bytes: int) -> None:
         self.chunk_bytes = chunk_bytes
         self.by_source: dict[str, Window] = {}
+        self.total = 0  # asked of all of them
 
     def enter(self, source: str, pull: Pull) -> None:
         """It pulls from there from now on."""
@@ -64,7 +65,7 @@ class Windows:
         """How much may be asked for now.  is_first: by one that has nothing under way."""
         window = self.by_source[source]
         most = min(window.size, WINDOWS_BYTES_MAX // len(self.by_source))
-        room = most - window.asked
+        room = min(most - window.asked, WINDOWS_BYTES_MAX - self.total)
         if room < most // ORDERS_PER_WINDOW:
             room = 0
         return max(room, self.chunk_bytes) if is_first else max(room, 0)
@@ -72,11 +73,13 @@ class Windows:
     def asked(self, source: str, length: int) -> None:
         """An order."""
         self.by_source[source].asked += length
+        self.total += length
 
     def answered(self, source: str, length: int, waited: float | None = None) -> None:
         """So much has come, after so many seconds; or will not."""
         window = self.by_source[source]
         window.asked -= length
+        self.total -= length
         if waited is not None:
             if waited > PATIENCE_SECONDS:
                 window.size = max(self.chunk_bytes, window.size - length)
