@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...exceptions import encode_system_error
 from ...wire.groups import plain_name
 from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
@@ -118,12 +117,11 @@ class Dispatch:
         for task in doomed:
             self.node.flights.landed(task.spec.task_id)
             self.node.recovery.placed.pop(task.spec.task_id, None)
+            self.node.tasks.pop(task.spec.task_id, None)
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
             self.node.groups.forget(task)
-        error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
-        for task in doomed:
-            self.node.lifecycle.fail_with(task, error)
+        self.node.undoing.end_tasks(doomed)
 
     # --- the turn ---
 

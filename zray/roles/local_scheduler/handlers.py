@@ -28,6 +28,7 @@ from . import (
     remote_calls,
     routes,
     trips,
+    undoing,
 )
 from .explain import EXPLAIN_HANDLERS
 from .fetches import FETCH_HANDLERS
@@ -59,6 +60,7 @@ ROOM_HANDLERS: dict[type, Any] = {
     **routes.HANDLERS,
     **departures.HANDLERS,
     **trips.HANDLERS,
+    **undoing.HANDLERS,
     **FETCH_HANDLERS,
     **LINEAGE_HANDLERS,
     **RECOVERY_HANDLERS,

@@ -8,7 +8,7 @@ the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...wire.task_spec import StoredValue
@@ -105,8 +105,8 @@ class ObjectTable:
         for object_id in object_ids:
             self.drop(object_id)
 
-    def release_process(self, process: Process) -> None:
-        """Everything that a dead process held or read.  Costs a walk over all entries: deaths are rare."""
+    def release_process(self, process: Process) -> Iterator[None]:
+        """Everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are rare."""
         for object_id, readers in list(self.pins.items()):
             if process in readers:
                 self.unpin(object_id, process, readers[process])
@@ -115,6 +115,7 @@ class ObjectTable:
                 entry.pushed_to = None
             if entry.holders is not None and self.is_held_by(entry, process):
                 self.release(entry, process)
+            yield
 
     def free_if_unreferenced(self, entry: ObjectEntry) -> None:
         """After its task finished: nobody may have waited for it."""

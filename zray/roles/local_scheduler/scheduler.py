@@ -101,6 +101,7 @@ from .routes import Routes
 from .strategies import Strategies
 from .tables import Job, ObjectEntry, Process, Task
 from .trips import Trips
+from .undoing import Undoing
 from .waits import Waits
 
 # Values up to this size travel in messages.
@@ -149,6 +150,7 @@ class LocalScheduler(Role):
         self.ends = ActorEnds(self)
         self.lifecycle = Lifecycle(self)
         self.lineage = Lineage(self)
+        self.undoing = Undoing(self)
         self.remote = Remote(self)
         self.fetches = Fetches(self)
         self.trips = Trips(self)
@@ -197,12 +199,12 @@ class LocalScheduler(Role):
         if process is None:
             return
         job = process.job
+        self.forget_process(process)
         if process is job.driver:
             self._note_end(job.job_id, self.address)  # one that went up may come down here again
             self.end_job(job)
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
-        self.forget_process(process)
 
     def on_job_ended(self, message: JobEnded) -> None:
         """Its driver was another node's."""
@@ -236,7 +238,7 @@ class LocalScheduler(Role):
         """Remove it from all structures: it held, read and awaited nothing any more."""
         self.processes.pop(process.address, None)
         self.waits.forget_process(process)
-        self.objects.release_process(process)
+        self.undoing.release(process)
         process.results.clear()
         # What it has sealed is not what it was writing.
         self._send_seals()
