@@ -188,3 +188,9 @@ def test_actors_that_may_be_restarted_go_on_where_their_nodes_leave(options):
 )
 def test_programs_that_choose_nodes_know_all_of_a_large_cluster(seed, options):
     assert_all_is_well([seed], **options)
+
+
+@pytest.mark.parametrize("seed", [701064, 701085])
+def test_what_comes_for_a_job_that_has_ended_does_not_bring_it_back(seed):
+    """An actor that was on its way to a node when that was told; results of tasks that are about to end."""
+    assert_all_is_well([seed], nodes=3, deaths=True, crashes=True, tight=True)

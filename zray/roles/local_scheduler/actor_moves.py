@@ -117,7 +117,8 @@ class ActorMoves:
         options = node.groups.options_here(message.options)
         known = node.calls.actors.get(spec.task_id)
         is_lost = message.origin not in node.members.peers
-        is_over = message.job.home in node.recovery.lost and not message.options.detached
+        has_ended = message.job.home in node.recovery.lost or node.has_ended(message.job_id, message.job)
+        is_over = has_ended and not message.options.detached  # it was on its way when we were told
         has_room = options is not None and node.calls.has_room_for(options, may_borrow=message.may_borrow)
         if options is None or not has_room or known is not None or is_lost or is_over:
             node.send(message.origin, ActorDeferred(spec.task_id))

@@ -187,7 +187,7 @@ class Remote:
         if message.origin in lost or message.job.home in lost:
             node.reject("a task of a lost node")
             return
-        if not message.job.is_heir and node.ended_jobs.get(message.job_id) == message.job.home != "":
+        if node.has_ended(message.job_id, message.job):
             node.reject("a task of a job that has ended")  # it was on its way when we were told; who spilled it is, too
             return
         known = node.tasks.get(spec.task_id)
@@ -313,6 +313,8 @@ class Remote:
             self.subscribe(entry)  # the shard has not heard of that loss
             return
         task = entry.task
+        if task is not None and task.state == TaskState.DONE:
+            return  # its driver has ended, and it is about to (undoing.py)
         if task is not None and task.state == TaskState.SPILLED:
             entry.task = None
             if all(other.task is None for other in node.lifecycle.returns_of(task)):

@@ -46,7 +46,7 @@ from ...wire.objects import (
     ReadInline,
     SealObjects,
 )
-from ...wire.scheduling import BOTTOM_UP, JobEnded, PlaceTask, TaskAccepted
+from ...wire.scheduling import BOTTOM_UP, JobEnded, JobFacts, PlaceTask, TaskAccepted
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import (
     CancelWait,
@@ -215,6 +215,10 @@ class LocalScheduler(Role):
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
         self.code.job_ended(message.job_id, self.sender)
+
+    def has_ended(self, job_id: bytes, facts: JobFacts) -> bool:
+        """Whether its driver is gone, as far as we know; what detached actors do for it goes on."""
+        return not facts.is_heir and self.ended_jobs.get(job_id) == facts.home != ""
 
     def _note_end(self, job_id: bytes, home: str) -> None:
         self.ended_jobs[job_id] = home
