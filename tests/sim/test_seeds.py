@@ -194,3 +194,8 @@ def test_programs_that_choose_nodes_know_all_of_a_large_cluster(seed, options):
 def test_what_comes_for_a_job_that_has_ended_does_not_bring_it_back(seed):
     """An actor that was on its way to a node when that was told; results of tasks that are about to end."""
     assert_all_is_well([seed], nodes=3, deaths=True, crashes=True, tight=True)
+
+
+def test_tasks_of_a_removed_group_end_once():
+    """The end of one was the argument of another, which went back to where it came from, and ended here too."""
+    assert_all_is_well([21024], nodes=3, groups=True, crashes=True)

@@ -156,7 +156,9 @@ class Bundles:
                 node.dispatch.ready_count -= len(queue.tasks)
                 queue.tasks.clear()
         for task in doomed:
+            task.state = TaskState.DONE  # so that the end of one does not start another
             task.missing = 0
+        for task in doomed:
             node.lifecycle.fail_with(task, error)
         node.lifecycle.forget_waiters()
 
