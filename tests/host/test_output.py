@@ -40,6 +40,15 @@ def test_lines_carry_their_worker_and_its_machine(log, logs):
     assert logs.read(is_last=True) == ""
 
 
+def test_a_line_that_was_just_begun_is_not_lost_at_the_end(log, logs):
+    """All before it has been read already: without it, the last piece would be empty."""
+    log.write_bytes(b"one\n")
+    assert logs.read() == f"{label()} one\n"
+    with log.open("ab") as file:
+        file.write(b"tw")
+    assert logs.read(is_last=True) == f"{label()} tw\n"
+
+
 def test_a_piece_has_so_many_lines_and_bytes_and_nothing_is_missing(log, logs):
     log.write_text("".join(f"{number}\n" for number in range(10_000)))
     pieces = []

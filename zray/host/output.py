@@ -80,7 +80,8 @@ class JobLogs:
                 data = file.read(PIECE_BYTES_MAX)
         except OSError:
             return []  # the session ends
-        return shown + log.take(_first_lines(data))
+        shown += log.take(_first_lines(data))
+        return shown + log.take_rest() if is_last and log.upto >= size else shown
 
     @staticmethod
     def _pass_over(log: Log, path: str, size: int) -> str:
