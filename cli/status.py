@@ -117,12 +117,14 @@ def status(form: str, address: str | None) -> None:
         show_cluster(address, form)
         return
     found = []
+    is_silent = False
     for session, info in control.sessions():
         try:
             with control.Control(session, info.node_pid) as link:
                 found.append(facts(session, info, link.status(), link.nodes(), RESOURCE_UNIT))
         except ClusterLostError as error:
             click.echo(f"session {session.name}: {error}", err=True)
+            is_silent = True
     if form == "json":
         click.echo(json.dumps({"sessions": found}, indent=2))
     else:
@@ -133,5 +135,5 @@ def status(form: str, address: str | None) -> None:
         for cluster, fact in clusters.items():
             if cluster:
                 print_cluster(fact)
-        if not found:
+        if not found and not is_silent:
             click.echo("No session runs on this machine.")

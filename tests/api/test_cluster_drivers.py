@@ -122,3 +122,45 @@ def test_a_killed_driver_leaves_its_detached_actors_and_nothing_else(cluster, tm
         until(lambda: zray.available_resources() == zray.cluster_resources())
     for node in cluster.list_all_nodes():
         until(lambda node=node: is_empty(node, 0))
+
+
+GUEST = """
+    import zray
+    zray.init(address={address!r}, namespace="shop")
+    home = zray.get_runtime_context().get_node_id()
+
+    @zray.remote(num_cpus=0)
+    def where():
+        return zray.get_runtime_context().get_node_id()
+
+    @zray.remote
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            return self.count, zray.get_runtime_context().get_node_id()
+
+    counter = Counter.options(name="counter", lifetime="detached", get_if_exists=True).remote()
+    count, place = zray.get(counter.add.remote())
+    others = [Counter.remote() for _ in range(3)]
+    places = zray.get([where.remote() for _ in range(5)]) + [zray.get(other.add.remote())[1] for other in others]
+    print(count, home in [place, *places], flush=True)
+"""
+
+
+def test_nothing_runs_on_the_machine_of_a_program_outside_of_the_cluster(cluster, tmp_path):
+    """What asks for no CPU neither: a detached actor lives on when the program has ended."""
+    (tmp_path / "outside").mkdir()
+    for run in (1, 2):
+        os.environ.update({"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(tmp_path / "outside")})
+        try:
+            program = start_script(tmp_path, GUEST.format(address=cluster.address))
+        finally:
+            del os.environ["ZRAY_TOKEN"], os.environ["ZRAY_TMPDIR"]
+        with program:
+            printed, errors = program.communicate(timeout=60)
+        assert printed.split() == [str(run), "False"], errors
+    zray.init(address=cluster.address, namespace="shop")
+    zray.kill(zray.get_actor("counter"))

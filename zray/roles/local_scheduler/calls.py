@@ -148,7 +148,7 @@ class Calls:
         may_borrow: also on CPUs that are lent out by tasks that wait; these go on only when they get them back.
         """
         drain = self.node.drain
-        if drain.is_on and drain.may_go(options.resources, options.where):
+        if self.node.members.is_guest or (drain.is_on and drain.may_go(options.resources, options.where)):
             return False
         free, promised = self.node.resources.free, self.promised
         for name, amount in options.resources.items():

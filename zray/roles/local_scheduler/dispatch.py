@@ -98,8 +98,9 @@ class Dispatch:
         queue = queues.get(key)
         if queue is None:
             queue = queues[key] = ReadyQueue(task.job, task.depth, task.spec.options, task.options)
-            queue.is_infeasible = not self.node.resources.could_ever_fit(queue.resources)
             where = queue.options.where
+            is_guest = self.node.members.is_guest and not self.node.strategies.is_bound(where)
+            queue.is_infeasible = is_guest or not self.node.resources.could_ever_fit(queue.resources)
             queue.is_choosy = queue.is_infeasible or where is not None
             queue.is_in_group = where is not None and bool(where.group)
         if not queue.tasks and queue not in self.queues:

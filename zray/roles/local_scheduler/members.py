@@ -45,6 +45,12 @@ class Members:
         self._register()
         self.on_load_timeout()
 
+    @property
+    def is_guest(self) -> bool:
+        """Whether this is the node of a program outside of the cluster: it goes with it, so what asks for no CPU runs
+        elsewhere too."""
+        return self.facts[0] == "driver"
+
     def _register(self) -> None:
         node = self.node
         register = RegisterNode(node.address, plain(node.resources.total), *self.facts, list(self.peers), node.labels)
