@@ -10,9 +10,10 @@ from zray.wire.actors import ActorStarted, CreateActor
 from zray.wire.gcs import NodeJoined, ObjectLocated, RecordTasksReply
 from zray.wire.objects import HoldObjects
 from zray.wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
-from zray.wire.scheduling import TaskDeferred, TaskPlaced
+from zray.wire.scheduling import SpillRefused, TaskDeferred, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import Function, PublishFunction, SubmitTasks, WaitObjects
+from zray.wire.where import LabelRule, Where, no_such_labels
 
 
 class Node(Desk):
@@ -254,6 +255,26 @@ def test_no_node_can_run_it(member):
     one = spilled(member, cpus=64)
     why = "it asks for 64 CPU; the largest node (far45678) has 4 CPU"
     assert member.ask(one) == [f"{ref(one)}: task f waits for a node that can run it: {why}"]
+
+
+def test_no_node_has_the_label(member):
+    """Not a word of CPUs, of which there are enough."""
+    spec = member.new_spec()
+    rules = (LabelRule("disk", ("hdd",)),)
+    where = Where(hard=rules)
+    spec.options = encode_options(TaskOptions(resources={"CPU": RESOURCE_UNIT}, name="f", where=where))
+    (one,) = member.submit(spec)
+    for request in list(member.scheduler.remote.leaving):
+        member.tell("gcs-0", RecordTasksReply(request))
+    member.tell("global", SpillRefused(spec.task_id, no_such_labels(rules)))
+    lines = member.ask(one)
+    assert lines == [f"{ref(one)}: task f waits for a node that can run it: {no_such_labels(rules)}"]
+
+
+def test_an_actor_finds_all_cpus_in_use(member):
+    actor_id = member.create(cpus=3)
+    line = member.ask(member.call(actor_id))[-1]
+    assert line.endswith("waits for room: what it asks for is in use on all nodes that have it")
 
 
 def placed(node):

@@ -27,6 +27,8 @@ EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
 # A mean is reported again when it has moved by this factor: the node only plans with it.
 REPORT_FACTOR = 1.25
 REPORT_US_MIN = 20
+# Of functions: a program that makes ever new ones has the oldest forgotten.
+MEANS_MAX = 10_000
 NOTHING_STORED: list[bytes] = []
 
 
@@ -131,6 +133,8 @@ class TaskExecutor:
         """A run took so many microseconds."""
         mean = self.means.get(function_id)
         if mean is None:
+            if len(self.means) >= MEANS_MAX:
+                del self.means[next(iter(self.means))]
             mean = self.means[function_id] = Mean(us, 0.0)
             moved = True
         else:

@@ -14,6 +14,7 @@ from . import (
     batches,
     calls,
     code,
+    dispatch,
     drain,
     explain,
     flights,
@@ -39,6 +40,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "global schedulers that are gone", len(node.flights.gone), flights.GONE_MAX
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX
+    yield "functions whose run times are known", len(node.dispatch.mean_us), dispatch.MEANS_MAX
     yield "heartbeats without an answer", len(node.members.lease.sent), HEARTBEATS_MAX
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX

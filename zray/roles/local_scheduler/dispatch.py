@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # How long a worker may go without progress before its unbegun tasks are taken back; also the timer's period.
 PROGRESS_SECONDS = 0.005
+# Functions whose run times are known: of a program that makes ever new ones, the oldest are forgotten.
+MEANS_MAX = 10_000
 # A lease that has lasted so long ends when other queues wait: jobs and kinds of tasks share the node (B20).
 LEASE_SECONDS = 0.02
 
@@ -106,6 +108,13 @@ class Dispatch:
         if not queue.tasks and queue not in self.queues:
             self.queues.append(queue)
         return queue  # type: ignore[no-any-return]
+
+    def takes(self, function_id: bytes, mean_us: int) -> None:
+        """A worker's mean of late."""
+        means = self.mean_us
+        if function_id not in means and len(means) >= MEANS_MAX:
+            del means[next(iter(means))]
+        means[function_id] = mean_us
 
     def cancel_job(self, job: Job) -> None:
         """Its driver is gone: nothing of it starts any more."""

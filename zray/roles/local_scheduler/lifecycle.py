@@ -212,7 +212,7 @@ class Lifecycle:
             self.node.reject("results of a worker that is gone")
             return
         for timing in message.timings:
-            self.node.dispatch.mean_us[timing.function_id] = timing.mean_us
+            self.node.dispatch.takes(timing.function_id, timing.mean_us)
         worker.progress_at = self.node.now
         tasks = self.node.tasks
         inflight = worker.inflight

@@ -263,7 +263,8 @@ class Reasons:
         node = self.node
         place = node.recovery.placed.get(task.spec.task_id)
         if task.spec.task_id in node.infeasible.parked:
-            reason = why_nowhere(task.options.resources, node.infeasible.totals())
+            reason = node.strategies.why_no_labels(task.options.where)
+            reason = reason or why_nowhere(task.options.resources, node.infeasible.totals())
             self.say(depth, f"{name} waits for a node that can run it: {reason}")
         elif task.spec.task_id in node.trips.aside:
             request = in_words(task.options.resources)
@@ -312,6 +313,10 @@ class Reasons:
             self._of_running(wait, actor.worker, depth, f"{name} {again}runs its constructor (pid {pid})")
         elif self._missing(actor.creation):
             self._of_missing(actor.creation, depth, name)
+        elif reason := node.strategies.why_no_labels(where):
+            self.say(depth, f"{name} finds no node: {reason}")
+        elif not node.resources.could_ever_fit(request) and node.infeasible.is_met_elsewhere(request):
+            self.say(depth, f"{name} waits for room: what it asks for is in use on all nodes that have it")
         elif not node.resources.could_ever_fit(request):
             self.say(depth, f"{name} finds no node: {why_nowhere(request, node.infeasible.totals())}")
         elif not node.resources.fits(request):

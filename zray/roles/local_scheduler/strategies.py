@@ -86,6 +86,14 @@ class Strategies:
             return no_such_node(where.node)
         return no_such_labels(where.hard)
 
+    def why_no_labels(self, where: Where | None) -> str:
+        """For the user: no node has the labels that are asked for; "" if one has, or none are."""
+        if where is None or not where.hard:
+            return ""
+        labels = self.node.members.labels
+        known = [self.node.labels, *(labels[peer] for peer in self._peers())]
+        return "" if any(matches(found, where.hard) for found in known) else no_such_labels(where.hard)
+
     def why_no_actor(self, where: Where | None) -> str:
         """For the user: why an actor can never start, in a session that no node can join; "" if it may."""
         if where is None or not self.node.is_embedded or self.may_run_here(where):
