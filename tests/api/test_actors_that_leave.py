@@ -17,26 +17,28 @@ pytestmark = pytest.mark.usefixtures("session")
 ActorDiedError = zray.exceptions.ActorDiedError
 
 
+class Leaver:
+    def work(self, value):
+        return value
+
+    def leave(self):
+        zray.actor.exit_actor()
+
+
+class AsyncLeaver:
+    async def work(self, value):
+        return value
+
+    async def leave(self):
+        zray.actor.exit_actor()
+
+
 @pytest.mark.parametrize("kind", ["serial", "threaded", "async"])
 def test_leaving_answers_what_came_before(kind):
     """exit_actor(): calls before it have their values, it and those behind it fail."""
 
-    class Plain:
-        def work(self, value):
-            return value
-
-        def leave(self):
-            zray.actor.exit_actor()
-
-    class Async:
-        async def work(self, value):
-            return value
-
-        async def leave(self):
-            zray.actor.exit_actor()
-
     options = {"max_concurrency": 4} if kind == "threaded" else {"num_cpus": 0}
-    actor = zray.remote(**options)(Async if kind == "async" else Plain).remote()
+    actor = zray.remote(**options)(AsyncLeaver if kind == "async" else Leaver).remote()
     before = [actor.work.remote(value) for value in range(20)]
     assert zray.get(before) == list(range(20))
     with pytest.raises(ActorDiedError, match="exit_actor"):
@@ -98,22 +100,8 @@ def test_the_call_that_leaves_is_answered_whoever_looks_meanwhile(kind, gate):
 def test_leaving_right_behind_other_calls(kind):
     """Their results may still wait for company when the actor says that it goes: they go first."""
 
-    class Plain:
-        def work(self, value):
-            return value
-
-        def leave(self):
-            zray.actor.exit_actor()
-
-    class Async:
-        async def work(self, value):
-            return value
-
-        async def leave(self):
-            zray.actor.exit_actor()
-
     for _ in range(5):
-        actor = zray.remote(num_cpus=0)(Async if kind == "async" else Plain).remote()
+        actor = zray.remote(num_cpus=0)(AsyncLeaver if kind == "async" else Leaver).remote()
         calls = [actor.work.remote(value) for value in range(20)]
         left = actor.leave.remote()
         assert zray.get(calls, timeout=20) == [*range(20)]

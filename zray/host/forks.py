@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import object_ref
 from . import context
+from .processes import flush_and_exit
 
 
 class _EndsHere:
@@ -41,12 +42,7 @@ def end_child(error: BaseException | None) -> None:
     elif error is not None:
         sys.excepthook(type(error), error, error.__traceback__)
         code = 1
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass  # it is closed
-    os._exit(code & 0xFF)
+    flush_and_exit(code & 0xFF)
 
 
 def _after_fork_in_child() -> None:

@@ -61,6 +61,16 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
+def flush_and_exit(status: int) -> NoReturn:
+    """What was printed gets out; nothing else is done."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # it is closed
+    os._exit(status)
+
+
 def end_process(status: int) -> NoReturn:
     """As a program that has run to its end: what atexit was told, the streams, the end.  Threads are not waited for;
     a second one that asks waits for it."""
@@ -69,12 +79,7 @@ def end_process(status: int) -> NoReturn:
         atexit._run_exitfuncs()
     except BaseException:
         pass  # its traceback is printed
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass  # it is closed
-    os._exit(status)
+    flush_and_exit(status)
 
 
 def children_of(pid: int) -> list[int]:
