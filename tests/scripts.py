@@ -32,11 +32,21 @@ def run_script(folder, code, timeout_s=40):
     )
 
 
-def start_script(folder, code, **options):
-    """Start `code` as a script in a process group of its own, its output in pipes; options as of Popen."""
+def from_outside(cluster, folder):
+    """The variables of a program that is on no machine of the cluster; its session is in a folder of its own."""
+    outside = Path(folder) / "outside"
+    outside.mkdir(exist_ok=True)
+    return {"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(outside)}
+
+
+def start_script(folder, code, variables=(), **options):
+    """Start `code` as a script in a process group of its own, its output in pipes.
+
+    variables: more of its environment; options as of Popen.
+    """
     return subprocess.Popen(
         [sys.executable, str(write_script(folder, code))],
-        env=environment(),
+        env=environment() | dict(variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,7 +6,7 @@ import pytest
 
 import zray
 from tests.gates import Gate, is_running, until, until_ended
-from tests.scripts import ROOT, start_script
+from tests.scripts import ROOT, from_outside, start_script
 from zray.cluster_utils import Cluster
 from zray.host import control
 
@@ -82,19 +82,10 @@ def is_empty(node, actors, *, code=0):
 def test_a_killed_driver_leaves_its_detached_actors_and_nothing_else(cluster, tmp_path, end):
     disk, tape = cluster.worker_nodes
     home = cluster.add_node(num_cpus=0) if end == "its node too" else None
-    if end == "from outside":
-        (tmp_path / "outside").mkdir()
-        variables = {"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(tmp_path / "outside")}
-    else:
-        variables = {}
+    variables = from_outside(cluster, tmp_path) if end == "from outside" else {}
     address = "auto" if home else cluster.address  # auto: the newest of this machine
-    os.environ.update(variables)
-    try:
-        driver = start_script(tmp_path, PROGRAM.format(root=str(ROOT), address=address, gates=str(tmp_path / "gate-")))
-    finally:
-        for name in variables:
-            del os.environ[name]
-    with driver:
+    code = PROGRAM.format(root=str(ROOT), address=address, gates=str(tmp_path / "gate-"))
+    with start_script(tmp_path, code, variables) as driver:
         line = driver.stdout.readline()
         assert line, driver.stderr.read()
         total, lasting, passing = map(int, line.split())
@@ -152,14 +143,9 @@ GUEST = """
 
 def test_nothing_runs_on_the_machine_of_a_program_outside_of_the_cluster(cluster, tmp_path):
     """What asks for no CPU neither: a detached actor lives on when the program has ended."""
-    (tmp_path / "outside").mkdir()
+    variables = from_outside(cluster, tmp_path)
     for run in (1, 2):
-        os.environ.update({"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(tmp_path / "outside")})
-        try:
-            program = start_script(tmp_path, GUEST.format(address=cluster.address))
-        finally:
-            del os.environ["ZRAY_TOKEN"], os.environ["ZRAY_TMPDIR"]
-        with program:
+        with start_script(tmp_path, GUEST.format(address=cluster.address), variables) as program:
             printed, errors = program.communicate(timeout=60)
         assert printed.split() == [str(run), "False"], errors
     zray.init(address=cluster.address, namespace="shop")

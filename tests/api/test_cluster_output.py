@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.gates import until
-from tests.scripts import start_script
+from tests.scripts import from_outside, start_script
 from zray.cluster_utils import Cluster
 
 
@@ -46,20 +46,11 @@ PROGRAM = """
 """
 
 
-def run_program(cluster, folder, *, wanted=True, from_outside=False, first=()):
+def run_program(cluster, folder, *, wanted=True, is_outside=False, first=()):
     """Its lines; the first ones come while it does nothing."""
-    variables = {}
-    if from_outside:
-        (folder / "outside").mkdir()
-        variables = {"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(folder / "outside")}
-    os.environ.update(variables)
-    try:
-        code = PROGRAM.format(address=cluster.address, wanted=wanted)
-        program = start_script(folder, code, stdin=-1)
-    finally:
-        for name in variables:
-            del os.environ[name]
-    with program:
+    variables = from_outside(cluster, folder) if is_outside else {}
+    code = PROGRAM.format(address=cluster.address, wanted=wanted)
+    with start_script(folder, code, variables, stdin=-1) as program:
         lines = []
         while not {"driver: ready", *first} <= {line.partition(") ")[2] or line for line in lines}:
             line = program.stdout.readline()
@@ -70,16 +61,16 @@ def run_program(cluster, folder, *, wanted=True, from_outside=False, first=()):
     return [line for line in (*lines, *rest.splitlines()) if line != "driver: ready"]
 
 
-@pytest.mark.parametrize("from_outside", [False, True])
-def test_it_comes_while_the_driver_does_nothing_and_all_of_it_at_the_end(cluster, tmp_path, from_outside):
-    lines = run_program(cluster, tmp_path, from_outside=from_outside, first=["the actor speaks"])
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_it_comes_while_the_driver_does_nothing_and_all_of_it_at_the_end(cluster, tmp_path, is_outside):
+    lines = run_program(cluster, tmp_path, is_outside=is_outside, first=["the actor speaks"])
     assert all(re.match(r"\(worker-\d+ pid=\d+, ip=127\.0\.0\.1\) ", line) for line in lines), lines
     texts = sorted(line.partition(") ")[2] for line in lines)
     expected = ["the actor speaks"] * 2
     for number in range(3):
         expected += [f"number {number}", f"to the other stream {number}"]
     assert texts == sorted(expected)
-    if from_outside:
+    if is_outside:
         until(lambda: not os.listdir(tmp_path / "outside"))
 
 
