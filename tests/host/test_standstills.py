@@ -8,7 +8,7 @@ import pytest
 
 import zray
 from tests.gates import is_running, until
-from tests.scripts import start_script
+from tests.scripts import from_outside, start_script
 from zray.cluster_utils import Cluster, Node
 from zray.exceptions import ClusterLostError
 from zray.host import control, nodes
@@ -127,13 +127,8 @@ OUTSIDE = """
 @pytest.mark.slow
 def test_a_program_outside_whose_lid_was_closed_is_told_that_it_has_lost_the_cluster(cluster, tmp_path):
     """F04 for one laptop of several machines: it was given up, and nothing of it is left on the others."""
-    (tmp_path / "outside").mkdir()
-    os.environ.update(ZRAY_TOKEN=cluster.token, ZRAY_TMPDIR=str(tmp_path / "outside"))
-    try:
-        driver = start_script(tmp_path, OUTSIDE.format(address=cluster.address))
-    finally:
-        del os.environ["ZRAY_TOKEN"], os.environ["ZRAY_TMPDIR"]
-    with driver:
+    variables = from_outside(cluster, tmp_path)
+    with start_script(tmp_path, OUTSIDE.format(address=cluster.address), variables) as driver:
         assert driver.stdout.readline() == "ready\n", driver.stderr.read()
         laptop = [driver.pid, int(driver.stdout.readline())]
         for pid in laptop:
