@@ -8,32 +8,29 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from ..exceptions import ClusterLostError, encode_system_error
+from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..store.errors import deserialize_error, serialize_error
 from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
-from ..wire.session import Goodbye
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .async_calls import AsyncCalls
 from .checkpoints import Recovery
+from .leaving import is_success, leave
 from .logs import begun_lines
-from .processes import end_process
 from .submitter import Call, Submitter, current_call
 
 if TYPE_CHECKING:
     from .worker_main import Worker
 
 
-# A node that does not answer for so long has other troubles than one actor's last words.
-GOODBYE_SECONDS = 10.0
 LEFT = "The actor left by exit_actor()."
+EXITED = "The actor left by sys.exit(0)."
 # Values of a call's returns, the refs inside each, and whether it asks for another attempt.
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
@@ -58,7 +55,8 @@ class ActorHost:
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
-        self.last_call: TaskSpec | None = None  # it raised ActorExit
+        self.last_call: TaskSpec | None = None  # it asked for the actor's end
+        self.farewell = ""  # by what
         self.exiting = ""  # why, once that call's result is on its way
 
     def start(self) -> None:
@@ -179,10 +177,9 @@ class ActorHost:
         try:
             args, kwargs = self.worker.arguments_of(spec)
             self.method_of(spec)(*args, **kwargs)
-        except ActorExit:  # that process died before it could say so
-            self.exiting = LEFT
-        except BaseException:
-            pass  # as the first time
+        except BaseException as error:
+            if is_success(error):  # that process died before it could say so
+                self.exiting = LEFT if isinstance(error, ActorExit) else EXITED
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
         name = parse_options(spec.options).method
@@ -219,13 +216,14 @@ class ActorHost:
             worker.note(spec, values, contained, wants_retry=wants_retry)
             if spec is self.last_call:
                 # Not before: another thread that sees it ends the process.
-                self.exiting = LEFT
+                self.exiting = self.farewell
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """What a call that raised leaves behind: an error, or the wish to leave."""
-        if isinstance(error, ActorExit):
+        if is_success(error) and os.getpid() == self.worker.pid:
             self.last_call = spec
-            left = encode_system_error("ActorDiedError", LEFT)
+            self.farewell = LEFT if isinstance(error, ActorExit) else EXITED
+            left = encode_system_error("ActorDiedError", self.farewell)
             return [left] * max(1, parse_options(spec.options).num_returns), (), False
         return self.worker.failure(spec, error)
 
@@ -253,20 +251,6 @@ class ActorHost:
     # --- the end ---
 
     def leave_if_asked(self) -> None:
-        """By itself: results first, then the news, then the process.
-
-        The node hears of the process's end by another way, the fork server's, which may be the faster one: so the
-        news must have been heard before.
-        """
-        if not self.exiting:
-            return
-        worker = self.worker
-        try:
-            worker.flush()  # in one frame with what is said, results would come behind it
-            worker.say(ActorExited(self.actor_id, self.exiting))
-            worker.say(Goodbye(self.exiting))
-            worker.flush()
-            worker.receive_until(lambda: worker.said_goodbye, time.monotonic() + GOODBYE_SECONDS)
-        except ClusterLostError:
-            pass
-        end_process(0)
+        """By itself, once the result of the call that asked for it is noted."""
+        if self.exiting:
+            leave(self.worker, self.exiting, ActorExited(self.actor_id, self.exiting))

@@ -37,6 +37,7 @@ from . import context
 from .connection import Connection
 from .forks import end_child
 from .hints import add_hints
+from .leaving import crash
 from .logs import begun_lines
 from .runtime import Runtime
 from .session import Session
@@ -335,6 +336,8 @@ class Worker(Runtime):
         """What stands in each return when user code raised, and whether its options ask for another attempt."""
         if os.getpid() != self.pid:
             end_child(error)
+        if isinstance(error, SystemExit):
+            crash(self, self.name_of(spec), error)
         options = parse_options(spec.options)
         wants_retry = False
         if options.retry_exceptions and isinstance(error, Exception):
