@@ -1,7 +1,6 @@
 """Each role says what bounds what it keeps (USERS 2.4, 10); the simulator asserts it after each turn (tests/sim)."""
 
 from tests.roles.desk import Desk
-from zray.roles import role as role_module
 from zray.roles.effects import SetTimer
 from zray.roles.gcs import GcsShard, homes
 from zray.roles.gcs import shard as shard_module
@@ -9,6 +8,7 @@ from zray.roles.gcs.results import Results
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
 from zray.roles.global_scheduler.placement import UNREPORTED_MAX, NodeLoad
+from zray.roles.latest import Latest
 from zray.roles.object_manager import manager
 from zray.roles.relay import TUNNELS_MAX, Relay
 from zray.wire.gcs import (
@@ -124,9 +124,9 @@ def test_a_process_has_so_many_values_that_wait_for_room_and_others_have_theirs(
     assert ("values of driver-1 that wait for room", 1, 1) in list(role.bounds())
 
 
-def test_lost_nodes_are_forgotten_the_oldest_first(monkeypatch):
-    monkeypatch.setattr(role_module, "LOST_MAX", 2)
-    lost = {}
+def test_a_table_of_the_latest_forgets_the_oldest_first():
+    lost = Latest(2)
     for node in ("n1", "n2", "n1", "n3"):
-        role_module.remember_lost(lost, node)
+        lost[node] = None
     assert list(lost) == ["n2", "n3"]
+    assert list(Latest(2, dict.fromkeys("abc"))) == ["b", "c"]

@@ -30,9 +30,9 @@ from collections.abc import Iterable, Sized
 from ..wire.drains import DrainNode, DrainReport
 from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ..wire.message import Local
-from . import role
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
-from .role import Role, remember_lost
+from .latest import LOST_MAX, Latest
+from .role import Role
 
 TICK_SECONDS = 0.1
 # From when a process is known to have ended to the verdict: its workers end with it, which takes them a moment.
@@ -76,7 +76,7 @@ class Monitor(Role):
         super().__init__(address)
         self.listeners = listeners  # global schedulers and shards that are told of every node
         self.nodes = {node.node: node for node in former}  # in the order in which they joined
-        self.lost: dict[str, None] = dict.fromkeys(lost)
+        self.lost: Latest[str, None] = Latest(LOST_MAX, dict.fromkeys(lost))
         self.returning = dict.fromkeys(self.nodes)  # those that we have not heard of yet
         self.silent_ticks = dict.fromkeys(self.nodes, 0)
         self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
@@ -206,7 +206,7 @@ class Monitor(Role):
         if self.nodes.pop(node, None) is None:
             return
         self.perform(NoteLost(node, reason))
-        remember_lost(self.lost, node)
+        self.lost[node] = None
         self.returning.pop(node, None)
         self.silent_ticks.pop(node, None)
         self.down.pop(node, None)
@@ -224,7 +224,7 @@ class Monitor(Role):
             self.send(message.node, NodeLost(message.node, "its epoch is over"))
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        yield "lost nodes", len(self.lost), role.LOST_MAX
+        yield "lost nodes", len(self.lost), LOST_MAX
         nodes = len(self.nodes)
         tables: tuple[tuple[str, Sized], ...] = (
             ("nodes that are awaited", self.returning),

@@ -17,17 +17,6 @@ from typing import Any, ClassVar
 from ..wire.message import Local, Message
 from .effects import Effect, Send, SetTimer
 
-# Nodes that are lost are remembered, the last so many: what they had said arrives long before as many others are lost,
-# and nobody lets them in again.
-LOST_MAX = 10_000
-
-
-def remember_lost(lost: dict[str, None], node: str) -> None:
-    """It is one of those from now on."""
-    lost[node] = None
-    if len(lost) > LOST_MAX:
-        del lost[next(iter(lost))]
-
 
 class Role:
     """Base of all roles: an address, an outbox, a table of handlers."""

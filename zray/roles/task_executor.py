@@ -22,6 +22,7 @@ from ..ids import FIRST_RETURN, return_id
 from ..wire.message import Message
 from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import Function, StartTasks, TaskResult, TasksFinished, TasksReturned, Timing
+from .latest import Latest
 
 EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
 # A mean is reported again when it has moved by this factor: the node only plans with it.
@@ -51,7 +52,7 @@ class TaskExecutor:
         self.results: list[TaskResult] = []
         self.returned: list[bytes] = []
         self.drained: list[bytes] = []
-        self.means: dict[bytes, Mean] = {}
+        self.means: Latest[bytes, Mean] = Latest(MEANS_MAX)
         self.timings: dict[bytes, Timing] = {}
 
     # --- the queue ---
@@ -133,8 +134,6 @@ class TaskExecutor:
         """A run took so many microseconds."""
         mean = self.means.get(function_id)
         if mean is None:
-            if len(self.means) >= MEANS_MAX:
-                del self.means[next(iter(self.means))]
             mean = self.means[function_id] = Mean(us, 0.0)
             moved = True
         else:

@@ -46,13 +46,13 @@ class Outcome(Struct):
 
 def run_options(options: Options) -> Outcome:
     """One run."""
-    world = Simulator(options)
     error = ""
-    try:
-        with lowered(chosen(options.seed) if options.is_tight else {}):
+    with lowered(chosen(options.seed) if options.is_tight else {}):
+        world = Simulator(options)
+        try:
             _run(world)
-    except Exception as caught:
-        error = str(caught) if isinstance(caught, Stuck) else traceback.format_exc().strip()
+        except Exception as caught:
+            error = str(caught) if isinstance(caught, Stuck) else traceback.format_exc().strip()
     story = "" if not error else world.trace.transcript()
     return Outcome(options.seed, error, world.trace.steps, world.now, world.trace.digest(), world.faults.kills, story)
 

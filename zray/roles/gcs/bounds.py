@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..latest import LOST_MAX
 from . import aside, client, flushing, homes, keeping
 from . import shard as shard_module
 
@@ -45,4 +46,5 @@ def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
     if replica is not None:
         if member.is_tail and member.has_caught_up:
             yield "clients that were told something", len(member.results.told), len(replica.sessions)
+        yield "clients that are lost", len(replica.lost), LOST_MAX
         yield from bounds_of_shard(replica.shard)

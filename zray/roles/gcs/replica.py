@@ -11,6 +11,7 @@ from msgspec.msgpack import Decoder, Encoder
 from ...wire.chain import ShardReply, ShardRequest, Update
 from ...wire.gcs import NodeLost
 from ..effects import Effect, Send
+from ..latest import LOST_MAX, Latest
 from .shard import GcsShard
 
 
@@ -62,7 +63,7 @@ class Replica:
         self.clock = 0.0
         self.sessions: dict[str, Session] = {}
         self.client_by_role: dict[str, str] = {}
-        self.lost: dict[str, None] = {}  # clients whose nodes are; they do not come back
+        self.lost: Latest[str, None] = Latest(LOST_MAX)  # clients whose nodes are; they do not come back
         self.undeliverable = 0
 
     def apply(self, update: Update) -> list[str]:
@@ -165,7 +166,7 @@ class Replica:
         self.clock = found.clock
         self.sessions = {session.client: session for session in found.sessions}
         self.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
-        self.lost = dict.fromkeys(found.lost)
+        self.lost.update(dict.fromkeys(found.lost))
         return found.epoch
 
 

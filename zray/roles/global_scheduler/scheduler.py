@@ -41,8 +41,8 @@ from ...wire.scheduling import (
 )
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
-from .. import role
-from ..role import Role, remember_lost
+from ..latest import LOST_MAX, Latest
+from ..role import Role
 from . import placement
 from .placement import (
     FIRST_GUESS_SECONDS,
@@ -72,7 +72,7 @@ class GlobalScheduler(Role):
         self.equals = equals
         self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
         self.loads: dict[str, NodeLoad] = {}
-        self.lost: dict[str, None] = {}  # nodes, for good
+        self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes, for good
         self.request = 0
         self.spread_count = 0  # tasks and actors that go to one node after the other
         # request -> the task, replies still missing, what is known of its arguments
@@ -89,7 +89,7 @@ class GlobalScheduler(Role):
         load.kind, load.labels = message.kind, message.labels
 
     def on_node_lost(self, message: NodeLost) -> None:
-        remember_lost(self.lost, message.node)
+        self.lost[message.node] = None
         self.loads.pop(message.node, None)
 
     def on_load_report(self, message: LoadReport) -> None:
@@ -246,7 +246,7 @@ class GlobalScheduler(Role):
         self.send(self.sender, NodesReply(message.request, facts))
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        yield "lost nodes", len(self.lost), role.LOST_MAX
+        yield "lost nodes", len(self.lost), LOST_MAX
         yield "tasks whose arguments are asked for", len(self.locating), LOCATING_MAX
         for load in self.loads.values():
             yield f"tasks under way to {load.node}", len(load.unreported), placement.UNREPORTED_MAX

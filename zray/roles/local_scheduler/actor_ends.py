@@ -11,6 +11,7 @@ from ...ids import FIRST_RETURN
 from ...wire.actors import ActorExited, ActorRemoved, KillActor
 from ...wire.tasks import StopWorker
 from ..effects import WorkerExited
+from ..latest import Latest
 from .actor_names import name_key
 from .routes import Route
 from .tables import Actor, ActorState, Job
@@ -27,7 +28,7 @@ class ActorEnds:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.graves: dict[bytes, bytes] = {}  # actor -> the error value that its calls get
+        self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
 
     def handles_gone(self) -> None:
         """The last refs on some actors' objects have gone: they leave after the calls they have."""
@@ -126,8 +127,6 @@ class ActorEnds:
             self.node.calls.promise(actor.options, -1)
         actor.state = ActorState.DEAD
         actor.death = error
-        if len(self.graves) >= GRAVES_MAX:
-            del self.graves[next(iter(self.graves))]
         self.graves[actor.actor_id] = error
         node.calls.creation_done(actor, error)
         spec = actor.creation.spec

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..latest import LOST_MAX
 from . import (
     actor_ends,
     batches,
@@ -37,6 +38,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
     yield "jobs known to have ended", len(node.ended_jobs), scheduler.ENDED_JOBS_MAX
     yield "actors known to have died", len(node.ends.graves), actor_ends.GRAVES_MAX
+    yield "lost nodes", len(node.recovery.lost), LOST_MAX
     yield "global schedulers that are gone", len(node.flights.gone), flights.GONE_MAX
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX

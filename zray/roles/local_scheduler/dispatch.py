@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from ...exceptions import encode_system_error
 from ...wire.groups import plain_name
 from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
 from ...wire.tasks import TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
+from ..latest import Latest
 from .batches import INFLIGHT_COUNT_MAX, INFLIGHT_US_MAX, Batches
 from .lending import Lending
 from .resources import CPU, cpu_of
@@ -45,7 +47,7 @@ class Dispatch:
         self.lending = Lending(node, self)
         self.queues: deque[ReadyQueue] = deque()  # those with tasks; served round robin
         self.ready_count = 0
-        self.mean_us: dict[bytes, int] = {}  # run time per function
+        self.mean_us: Latest[bytes, int] = Latest(MEANS_MAX)  # run time per function
         self.leased: dict[str, Worker] = {}  # workers with frames, by address
         self.idle_leases: list[Worker] = []  # leased workers whose queue may have run dry in this turn
         self.is_dirty = False
@@ -111,10 +113,7 @@ class Dispatch:
 
     def takes(self, function_id: bytes, mean_us: int) -> None:
         """A worker's mean of late."""
-        means = self.mean_us
-        if function_id not in means and len(means) >= MEANS_MAX:
-            del means[next(iter(means))]
-        means[function_id] = mean_us
+        self.mean_us[function_id] = mean_us
 
     def cancel_job(self, job: Job) -> None:
         """Its driver is gone: nothing of it starts any more."""
@@ -131,7 +130,8 @@ class Dispatch:
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
             self.node.groups.forget(task)
-        self.node.undoing.end_tasks(doomed)
+        error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
+        self.node.undoing.end_tasks(doomed, error)
 
     # --- the turn ---
 

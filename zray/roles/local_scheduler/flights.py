@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ...wire.scheduling import FindTasks, TasksFound
 from ..effects import SchedulerGone
+from ..latest import Latest
 from .tables import Task, TaskState
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Flights:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.aloft: dict[bytes, str] = {}  # task -> the global scheduler that was handed it; "": it is searched for
-        self.gone: dict[str, None] = {}  # schedulers that we hear nothing from any more
+        self.gone: Latest[str, None] = Latest(GONE_MAX)  # schedulers that we hear nothing from any more
         self.searches: dict[int, Search] = {}
         self.count = 0  # of searches
         self.questions: dict[str, list[tuple[str, FindTasks]]] = {}  # about schedulers that we still listen to
@@ -59,8 +60,6 @@ class Flights:
         self.gone.pop(scheduler, None)
         self.gone[scheduler] = None
         self.node.load.placed_counts.pop(scheduler, None)
-        if len(self.gone) > GONE_MAX:
-            del self.gone[next(iter(self.gone))]
         for asker, question in self.questions.pop(scheduler, ()):
             self._answer(asker, question)
         tasks = self.node.tasks

@@ -20,6 +20,7 @@ from ...ids import is_put, return_id
 from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject
 from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import TaskSpec, parse_options
+from ..latest import LOST_MAX, Latest
 from .tables import Job, ObjectEntry, Process, TaskState
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Recovery:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.lost: dict[str, str] = {}  # local schedulers of lost nodes -> why
+        self.lost: Latest[str, str] = Latest(LOST_MAX)  # local schedulers of lost nodes -> why
         self.placed: dict[bytes, str] = {}  # our tasks that others run -> where
 
     # --- the verdict ---

@@ -65,6 +65,7 @@ from ..effects import (
     ProcessLeft,
     TasksReclaimed,
 )
+from ..latest import Latest
 from ..role import Role
 from .acks import Acks
 from .actor_ends import ActorEnds
@@ -138,7 +139,8 @@ class LocalScheduler(Role):
         self.resources = Resources(total)
         self.processes: dict[str, Process] = {}
         self.jobs: dict[bytes, Job] = {}
-        self.ended_jobs: dict[bytes, str] = {}  # and whose they were: tasks of theirs may still be on their way
+        # And whose they were: tasks of theirs may still be on their way.
+        self.ended_jobs: Latest[bytes, str] = Latest(ENDED_JOBS_MAX)
         self.tasks: dict[bytes, Task] = {}
         self.functions: dict[bytes, Function] = {}
         self.function_waiters: dict[bytes, list[Task]] = {}
@@ -201,7 +203,7 @@ class LocalScheduler(Role):
         job = process.job
         self.forget_process(process)
         if process is job.driver:
-            self._note_end(job.job_id, self.address)  # one that went up may come down here again
+            self.ended_jobs[job.job_id] = self.address  # one that went up may come down here again
             self.end_job(job)
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
@@ -210,7 +212,7 @@ class LocalScheduler(Role):
         """Its driver was another node's."""
         job = self.jobs.get(message.job_id)
         self.guards.end_job(message.job_id, self.sender)
-        self._note_end(message.job_id, self.sender)
+        self.ended_jobs[message.job_id] = self.sender
         self.output.ended_elsewhere(message.job_id, self.sender)
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
@@ -219,11 +221,6 @@ class LocalScheduler(Role):
     def has_ended(self, job_id: bytes, facts: JobFacts) -> bool:
         """Whether its driver is gone, as far as we know; what detached actors do for it goes on."""
         return not facts.is_heir and self.ended_jobs.get(job_id) == facts.home != ""
-
-    def _note_end(self, job_id: bytes, home: str) -> None:
-        self.ended_jobs[job_id] = home
-        if len(self.ended_jobs) > ENDED_JOBS_MAX:
-            del self.ended_jobs[next(iter(self.ended_jobs))]
 
     def end_job(self, job: Job) -> None:
         """Nothing of it starts any more; what runs is ended."""

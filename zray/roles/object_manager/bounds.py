@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .. import role
+from ..latest import LOST_MAX
 from . import gives, sources
 from . import manager as manager_module
 from .ranges import ALIGNMENT
@@ -28,7 +28,7 @@ def bounds_of(manager: ObjectManager) -> Iterator[tuple[str, int, int]]:
     yield "chunks that are written", len(pulls.writing), len(manager.copying)
     for process, count in Counter(item.process for item in manager.asked).items():
         yield f"values of {process} that wait for room", count, manager_module.ASKED_MAX
-    yield "lost nodes", len(pulls.lost), role.LOST_MAX
+    yield "lost nodes", len(pulls.lost), LOST_MAX
     # Who has nothing under way may always ask for a chunk.
     most = sources.WINDOWS_BYTES_MAX + manager.chunk_bytes * len(pulls.coming)
     yield "bytes asked of all nodes", pulls.windows.total, most

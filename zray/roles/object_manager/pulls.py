@@ -40,7 +40,7 @@ from ...wire.objects import (
 )
 from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
-from ..role import remember_lost
+from ..latest import LOST_MAX, Latest
 from .ranges import aligned
 from .room import Room, RoomTimeout
 from .sources import Windows, object_manager_of
@@ -111,7 +111,7 @@ class Pulls:
         self.coming: dict[bytes, Pull] = {}  # all of them, in the order in which they were wanted
         self.queue: dict[bytes, Pull] = {}  # those that wait for room, in that order
         self.writing: dict[int, tuple[Pull, range]] = {}  # by token: whose chunks
-        self.lost: dict[str, None] = {}  # object managers of lost nodes
+        self.lost: Latest[str, None] = Latest(LOST_MAX)  # object managers of lost nodes
         self.ticket = 0  # the latest
         self.windows = Windows(self.chunk_bytes)
         self.has_timer = False
@@ -392,7 +392,7 @@ class Pulls:
     def node_lost(self, message: NodeLost) -> None:
         """NodeLost, by the local scheduler: what came from there goes on elsewhere."""
         gone = object_manager_of(message.node)
-        remember_lost(self.lost, gone)
+        self.lost[gone] = None
         self.manager.gives.node_lost(gone)
         for pull in list(self.coming.values()):
             if pull.source == gone:
