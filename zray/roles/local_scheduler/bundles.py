@@ -158,8 +158,7 @@ class Bundles:
         for task in doomed:
             task.state = TaskState.DONE  # so that the end of one does not start another
             task.missing = 0
-        for task in doomed:
-            node.lifecycle.fail_with(task, error)
+        node.undoing.end_tasks(doomed, error)
         node.lifecycle.forget_waiters()
 
     @staticmethod

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...exceptions import encode_system_error
 from ...wire.message import Local
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ class Undoing:
         self.node = node
         self.steps: deque[Iterator[None]] = deque()  # one for each that has ended
 
-    def end_tasks(self, tasks: Iterable[Task]) -> None:
-        """They are in no collection any more; whoever waits for them gets the error that their driver has ended."""
-        self._begin(self._end_tasks(tasks))
+    def end_tasks(self, tasks: Iterable[Task], error: bytes) -> None:
+        """They are over (TaskState.DONE), and nothing starts them; whoever waits for them gets the error."""
+        self._begin(self._end_tasks(tasks, error))
 
     def release(self, process: Process) -> None:
         """It holds and reads nothing any more."""
@@ -55,8 +54,7 @@ class Undoing:
                 return
             self.steps.popleft()
 
-    def _end_tasks(self, tasks: Iterable[Task]) -> Iterator[None]:
-        error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
+    def _end_tasks(self, tasks: Iterable[Task], error: bytes) -> Iterator[None]:
         for task in tasks:
             self.node.lifecycle.fail_with(task, error)
             yield
