@@ -384,26 +384,37 @@ def _status_resources(which: str) -> dict[str, float]:
 
 
 def nodes() -> list[dict[str, Any]]:
-    """The nodes of the session, with Ray's keys; programs that have joined from outside are none."""
+    """The nodes of the session, with Ray's keys; programs that have joined from outside are none.
+
+    The last hundred that have died or left are there too, not "Alive", and "DeathReasonMessage" says why.
+    """
     from .wire.task_spec import RESOURCE_UNIT
 
-    return [
-        {
-            "NodeID": node.node.partition("/")[0],
-            "Alive": True,
-            "alive": True,
-            "Resources": {name: amount / RESOURCE_UNIT for name, amount in node.total.items()},
-            "Labels": node.labels,
-        }
-        for node in _ask_for_nodes()
-        if node.kind != "driver"
-    ]
+    found = []
+    for node in _ask_for_nodes(with_dead=True):
+        if node.kind != "driver":
+            address, _, port = node.endpoint.rpartition(":")
+            found.append(
+                {
+                    "NodeID": node.node.partition("/")[0],
+                    "Alive": not node.death,
+                    "NodeManagerAddress": address.strip("[]"),
+                    "NodeManagerHostname": node.hostname,
+                    "NodeManagerPort": int(port or 0),
+                    "NodeName": address.strip("[]"),
+                    "DeathReasonMessage": node.death,
+                    "alive": not node.death,
+                    "Resources": {name: amount / RESOURCE_UNIT for name, amount in node.total.items()},
+                    "Labels": node.labels,
+                }
+            )
+    return found
 
 
-def _ask_for_nodes() -> list[Any]:
+def _ask_for_nodes(*, with_dead: bool = False) -> list[Any]:
     from .wire.hosts import GetNodes
 
-    found: list[Any] = require_runtime().ask(GetNodes).nodes
+    found: list[Any] = require_runtime().ask(lambda request: GetNodes(request, with_dead)).nodes
     return found
 
 

@@ -28,7 +28,7 @@ def cluster(nothing_left):
 
 
 def listed():
-    return {node["NodeID"] for node in zray.nodes()}
+    return {node["NodeID"] for node in zray.nodes() if node["Alive"]}
 
 
 def kill(cluster, node):
@@ -62,6 +62,9 @@ def test_every_result_comes_though_a_node_is_killed_in_the_middle(cluster):
     assert [float(array[0]) for _, array in results] == list(range(80))
     assert other.node_id in {place for place, _ in results}
     assert other.node_id in listed()
+    (dead,) = [node for node in zray.nodes() if not node["Alive"]]
+    assert (dead["NodeID"], dead["Resources"]) == (doomed.node_id, {})
+    assert dead["DeathReasonMessage"] and dead["NodeManagerAddress"] == "127.0.0.1" and dead["NodeManagerHostname"]
 
 
 def test_results_that_lived_only_there_are_made_again(cluster):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 
 import pytest
 
@@ -80,6 +81,7 @@ def test_what_was_declared_is_there(start):
     assert zray.available_resources() == total
     (node,) = zray.nodes()
     assert node["Alive"] and node["Resources"]["CPU"] == 3.0
+    assert (node["NodeManagerAddress"], node["NodeManagerHostname"]) == ("127.0.0.1", socket.gethostname())
 
 
 def test_everything_starts_by_itself(start):

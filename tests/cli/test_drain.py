@@ -55,7 +55,7 @@ def end(process):
 
 
 def listed(cluster):
-    return {node["NodeID"] for node in api.nodes()}
+    return {node["NodeID"] for node in api.nodes() if node["Alive"]}
 
 
 def on(node):
@@ -106,6 +106,8 @@ def test_what_runs_ends_there_what_waits_runs_elsewhere_and_what_lies_there_is_k
     assert api.get(ref, timeout=30).sum() == 700_000
     assert tally.count() == 7  # nothing was made again
     assert listed(cluster) == {node.node_id for node in (cluster.head_node, other)}
+    reasons = {node["NodeID"]: node["DeathReasonMessage"] for node in api.nodes() if not node["Alive"]}
+    assert list(reasons) == [leaving.node_id] and "drained" in reasons[leaving.node_id]
 
 
 def is_draining(cluster, node):

@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 
 from zray.roles.effects import Send
 from zray.roles.global_scheduler import GlobalScheduler
+from zray.roles.global_scheduler import scheduler as global_scheduler
 from zray.roles.global_scheduler.placement import NodeLoad, best_node, random_node
 from zray.wire.gcs import NodeJoined, NodeLost
+from zray.wire.hosts import GetNodes
 from zray.wire.scheduling import (
     LoadReport,
     LocateObjects,
@@ -122,6 +124,25 @@ def make_scheduler():
     for node in ("n1/local", "n2/local"):
         scheduler.handle("monitor", NodeJoined(node, CPU), 0.0)
     return scheduler
+
+
+def listed(scheduler, **asked):
+    (answer,) = scheduler.handle("n1/host", GetNodes(7, **asked), 0.0)
+    return {fact.node: fact.death for fact in answer.message.nodes}
+
+
+def test_the_last_nodes_that_died_are_shown_to_whoever_asks_for_them(monkeypatch):
+    monkeypatch.setattr(global_scheduler, "DEAD_MAX", 2)
+    scheduler = make_scheduler()
+    for number in range(3, 7):
+        scheduler.handle("monitor", NodeJoined(f"n{number}/local", CPU, "driver" if number == 6 else "node"), 0.0)
+    for number in (1, 3, 4, 6):
+        scheduler.handle("monitor", NodeLost(f"n{number}/local", f"reason {number}"), 0.0)
+    assert listed(scheduler) == {"n2/local": "", "n5/local": ""}
+    dead = {"n3/local": "reason 3", "n4/local": "reason 4"}
+    assert listed(scheduler, with_dead=True) == {"n2/local": "", "n5/local": "", **dead}
+    scheduler.handle("monitor", NodeLost("n3/local", "said again"), 0.0)
+    assert listed(scheduler, with_dead=True)["n3/local"] == "reason 3"
 
 
 def spill(scheduler, deps=(), options=b"", origin="n1/local"):

@@ -130,6 +130,9 @@ def _shown(node: NodeFact) -> NodeFact:
         total={names[name]: amount for name, amount in node.total.items()},
         free={names[name]: amount for name, amount in node.free.items()},
         labels={printable(name): printable(value) for name, value in node.labels.items()},
+        endpoint=printable(node.endpoint),
+        hostname=printable(node.hostname),
+        death=printable(node.death),
     )
 
 

@@ -7,6 +7,7 @@ dropped, a process that has joined is told why and dropped as if it had ended.
 from __future__ import annotations
 
 import os
+import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class Doorman:
         self.address = f"{node.host}/host"
         self.offences = Offences()
         self.orders = Orders(node)
-        self.asked: dict[int, tuple[Callable[[NodesReply], None], int]] = {}  # GetNodes passed on: its request
+        self.asked: dict[int, tuple[Callable[[NodesReply], None], GetNodes]] = {}  # passed on: whom it is for
         self.request = 0
         self.roles_of_kind: dict[str, dict[type, Any]] = {}
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
@@ -74,8 +75,8 @@ class Doorman:
         elif type(message) is GetNodes:
             return self._ask_for_nodes(sender, message)
         elif type(message) is NodesReply and message.request in self.asked:
-            answer, request = self.asked.pop(message.request)
-            answer(NodesReply(request, message.nodes))
+            answer, asked = self.asked.pop(message.request)
+            answer(NodesReply(asked.request, message.nodes))
         elif type(message) in ORDERS:
             self._say(sender, self.orders.obey(message))
         elif type(message) is HeadChanged:
@@ -92,7 +93,9 @@ class Doorman:
         if self.node.membership is None:
             resources = local.resources
             ready = local.dispatch.ready_count
-            fact = NodeFact(local.address, "head", plain(resources.total), plain(resources.free), ready, local.labels)
+            total, free = plain(resources.total), plain(resources.free)
+            fact = NodeFact(local.address, "head", total, free, ready, local.labels)
+            fact.endpoint, fact.hostname = "127.0.0.1:0", socket.gethostname()
             self._say(sender, NodesReply(message.request, [fact]))
             return []
         return [self._ask(message, lambda reply: self._say(sender, reply))]
@@ -101,8 +104,8 @@ class Doorman:
         if len(self.asked) >= ASKED_MAX:
             self.asked.pop(next(iter(self.asked)))  # whoever asked waits no longer: the answer takes a moment
         self.request += 1
-        self.asked[self.request] = (answer, message.request)
-        return Send(self.node.local.addresses.global_schedulers[0], GetNodes(self.request))
+        self.asked[self.request] = (answer, message)
+        return Send(self.node.local.addresses.global_schedulers[0], GetNodes(self.request, message.with_dead))
 
     def ask_for_reader(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> None:
         """GetNodes, of one that is no process here."""
@@ -111,7 +114,7 @@ class Doorman:
     def _ask_again(self) -> list[Any]:
         """The scheduler that was asked is gone with its head: another one."""
         target = self.node.local.addresses.global_schedulers[0]
-        return [Send(target, GetNodes(request)) for request in self.asked]
+        return [Send(target, GetNodes(request, asked.with_dead)) for request, (_, asked) in self.asked.items()]
 
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)

@@ -197,7 +197,8 @@ class Node:
             client.start()
             self.reactor._perform(client.address, client.take_effects())
         key = member.neighbours.keys.public
-        self.local.members.start(member.kind, member.advertised or member.endpoint, key, member.head_wait)
+        endpoint = member.advertised or member.endpoint
+        self.local.members.start(member.kind, endpoint, key, member.head_wait, socket.gethostname())
 
     def _host_left(self, host: str, reason: str) -> None:
         assert self.membership is not None

@@ -249,4 +249,6 @@ class Monitor(Role):
 
 
 def _joined(node: RegisterNode, *, is_earlier: bool = False) -> NodeJoined:
-    return NodeJoined(node.node, node.total, node.kind, node.endpoint, node.public_key, is_earlier, node.labels)
+    return NodeJoined(
+        node.node, node.total, node.kind, node.endpoint, node.public_key, is_earlier, node.labels, node.hostname
+    )

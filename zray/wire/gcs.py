@@ -165,6 +165,7 @@ class RegisterNode(Message, tag=120):
     public_key: bytes = b""
     peers: list[str] = []
     labels: dict[str, str] = {}
+    hostname: str = ""  # of its machine, for people
 
 
 class Heartbeat(Message, tag=121):
@@ -190,6 +191,7 @@ class NodeJoined(Message, tag=122):
     public_key: bytes = b""
     is_earlier: bool = False  # it was there before the receiver, which therefore connects to it
     labels: dict[str, str] = {}
+    hostname: str = ""
 
 
 class NodeLost(Message, tag=123):

@@ -104,7 +104,10 @@ class MessageRefused(Message, tag=136):
 
 
 class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What a global scheduler knows of a node.  Resources in RESOURCE_UNITs."""
+    """What a global scheduler knows of a node.  Resources in RESOURCE_UNITs; endpoint: HOST:PORT, as others know it.
+
+    death: why it is no member any more; such a node has nothing.
+    """
 
     node: str
     kind: str
@@ -113,12 +116,16 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     queue_count: int
     labels: dict[str, str] = {}
     is_draining: bool = False
+    endpoint: str = ""
+    hostname: str = ""
+    death: str = ""
 
 
 class GetNodes(Message, tag=137):
-    """host, reader -> global scheduler, head.  Ask for a NodesReply."""
+    """host, reader -> global scheduler, head.  Ask for a NodesReply.  with_dead: those that have left lately, too."""
 
     request: int
+    with_dead: bool = False
 
 
 class NodesReply(Message, tag=138):

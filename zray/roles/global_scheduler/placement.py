@@ -14,6 +14,7 @@ from hashlib import blake2b
 from msgspec import Struct, field
 
 from ...wire.amounts import is_enough
+from ...wire.hosts import NodeFact
 from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.where import Where, host_of, matches
@@ -45,6 +46,22 @@ class NodeLoad(Struct, gc=False):
     # What the latest of them ask for.
     unreported: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=UNREPORTED_MAX))
     waiting_count: int = 0  # those of them that find nothing free
+    endpoint: str = ""
+    hostname: str = ""
+
+    def fact(self) -> NodeFact:
+        """What is told of it."""
+        return NodeFact(
+            self.node,
+            self.kind,
+            self.total,
+            self.free,
+            self.queue_count,
+            self.labels,
+            self.is_draining,
+            self.endpoint,
+            self.hostname,
+        )
 
     def renew(self, report: LoadReport) -> None:
         """A report: what was placed, and had arrived when it was made, is in it."""

@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.amounts import is_enough, why_nowhere
 from ...wire.bundles import plan, why_never
@@ -60,6 +62,8 @@ BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 MEAN_WEIGHT = 0.1
 # Tasks whose arguments are asked for, some kilobytes each; further ones are placed without knowing where these are.
 LOCATING_MAX = 10_000
+# Nodes that have left and are still shown, some 500 bytes each: enough for whoever looks what has happened.
+DEAD_MAX = 100
 
 
 class GlobalScheduler(Role):
@@ -73,6 +77,7 @@ class GlobalScheduler(Role):
         self.task_s_mean = FIRST_GUESS_SECONDS  # over the nodes
         self.loads: dict[str, NodeLoad] = {}
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes, for good
+        self.dead: Latest[str, NodeFact] = Latest(DEAD_MAX)  # the last of those, for people
         self.request = 0
         self.spread_count = 0  # tasks and actors that go to one node after the other
         # request -> the task, replies still missing, what is known of its arguments
@@ -87,10 +92,14 @@ class GlobalScheduler(Role):
             load = NodeLoad(node, total, dict(total), 0, 0.0, BANDWIDTH_FIRST_GUESS, rank=rank)
             self.loads[node] = load
         load.kind, load.labels = message.kind, message.labels
+        load.endpoint, load.hostname = message.endpoint, message.hostname
 
     def on_node_lost(self, message: NodeLost) -> None:
         self.lost[message.node] = None
-        self.loads.pop(message.node, None)
+        load = self.loads.pop(message.node, None)
+        if load is not None and load.kind != "driver":
+            fact = load.fact()
+            self.dead[message.node] = replace(fact, total={}, free={}, queue_count=0, death=message.reason or "lost")
 
     def on_load_report(self, message: LoadReport) -> None:
         load = self.loads.get(message.node)
@@ -239,14 +248,14 @@ class GlobalScheduler(Role):
         self.send(self.sender, PlacesFound(message.group_id, message.trip, found or [], reason))
 
     def on_get_nodes(self, message: GetNodes) -> None:
-        facts = [
-            NodeFact(load.node, load.kind, load.total, load.free, load.queue_count, load.labels, load.is_draining)
-            for load in self.loads.values()
-        ]
+        facts = [load.fact() for load in self.loads.values()]
+        if message.with_dead:
+            facts.extend(self.dead.values())
         self.send(self.sender, NodesReply(message.request, facts))
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
         yield "lost nodes", len(self.lost), LOST_MAX
+        yield "nodes that are shown as dead", len(self.dead), DEAD_MAX
         yield "tasks whose arguments are asked for", len(self.locating), LOCATING_MAX
         for load in self.loads.values():
             yield f"tasks under way to {load.node}", len(load.unreported), placement.UNREPORTED_MAX

@@ -34,14 +34,21 @@ class Members:
         self.leaving: set[str] = set()  # those of them that are to leave, as far as we were told: membership only
         self.lease = Lease()
         self.facts = ("node", "", b"")  # as registered
+        self.hostname = ""
         self.is_fenced = False
 
     def start(
-        self, kind: str = "node", endpoint: str = "", public_key: bytes = b"", head_wait: float = HEAD_WAIT_SECONDS
+        self,
+        kind: str = "node",
+        endpoint: str = "",
+        public_key: bytes = b"",
+        head_wait: float = HEAD_WAIT_SECONDS,
+        hostname: str = "",
     ) -> None:
         """Join the cluster: once, before anything else.  As in RegisterNode; head_wait: as in Lease."""
         self.lease.head_wait = head_wait
         self.facts = (kind, endpoint, public_key)
+        self.hostname = hostname
         self._register()
         self.on_load_timeout()
 
@@ -53,7 +60,8 @@ class Members:
 
     def _register(self) -> None:
         node = self.node
-        register = RegisterNode(node.address, plain(node.resources.total), *self.facts, list(self.peers), node.labels)
+        total = plain(node.resources.total)
+        register = RegisterNode(node.address, total, *self.facts, list(self.peers), node.labels, self.hostname)
         node.send(node.addresses.monitor, register)
         for shard in node.addresses.shards:
             node.send(shard, AttendShard(node.address, self.facts[0] != "driver"))
