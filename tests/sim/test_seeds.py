@@ -199,3 +199,21 @@ def test_what_comes_for_a_job_that_has_ended_does_not_bring_it_back(seed):
 def test_tasks_of_a_removed_group_end_once():
     """The end of one was the argument of another, which went back to where it came from, and ended here too."""
     assert_all_is_well([21024], nodes=3, groups=True, crashes=True)
+
+
+def test_what_a_repeated_task_holds_again_is_recorded_again():
+    """Its node had let go of it, and the shard had forgotten how it is made."""
+    assert_all_is_well([1000224], nodes=2, replicas=1, drains=True, crashes=True, tight=True)
+
+
+def test_tasks_of_a_driver_that_was_killed_do_not_go_up_again():
+    assert_all_is_well([1000280], nodes=5, shards=2, deaths=True, drains=True, crashes=True, curious=True)
+
+
+def test_a_member_that_hears_late_of_two_changes_has_the_last_question_of_its_successor():
+    """The first one was still there, and there was no room for another: the successor waited for ever."""
+    assert_all_is_well([1000638], nodes=3, replicas=3, deaths=True, drains=True, crashes=True, tight=True)
+
+
+def test_an_actor_that_does_not_stay_waits_for_no_code():
+    assert_all_is_well([1000872], nodes=7, replicas=1, deaths=True, drains=True, crashes=True, tight=True)

@@ -254,7 +254,7 @@ def _options_of(seed: int, nodes: int) -> Options:
 
     random = Random(f"zray options {seed}")
     nodes = nodes or (3 if random.random() < 0.2 else 1)
-    names = sorted(name for name in PROGRAMS if nodes > 1 or name not in PROGRAMS_OF_CLUSTERS)
+    names = sorted(name for name in PROGRAMS if nodes > 2 or name not in PROGRAMS_OF_CLUSTERS)
     options = Options(
         seed=seed,
         nodes=nodes,

@@ -109,7 +109,7 @@ class Simulator:
             return 10
         if name in ("n1", self.heads.home):
             return 0
-        return 10 if self.options.loses_nodes or self.options.node_drains else 1
+        return 10 if self.options.loses_nodes or self.options.node_drains or self.options.nodes == 2 else 1
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now

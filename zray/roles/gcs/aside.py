@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...wire.chain import ChainAgain, ChainRead, ChainWrite
+from ...wire.chain import ChainAgain, ChainHave, ChainRead, ChainWrite
 
 if TYPE_CHECKING:
     from .chain import ChainMember
@@ -33,6 +33,8 @@ class Aside:
         """Into one of the lists above, if there is room."""
         member = self.member
         sender = member.sender
+        if type(message) is ChainHave:
+            self._drop_questions(sender)  # of an older epoch, and nobody would ask for this one again
         count, weight = self.counts.get(sender, 0), _weight(message)
         # After one that was refused come only others that cannot be taken: they have numbers.
         if sender in self.refused or (count and count + weight > ASIDE_MAX):
@@ -60,6 +62,12 @@ class Aside:
             if type(message) is not ChainRead:
                 self._took(source, message)
         self.waiting[:] = [item for item in self.waiting if type(item[1]) is ChainRead]
+
+    def _drop_questions(self, member: str) -> None:
+        for items in (self.early, self.waiting):
+            for item in [item for item in items if item[0] == member and type(item[1]) is ChainHave]:
+                self._took(*item)
+                items.remove(item)
 
     def clear(self) -> None:
         """All of it, for good."""

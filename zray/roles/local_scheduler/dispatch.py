@@ -129,6 +129,7 @@ class Dispatch:
             self.node.tasks.pop(task.spec.task_id, None)
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
+            self.node.trips.forget(task)
             self.node.groups.forget(task)
         error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
         self.node.undoing.end_tasks(doomed, error)

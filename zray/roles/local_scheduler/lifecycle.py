@@ -125,6 +125,8 @@ class Lifecycle:
                         self.node.recovery.made_after_all(entry)
                 return False
         self.node.reject("a task submitted again")
+        if any(entry is not None and entry.is_released for entry in known):
+            self.node.lineage.record_again(spec)
         for entry in known:
             assert entry is not None
             self.node.objects.hold(entry, process)

@@ -171,6 +171,11 @@ class Lineage:
                 self.owed[request] = Owed(1, {})
         node.send(address, RecordTasks(node.address, [spec], request, shards))
 
+    def record_again(self, spec: TaskSpec) -> None:
+        """It is held again, and the shard may have let its record go: at once, after those of what it takes."""
+        self.flush()
+        self.record_one(spec, self.node.acks.next_request() if len(self.node.addresses.shards) > 1 else 0)
+
     def _are_across(self, address: str, specs: list[TaskSpec]) -> bool:
         """Whether one of them takes what another shard knows of."""
         shard_of = self.node.addresses.shard_of

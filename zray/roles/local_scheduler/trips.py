@@ -256,6 +256,7 @@ class Trips:
         node.recovery.placed.pop(spec.task_id, None)
         node.infeasible.parked.pop(spec.task_id, None)
         node.flights.landed(spec.task_id)
+        self.forget(task)
         node.objects.drop_all(spec.deps)
         node.objects.drop_all(spec.holds)
 
