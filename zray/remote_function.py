@@ -127,6 +127,9 @@ class RemoteFunction:
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_retries")
         resources = resource_units(options, 1)
+        max_calls = options.get("max_calls")
+        if max_calls is None:
+            max_calls = 1 if resources.get("GPU") else 0  # a library that has used a GPU keeps its memory
         return TaskOptions(
             resources=resources,
             num_returns=self._num_returns,
@@ -137,6 +140,7 @@ class RemoteFunction:
             writable=bool(options.get("writable")),
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
             where=where_of(options, resources, captured),
+            max_calls=max_calls,
         )
 
     def __reduce__(self) -> Any:

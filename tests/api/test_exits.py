@@ -1,4 +1,4 @@
-"""sys.exit() in tasks and actors ends their process, as in Ray: 0 in an actor is the actor's wish, all else a death."""
+"""Processes that end by what user code does: sys.exit(), which in an actor is its wish (0) or a death; max_calls."""
 
 import argparse
 import os
@@ -9,9 +9,14 @@ import pytest
 import zray
 from tests.gates import Tally
 
-pytestmark = pytest.mark.usefixtures("session")
-
 ActorDiedError, WorkerCrashedError = zray.exceptions.ActorDiedError, zray.exceptions.WorkerCrashedError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session(nothing_left):
+    """Two CPUs, and one GPU that is only said to be there."""
+    with zray.init(num_cpus=2, num_gpus=1):
+        yield
 
 
 class Plain:
@@ -120,3 +125,46 @@ def test_an_actor_that_may_be_restarted_is(code):
     assert zray.get(actor.pid.remote(), timeout=30) != first
     with pytest.raises(ActorDiedError, match="after 1 restart"):
         zray.get(actor.leave.remote(code), timeout=30)
+
+
+def test_a_worker_ends_behind_so_many_calls_of_a_function():
+    """max_calls: what leaks goes with it.  No result is lost, nothing is run twice, an error counts as a call."""
+
+    @zray.remote(max_calls=3, max_retries=0)
+    def leaks(number):
+        if number == 7:
+            raise KeyError(number)
+        return number, os.getpid()
+
+    refs = [leaks.remote(number) for number in range(12)]
+    found = []
+    for number, ref in enumerate(refs):
+        if number == 7:
+            with pytest.raises(KeyError):
+                zray.get(ref, timeout=60)
+        else:
+            found.append(zray.get(ref, timeout=60))
+    assert [number for number, _ in found] == [number for number in range(12) if number != 7]
+    pids = [pid for _, pid in found]
+    assert max(map(pids.count, pids)) <= 3
+
+
+def test_a_worker_that_is_used_up_inside_of_a_wait_ends_behind_it():
+    """Parents that wait have the pool at its cap, so that their children run inside of their waits."""
+
+    @zray.remote(max_calls=1, max_retries=0, num_cpus=0.01)
+    def child(number):
+        return number
+
+    @zray.remote(max_retries=0, num_cpus=0.01)
+    def parent():
+        return zray.get([child.remote(number) for number in range(5)])
+
+    assert zray.get([parent.remote() for _ in range(20)], timeout=60) == [[0, 1, 2, 3, 4]] * 20
+
+
+def test_a_task_with_a_gpu_has_a_worker_of_its_own():
+    pid = zray.remote(num_gpus=1)(os.getpid)
+    assert len({zray.get(pid.remote(), timeout=60) for _ in range(3)}) == 3
+    same = zray.remote(num_gpus=1, max_calls=0)(os.getpid)
+    assert len({zray.get(same.remote(), timeout=60) for _ in range(3)}) == 1

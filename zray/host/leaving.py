@@ -1,4 +1,4 @@
-"""How a worker ends by what user code does: exit_actor(), sys.exit().
+"""How a worker ends by what user code does: exit_actor(), sys.exit(), the last of max_calls.
 
 The node hears of a process's end from the fork server, which may be faster than the process's own last words: so
 what it has to say must have been heard before it ends.

@@ -13,6 +13,7 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ from . import context
 from .connection import Connection
 from .forks import end_child
 from .hints import add_hints
-from .leaving import crash
+from .leaving import crash, leave
 from .logs import begun_lines
 from .runtime import Runtime
 from .session import Session
@@ -81,6 +82,8 @@ class Worker(Runtime):
         self.on_other = self._on_order
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
+        self.calls: Counter[bytes] = Counter()  # of functions with max_calls
+        self.is_used_up = False  # one of them has had its last: we end behind the task in hand
         self.call: Call | None = None  # what the main thread runs, and threads that it started
         self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
         self.main_thread = threading.get_ident()
@@ -202,6 +205,8 @@ class Worker(Runtime):
                 executor.done_with(spec)
             return
         self.run_task(spec)
+        if self.is_used_up:
+            leave(self, "max_calls")
         self.send_results_soon()
 
     def send_results_soon(self) -> None:
@@ -240,6 +245,9 @@ class Worker(Runtime):
             took = time.perf_counter() - began
             values, contained, wants_retry = self.failure(spec, error)
             value = error  # lives as long, for the same reason
+        if spec.options and (max_calls := parse_options(spec.options).max_calls):
+            self.calls[spec.function_id] += 1
+            self.is_used_up |= self.calls[spec.function_id] >= max_calls
         self.call = outer
         begun_lines.write_own()
         executor = self.executor

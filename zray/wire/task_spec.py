@@ -57,6 +57,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     env_vars: EnvVars = ()  # of its worker, beyond those of its job
     where: Where | None = None  # None: anywhere
     is_readonly: bool = False  # a call that leaves its actor as it is
+    max_calls: Natural = 0  # of this function in one worker, which then ends; 0: without end
 
 
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):

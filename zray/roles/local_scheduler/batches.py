@@ -44,7 +44,9 @@ class Batches:
         function_id, mean = b"", 0
         batch: list[Task] = []
         count = len(inflight)
-        while tasks and count < INFLIGHT_COUNT_MAX:
+        # Behind the last of max_calls its worker ends, and nothing else should wait for that.
+        limit = min(INFLIGHT_COUNT_MAX, queue.options.max_calls or INFLIGHT_COUNT_MAX)
+        while tasks and count < limit:
             task = tasks[0]
             if task.spec.function_id is not function_id:
                 function_id = task.spec.function_id
@@ -63,7 +65,7 @@ class Batches:
             task.state = TaskState.SENT
             task.worker = worker
             inflight.append(task)
-            if task.entry.waiting is not None and known:
+            if task.entry.waiting is not None and known and not queue.options.max_calls:
                 count, room_us = self._send_along(task, worker, queue, batch, count, room_us)
         if batch:
             self._send(worker, batch)
