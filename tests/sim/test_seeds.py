@@ -217,3 +217,8 @@ def test_a_member_that_hears_late_of_two_changes_has_the_last_question_of_its_su
 
 def test_an_actor_that_does_not_stay_waits_for_no_code():
     assert_all_is_well([1000872], nodes=7, replicas=1, deaths=True, drains=True, crashes=True, tight=True)
+
+
+def test_a_guardian_that_hands_an_actor_on_lets_go_of_its_handle():
+    """It had taken it from a node that left, for handles of others only; and nobody heard that it held none."""
+    assert_all_is_well([5121], nodes=4, replicas=2, deaths=True, drains=True, curious=True, tight=True)

@@ -124,7 +124,7 @@ def _have_all_output(world: Simulator, seconds: float) -> None:
         world.now + seconds, unless=lambda: all(driver.has_all_output or not driver.is_alive for driver in live)
     )
     assert is_there, "the output of workers does not come to its end"
-    if len(live) == len(world.drivers):
+    if all(driver.is_alive for driver in world.drivers):
         world.output.check(before)
 
 
@@ -133,8 +133,9 @@ def _come_to_rest(world: Simulator) -> None:
     rest = FAR_REST_SECONDS if is_far and world.shards.are_replicated else REST_SECONDS
     world.run(world.now + rest)
     # A line of records is let go of from shard to shard, one link after the other.
-    if not world.shards.have_said_all():
-        world.run(world.now + (10 if is_far else 1) * LIVENESS_SECONDS, unless=world.shards.have_said_all)
+    end = world.now + (10 if is_far else 1) * LIVENESS_SECONDS
+    while not world.shards.have_said_all() and world.now < end:
+        world.run(end, unless=world.shards.have_said_all)
         world.run(world.now + rest)
 
 

@@ -61,6 +61,7 @@ class ActorMoves:
         node, spec = self.node, actor.creation.spec
         ask = self.asks[actor.actor_id] = Ask(actor)
         self.tell_home(actor, is_settled=False)
+        actor.entry.share().is_released = False  # held until it has left, also where only others have handles
         node.lineage.flush()
         request = node.acks.next_request()
         shared = [actor.entry.object_id, *spec.deps, *spec.holds, *node.code.leaving(actor.job)]
