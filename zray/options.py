@@ -17,7 +17,6 @@ from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 
 # Accepted here, but not built yet: asked for, they say so rather than being ignored.
 NOT_YET = (
-    "fallback_strategy",
     "accelerator_type",
     "concurrency_groups",
     "concurrency_group",
@@ -27,7 +26,7 @@ NOT_YET = (
 WITHOUT_EFFECT = ("enable_task_events",)
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "memory", "resources")
 GROUP_OPTIONS = ("placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks")
-WHERE_OPTIONS = ("scheduling_strategy", "label_selector", *GROUP_OPTIONS)
+WHERE_OPTIONS = ("scheduling_strategy", "label_selector", "fallback_strategy", *GROUP_OPTIONS)
 TASK_OPTIONS = (
     *RESOURCE_OPTIONS,
     *WHERE_OPTIONS,
@@ -54,6 +53,8 @@ ACTOR_OPTIONS = (
 )
 METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly")
 CONCURRENCY_MAX = 10_000
+# They travel with every task, and are looked through wherever one is placed.
+FALLBACKS_MAX = 20
 # The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
 MEMORY = "memory"
 MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a message can say
@@ -198,6 +199,21 @@ def _label_selector(name: str, value: Any) -> None:
         _label_rule(key, text)
 
 
+def _fallback(name: str, value: Any) -> None:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, dict) for item in value):
+        raise TypeError(f'{name} must be a list of dicts like {{"label_selector": {{...}}}}, not {value!r}.')
+    if len(value) > FALLBACKS_MAX:
+        raise ValueError(f"{name} has {len(value)} entries; at most {FALLBACKS_MAX}.")
+    for item in value:
+        if list(item) != ["label_selector"]:
+            raise ValueError(f"Each entry of {name} has a label_selector and nothing else, not {item!r}.")
+        _label_selector(f"The label_selector of {name}", item["label_selector"])
+
+
+def _rules(selector: dict[str, str]) -> tuple[LabelRule, ...]:
+    return tuple(_label_rule(key, text) for key, text in selector.items())
+
+
 def _label_rule(key: str, text: str) -> LabelRule:
     """Of "value", "!value", "in(a, b)" or "!in(a, b)"."""
     is_negated = text.startswith("!")
@@ -215,6 +231,7 @@ _CHECKS: dict[str, Any] = {
     "runtime_env": _runtime_env,
     "scheduling_strategy": _strategy,
     "label_selector": _label_selector,
+    "fallback_strategy": _fallback,
     "placement_group": _group,
     "placement_group_bundle_index": _integer(-1, BUNDLES_MAX - 1),
     "placement_group_capture_child_tasks": check_flag,
@@ -264,8 +281,9 @@ def where_of(options: dict[str, Any], request: dict[str, int], captured: Where |
     if where is not None and where.group and selector:
         raise ValueError("label_selector has no say over what runs in a placement group: the bundle has its node.")
     if selector:
-        rules = tuple(_label_rule(key, text) for key, text in selector.items())
-        where = replace(where, hard=(*where.hard, *rules)) if where is not None else Where(hard=rules)
+        hard = where.hard if where is not None else ()
+        fallbacks = tuple((*hard, *_rules(item["label_selector"])) for item in options.get("fallback_strategy") or ())
+        where = replace(where or Where(), hard=(*hard, *_rules(selector)), fallbacks=fallbacks)
     return where
 
 

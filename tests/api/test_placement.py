@@ -101,6 +101,10 @@ def test_what_its_node_could_never_hold_is_an_error(driver, ids):
         zray.get(where.options(num_cpus=3, scheduling_strategy=strategy).remote(), timeout=20)
 
 
+def or_else(*selectors):
+    return [{"label_selector": selector} for selector in selectors]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -112,6 +116,17 @@ def test_what_its_node_could_never_hold_is_an_error(driver, ids):
         ({"label_selector": {"zone": "in(a, c)", "disk": "ssd"}}, [1]),
         ({"label_selector": {"zone": "!a"}}, [2]),
         ({"label_selector": {"zone": "!in(b)", "disk": "!ssd"}}, [0]),
+        ({"label_selector": {"zone": "x"}, "fallback_strategy": [{"label_selector": {"zone": "b"}}]}, [2]),
+        ({"label_selector": {"zone": "x"}, "fallback_strategy": or_else({"zone": "y"}, {"disk": "ssd"}, {})}, [1]),
+        ({"label_selector": {"zone": "b"}, "fallback_strategy": or_else({"disk": "ssd"})}, [2]),
+        (
+            {
+                "scheduling_strategy": NodeLabelSchedulingStrategy({"zone": In("a")}),
+                "label_selector": {"disk": "hdd"},
+                "fallback_strategy": or_else({"zone": "b"}, {"disk": "!ssd"}),
+            },
+            [0],
+        ),
     ],
 )
 def test_labels_say_where(driver, ids, options, expected):
@@ -155,6 +170,12 @@ def test_on_one_node_alone(start):
     assert places(label_selector={"disk": "ssd"}) == {here}
     with pytest.raises(TaskUnschedulableError, match=r"a node with disk in \(hdd\), and there is none"):
         zray.get(where.options(label_selector={"disk": "hdd"}).remote(), timeout=20)
+    selectors = {"label_selector": {"disk": "hdd"}, "fallback_strategy": or_else({"disk": "tape"})}
+    assert places(**{**selectors, "fallback_strategy": or_else({"disk": "tape"}, {"disk": "ssd"})}) == {here}
+    with pytest.raises(
+        TaskUnschedulableError, match=r"disk in \(hdd\), or else with disk in \(tape\), and there is none"
+    ):
+        zray.get(where.options(**selectors).remote(), timeout=20)
     with pytest.raises(ActorUnschedulableError, match=r"a node with no disk, and there is none"):
         strategy = NodeLabelSchedulingStrategy(hard={"disk": DoesNotExist()})
         zray.get(Resident.options(scheduling_strategy=strategy).remote().where.remote(), timeout=20)
@@ -168,6 +189,9 @@ def test_on_one_node_alone(start):
         ({"label_selector": {"a": "in()"}}, "like"),
         ({"label_selector": {"a": ""}}, "empty"),
         ({"label_selector": {"a": 1}}, "must be a str"),
+        ({"fallback_strategy": {"label_selector": {"a": "b"}}}, "list of dicts"),
+        ({"fallback_strategy": [{"num_cpus": 1}]}, "nothing else"),
+        ({"fallback_strategy": or_else({"a": "in()"})}, "like"),
     ],
 )
 def test_a_strategy_that_is_none_is_refused_at_the_door(options, error):

@@ -33,7 +33,8 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
 
     node: the id of the only one, or, if is_soft, of the one to be preferred while it is there.  is_spread: one node
     after the other.  hard, soft: rules for labels that must, or should, hold.  group: the placement group in which it
-    runs; bundle: the index of its bundle, -1 for any; captures: its children run in that group too.
+    runs; bundle: the index of its bundle, -1 for any; captures: its children run in that group too.  fallbacks: while
+    no node meets `hard`, the first of these that one meets.
     """
 
     node: Text = ""
@@ -44,6 +45,7 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
     group: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""
     bundle: Annotated[int, Meta(ge=-1)] = -1
     captures: bool = False
+    fallbacks: tuple[tuple[LabelRule, ...], ...] = ()
 
 
 def host_of(address: str) -> str:
@@ -61,14 +63,25 @@ def matches(labels: Mapping[str, str], rules: Iterable[LabelRule]) -> bool:
     return True
 
 
+def rules_of(where: Where, nodes: Iterable[Mapping[str, str]]) -> tuple[LabelRule, ...]:
+    """Which rules for labels must hold, where the nodes have these labels."""
+    if where.fallbacks:
+        known = list(nodes)
+        for rules in (where.hard, *where.fallbacks):
+            if any(matches(labels, rules) for labels in known):
+                return rules
+    return where.hard
+
+
 def no_such_node(node: str) -> str:
     """For the user."""
     return f"it may only run on node {node}, which is not there"
 
 
-def no_such_labels(rules: Iterable[LabelRule]) -> str:
+def no_such_labels(where: Where) -> str:
     """For the user."""
-    return f"it asks for a node with {rules_in_words(rules)}, and there is none"
+    said = ", or else with ".join(rules_in_words(rules) for rules in (where.hard, *where.fallbacks))
+    return f"it asks for a node with {said}, and there is none"
 
 
 def rules_in_words(rules: Iterable[LabelRule]) -> str:

@@ -17,7 +17,7 @@ from ...wire.amounts import is_enough
 from ...wire.hosts import NodeFact
 from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
-from ...wire.where import Where, host_of, matches
+from ...wire.where import Where, host_of, matches, rules_of
 
 # Of a task on a node that knows nothing of its tasks yet, while nobody else does.
 FIRST_GUESS_SECONDS = 0.001
@@ -155,7 +155,8 @@ def eligible(loads: Iterable[NodeLoad], where: Where | None, request: Mapping[st
     if where.node:
         own = [load for load in able if host_of(load.node) == where.node]
         able = own if not where.is_soft or any(is_enough(load.total, request) for load in own) else able
-    return [load for load in able if matches(load.labels, where.hard)]
+    rules = rules_of(where, (load.labels for load in able))
+    return [load for load in able if matches(load.labels, rules)]
 
 
 def preferred(loads: Iterable[NodeLoad], where: Where | None) -> list[NodeLoad]:

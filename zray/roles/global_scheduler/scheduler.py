@@ -194,7 +194,7 @@ class GlobalScheduler(Role):
         elif where.node:
             reason = no_such_node(where.node)
         else:
-            reason = no_such_labels(where.hard)
+            reason = no_such_labels(where)
         self.send(origin, SpillRefused(task_id, reason, is_final))
 
     def on_spill_actor(self, message: SpillActor) -> None:

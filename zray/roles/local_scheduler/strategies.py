@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...wire.scheduling import SpillRefused
-from ...wire.where import Where, host_of, matches, no_such_labels, no_such_node
+from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, rules_of
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Strategies:
             return True
         if where.node and where.node != self.host and not (where.is_soft and not self._is_there(where.node)):
             return False
-        return matches(self.node.labels, where.hard)
+        return matches(self.node.labels, self._rules(where))
 
     def would_go(self, where: Where | None) -> bool:
         """Whether a global scheduler is to choose its place, though there may be room here."""
@@ -51,8 +51,17 @@ class Strategies:
         return any(host_of(peer) == host for peer in self._peers())
 
     def _match(self, where: Where) -> bool:
-        labels = self.node.members.labels
-        return any(matches(labels[peer], (*where.hard, *where.soft)) for peer in self._peers())
+        labels, rules = self.node.members.labels, (*self._rules(where), *where.soft)
+        return any(matches(labels[peer], rules) for peer in self._peers())
+
+    def _rules(self, where: Where) -> tuple[LabelRule, ...]:
+        return rules_of(where, self._labels()) if where.fallbacks else where.hard
+
+    def _labels(self) -> Iterable[dict[str, str]]:
+        """Of the nodes that things run on."""
+        members = self.node.members
+        own = [] if members.is_guest else [self.node.labels]
+        return [*own, *(members.labels[peer] for peer in self._peers() if peer not in members.leaving)]
 
     def enqueue(self, task: Task, queue: ReadyQueue) -> None:
         """A ready task that may not run anywhere, or that no empty node of this kind could run."""
@@ -84,7 +93,7 @@ class Strategies:
         """For the user: there is no other node."""
         if where.node and where.node != self.host:
             return no_such_node(where.node)
-        return no_such_labels(where.hard)
+        return no_such_labels(where)
 
     def why_no_labels(self, where: Where | None) -> str:
         """For the user: no node has the labels that are asked for; "" if one has, or none are."""
@@ -92,7 +101,8 @@ class Strategies:
             return ""
         labels = self.node.members.labels
         known = [self.node.labels, *(labels[peer] for peer in self._peers())]
-        return "" if any(matches(found, where.hard) for found in known) else no_such_labels(where.hard)
+        rules = rules_of(where, known)
+        return "" if any(matches(found, rules) for found in known) else no_such_labels(where)
 
     def why_no_actor(self, where: Where | None) -> str:
         """For the user: why an actor can never start, in a session that no node can join; "" if it may."""
