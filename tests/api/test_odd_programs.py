@@ -13,6 +13,7 @@ import pytest
 import zray
 from tests.gates import until
 from tests.scripts import run_script
+from zray.host import runtime
 from zray.remote_function import CODE_BYTES_MAX
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -150,6 +151,16 @@ def test_large_code_is_warned_of_once_and_says_what_makes_it_large():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert zray.get(look_up.remote()) == 0.0
+
+
+def test_functions_that_are_defined_in_a_loop_are_so_many(monkeypatch):
+    monkeypatch.setattr(runtime, "FUNCTIONS_COUNT_MAX", len(zray.api.require_runtime().published) + 2)
+    functions = [zray.remote(lambda number=number: number) for number in range(3)]
+    assert zray.get([function.remote() for function in functions[:2]]) == [0, 1]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="is not submitted: this process .* defined in a loop"):
+            functions[2].remote()
+    assert zray.get(functions[1].remote()) == 1
 
 
 def refused(call):

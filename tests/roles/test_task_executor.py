@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from zray.ids import return_id
+from zray.roles import task_executor
 from zray.roles.task_executor import EWMA_WEIGHT, REPORT_FACTOR, REPORT_US_MIN, TaskExecutor
 from zray.wire.task_spec import StoredValue, TaskSpec
 from zray.wire.tasks import Argument, Function, StartTasks, TaskResult, TasksFinished, TasksReturned, Timing
@@ -220,3 +221,27 @@ def test_a_mean_is_told_when_it_has_moved(executor):
     assert told_after(3000.0) == [Timing(FUNCTIONS[0], 1412)]
     assert told_after(0.0) == []
     assert told_after(0.0) == [Timing(FUNCTIONS[0], 904)]
+
+
+def test_of_the_code_the_latest_stays_and_what_the_queue_needs(executor, monkeypatch):
+    monkeypatch.setattr(task_executor, "LEARNED_COUNT_MAX", 2)
+    executor.count_max = 2
+    names = [bytes([number]) * 16 for number in range(5)]
+    specs = [TaskSpec(b"t" * 15 + name[:1], name) for name in names]
+    for name, spec in zip(names, specs, strict=True):
+        executor.on_start_tasks(StartTasks([spec], [Function(name, "f", b"code")]))
+        if name != names[1]:
+            executor.begun = executor.queue.pop()  # all but the second are run, or taken back
+    assert list(executor.functions) == [names[1], names[3], names[4]]
+    assert executor.take_forgotten() == [names[0], names[2]] and executor.take_forgotten() == []
+    assert executor.code_bytes == 12
+
+
+def test_of_the_code_there_is_so_much_but_the_newest_stays(executor, monkeypatch):
+    monkeypatch.setattr(task_executor, "LEARNED_BYTES_MAX", 10)
+    executor.bytes_max = 10
+    for name in (b"a" * 16, b"b" * 16, b"a" * 16, b"c" * 16):
+        executor.learn([Function(name, "f", b"code")])
+    assert list(executor.functions) == [b"a" * 16, b"c" * 16]
+    executor.learn([Function(b"d" * 16, "f", b"code" * 5)])
+    assert (list(executor.functions), executor.code_bytes) == ([b"d" * 16], 20)

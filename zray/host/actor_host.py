@@ -63,8 +63,7 @@ class ActorHost:
         """Run the constructor, then say so; replace the worker's way to run tasks by ours."""
         worker, spec = self.worker, self.order.spec
         executor = worker.executor
-        for function in self.order.functions:
-            executor.functions[function.function_id] = function
+        executor.learn(self.order.functions)
         with worker.lock:
             for argument in self.order.arguments:
                 if type(argument.value) is StoredValue:

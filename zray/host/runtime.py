@@ -26,7 +26,7 @@ from ..wire.codec import can_be_encoded
 from ..wire.message import Message
 from ..wire.scheduling import JobFacts
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec
-from ..wire.tasks import Function, PublishFunction
+from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
 from . import forks  # noqa: F401  it watches over forks
 from .connection import Connection
 from .futures import Futures
@@ -57,6 +57,7 @@ class Runtime:
         self.client = Client(object_ref.released, self.unread)
         self.arena = ArenaView(session)
         self.published: set[bytes] = set()
+        self.published_bytes = 0
         self.condition = threading.Condition(threading.Lock())
         self.baton = threading.Lock()  # whoever has it receives
         self.receiver: int | None = None  # that thread
@@ -337,9 +338,17 @@ class Runtime:
         return [self.another_ref(bundle.object_id) for bundle in self.facts.code]
 
     def publish(self, function: Function) -> None:
-        """Make a function's code known, once."""
+        """Make a function's code known, once.
+
+        Raises:
+            ValueError: there are too many.
+        """
         if function.function_id not in self.published:
+            size = self.published_bytes + len(function.code)
+            if len(self.published) >= FUNCTIONS_COUNT_MAX or size > FUNCTIONS_BYTES_MAX:
+                raise ValueError(f"{function.name} is not submitted: this process {why_too_many()}")
             self.published.add(function.function_id)
+            self.published_bytes = size
             self.say(PublishFunction(function))
 
     def ask(self, build: Callable[[int], Message], timeout: float | None = 10.0) -> Any:

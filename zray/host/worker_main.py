@@ -105,6 +105,9 @@ class Worker(Runtime):
                 if type(argument.value) is StoredValue:
                     self.client.place_told(argument.object_id)
             self.executor.on_start_tasks(message)  # type: ignore[arg-type]
+            if self.executor.forgotten:
+                for function_id in self.executor.take_forgotten():
+                    self.functions.pop(function_id, None)
         elif kind is JobStarted:
             self._join_job(message)  # type: ignore[arg-type]
         elif kind is GoodbyeReply:
@@ -198,7 +201,7 @@ class Worker(Runtime):
                     self.client.place_unused(object_id)
             return
         with self.lock:
-            spec = executor.queue.popleft()
+            spec = executor.begun = executor.queue.popleft()
         if spec.deps and not executor.has_arguments(spec):
             with self.lock:
                 executor.give_back(spec)
@@ -368,7 +371,7 @@ class Worker(Runtime):
             if not nested:
                 return False
             with self.lock:
-                spec = nested.popleft()
+                spec = self.executor.begun = nested.popleft()
             with as_deep_as_any():
                 self.run_task(spec)
             self.flush()

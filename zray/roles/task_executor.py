@@ -15,13 +15,23 @@ the queue was taken back: it is thrown out, and said so (TasksReturned, drained)
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from ..ids import FIRST_RETURN, return_id
 from ..wire.message import Message
 from ..wire.task_spec import StoredValue, TaskSpec
-from ..wire.tasks import Function, StartTasks, TaskResult, TasksFinished, TasksReturned, Timing
+from ..wire.tasks import (
+    LEARNED_BYTES_MAX,
+    LEARNED_COUNT_MAX,
+    Function,
+    StartTasks,
+    TaskResult,
+    TasksFinished,
+    TasksReturned,
+    Timing,
+)
 from .latest import Latest
 
 EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
@@ -46,7 +56,12 @@ class TaskExecutor:
     def __init__(self) -> None:
         self.queue: deque[TaskSpec] = deque()
         self.nested: deque[TaskSpec] = deque()
-        self.functions: dict[bytes, Function] = {}
+        self.functions: dict[bytes, Function] = {}  # by when they were last sent
+        self.code_bytes = 0
+        # When there is so much, what is not needed goes.
+        self.count_max, self.bytes_max = LEARNED_COUNT_MAX, LEARNED_BYTES_MAX
+        self.forgotten: list[bytes] = []  # functions, for the host
+        self.begun: TaskSpec | None = None  # what was taken out of the queue last
         self.arguments: dict[bytes, bytes | StoredValue] = {}
         self.uses: dict[bytes, int] = {}  # queued tasks that take an argument
         self.results: list[TaskResult] = []
@@ -59,8 +74,6 @@ class TaskExecutor:
 
     def on_start_tasks(self, message: StartTasks) -> None:
         """Queue them."""
-        for function in message.functions:
-            self.functions[function.function_id] = function
         for argument in message.arguments:
             self.arguments[argument.object_id] = argument.value
         uses = self.uses
@@ -68,6 +81,32 @@ class TaskExecutor:
             for object_id in spec.deps:
                 uses[object_id] = uses.get(object_id, 0) + 1
         (self.nested if message.nested else self.queue).extend(message.specs)
+        if message.functions:
+            self.learn(message.functions)
+
+    def learn(self, functions: list[Function]) -> None:
+        """They are new here, or were forgotten."""
+        for function in functions:
+            known = self.functions.pop(function.function_id, None)
+            self.functions[function.function_id] = function
+            self.code_bytes += len(function.code) - (len(known.code) if known is not None else 0)
+        if len(self.functions) > self.count_max or self.code_bytes > self.bytes_max:
+            self._forget()
+
+    def _forget(self) -> None:
+        """The latest stay, as the node believes, and what is about to run."""
+        needed = {spec.function_id for spec in (self.begun, *self.queue, *self.nested) if spec is not None}
+        count = size = 0
+        for function in reversed(list(self.functions.values())):
+            count += 1
+            size += len(function.code)
+            is_old = count > LEARNED_COUNT_MAX or size > LEARNED_BYTES_MAX
+            if is_old and count > 1 and function.function_id not in needed:
+                del self.functions[function.function_id]
+                self.code_bytes -= len(function.code)
+                self.forgotten.append(function.function_id)
+        self.count_max = len(self.functions) + LEARNED_COUNT_MAX // 8
+        self.bytes_max = self.code_bytes + LEARNED_BYTES_MAX // 8
 
     def has_arguments(self, spec: TaskSpec) -> bool:
         """Whether all that it takes is here; where its maker, ahead in the queue, did not make it, it is not."""
@@ -143,6 +182,17 @@ class TaskExecutor:
         if moved:
             mean.reported_us = mean.us
             self.timings[function_id] = Timing(function_id, int(mean.us))
+
+    def take_forgotten(self) -> list[bytes]:
+        """Functions that are not here any more."""
+        forgotten, self.forgotten = self.forgotten, []
+        return forgotten
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        """What waits to be said goes with each flush; the queue is what the node has sent."""
+        yield "functions", len(self.functions), self.count_max
+        yield "bytes of code", self.code_bytes, self.bytes_max
+        yield "functions whose run times are known", len(self.means), MEANS_MAX
 
     def take_messages(self) -> list[Message]:
         """What is to be said, in order: results first."""

@@ -35,6 +35,9 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (LOCAL + "routes.BATCH_COUNT_MAX",): (1, 2),
     (LOCAL + "remote_calls.BATCH_COUNT_MAX",): (1, 2),
     (LOCAL + "lending.NESTED_SEARCH_MAX",): (1, 2),
+    (LOCAL + "functions.IDLE_COUNT_MAX",): (0, 1, 2),
+    (LOCAL + "batches.LEARNED_COUNT_MAX", "task_executor.LEARNED_COUNT_MAX"): (1, 2),
+    (LOCAL + "batches.LEARNED_BYTES_MAX", "task_executor.LEARNED_BYTES_MAX"): (1, 20),
     (OBJECTS + "sources.WINDOW_BYTES", OBJECTS + "sources.WINDOW_BYTES_MAX", OBJECTS + "gives.WINDOW_BYTES_MAX"): (
         16 << 10,
         64 << 10,

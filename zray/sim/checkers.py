@@ -61,7 +61,7 @@ class Checkers:
     def bounds_are_kept(self, node: Node) -> None:
         """Of all tables and queues of its roles and processes (USERS 2.4, 10)."""
         processes = [process for process in node.processes.values() if process.is_alive]
-        clients = [(process.address, process.client.bounds()) for process in processes]
+        clients = [(process.address, process.bounds()) for process in processes]
         for address, bounds in [*((role.address, role.bounds()) for role in node.roles.values()), *clients]:
             for what, count, count_max in bounds:
                 assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"

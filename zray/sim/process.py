@@ -8,7 +8,7 @@ hand: each activation owns the ids of its refs, once per ref, and lets go of the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..ids import children_prefix, root_task_id
@@ -168,6 +168,10 @@ class Process:
             self.run()
 
     # --- saying ---
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        """Of the roles in it."""
+        return self.client.bounds()
 
     def flush(self) -> None:
         """Say all there is to say, in one frame."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActo
 from ..wire.objects import AllocateRefused
 from ..wire.scheduling import Bundle
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
-from ..wire.tasks import JobStarted, StartTasks, StopWorker
+from ..wire.tasks import Function, JobStarted, StartTasks, StopWorker
 from . import language as say
 from .checkpoints import Recovery
 from .language import FUNCTIONS
@@ -55,8 +55,7 @@ class Worker(Process):
 
     def _on_start_actor(self, message: StartActor) -> None:
         assert not self.stack and not self.actor_id, "two actors in one worker"
-        for function in message.functions:
-            self.executor.functions[function.function_id] = function
+        self.executor.learn(message.functions)
         self.actor_id = message.spec.task_id
         top = Activation(message.spec.task_id)
         top.body = self._construct(top, message)
@@ -80,6 +79,9 @@ class Worker(Process):
         JobStarted: _on_job_started,
     }
 
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        return (*self.client.bounds(), *self.executor.bounds())
+
     # --- tasks ---
 
     def next_task(self) -> bool:
@@ -99,7 +101,7 @@ class Worker(Process):
                 self.client.place_unused(object_id)
             return True
         windows[self.address] -= 1
-        spec = executor.queue.popleft()
+        spec = executor.begun = executor.queue.popleft()
         if not executor.has_arguments(spec):
             executor.give_back(spec)
             self._done_with(spec)
@@ -111,7 +113,8 @@ class Worker(Process):
         """A task that this worker waits for, or that one waits for: run it on top."""
         if not self.executor.nested:
             return False
-        self._begin(self.executor.nested.popleft())
+        spec = self.executor.begun = self.executor.nested.popleft()
+        self._begin(spec)
         return True
 
     def _begin(self, spec: TaskSpec) -> None:
@@ -120,7 +123,8 @@ class Worker(Process):
         top = Activation(spec.task_id)
         top.spec = spec
         top.begun_at = self.world.now
-        top.body = self._run_task(top, spec)
+        function = self.executor.functions.get(spec.function_id)  # what is sent while it begins may replace it
+        top.body = self._run_task(top, spec, function)
         self.stack.append(top)
         self.world.output.print(self.node, self.address, self.job_id)
         self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
@@ -129,7 +133,7 @@ class Worker(Process):
         for object_id in self.executor.done_with(spec):
             self.client.place_unused(object_id)
 
-    def _run_task(self, top: Activation, spec: TaskSpec) -> Generator[Any, Any, Any]:
+    def _run_task(self, top: Activation, spec: TaskSpec, function: Function | None) -> Generator[Any, Any, Any]:
         costs = self.world.costs
         if costs is None:
             yield say.Sleep(self.world.random.uniform(*TASK_SECONDS))
@@ -140,7 +144,8 @@ class Worker(Process):
         if options.actor_id:
             code = getattr(self.actor, options.method)
         else:
-            code = FUNCTIONS[self.executor.functions[spec.function_id].code.decode()]
+            assert function is not None, "a task without its code"
+            code = FUNCTIONS[function.code.decode()]
         wants_retry = False
         try:
             args, error = self._arguments(top, spec, self.executor.begin(spec))

@@ -20,6 +20,20 @@ from .message import Message, Natural
 from .scheduling import JobFacts
 from .task_spec import EnvVars, StoredValue, TaskSpec, Value
 
+# What the processes of a node may publish for a job: it stays as long as the job.  A program has hundreds of functions,
+# not hundreds of thousands; the bytes are ten of the largest.
+FUNCTIONS_COUNT_MAX = 100_000
+FUNCTIONS_BYTES_MAX = 1 << 30
+
+
+def why_too_many() -> str:
+    """For the user."""
+    return (
+        f"has published as much code as it may from one node ({FUNCTIONS_COUNT_MAX:,} functions and classes, and "
+        f"{FUNCTIONS_BYTES_MAX >> 20:,} MiB).  Is a remote function or an actor class defined in a loop, or in a task "
+        "that runs often?  Each definition is a new one: define it once, outside, and pass what differs as an argument."
+    )
+
 
 class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A pickled function or class, named by the hash of its bytes; opaque to control processes."""
@@ -51,6 +65,11 @@ class Argument(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     value: Value
 
 
+# Of the code that it was sent, a worker keeps the latest so much, and what its queue needs: older code is sent again.
+LEARNED_COUNT_MAX = 4_096
+LEARNED_BYTES_MAX = 256 << 20
+
+
 class StartTasks(Message, tag=12):
     """local scheduler -> worker.  Run in this order.
 
@@ -58,7 +77,7 @@ class StartTasks(Message, tag=12):
     """
 
     specs: list[TaskSpec]
-    functions: list[Function] = []  # those that this worker has not been sent before
+    functions: list[Function] = []  # those that this worker has not been sent of late
     arguments: list[Argument] = []
     # Run it now, inside the wait that this worker is blocked in, without a claim.
     nested: bool = False

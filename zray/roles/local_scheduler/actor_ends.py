@@ -142,7 +142,7 @@ class ActorEnds:
             node.lifecycle.fail_with(task, error)
         actor.inflight.clear()
         actor.queue.clear()
-        node.lifecycle.forget_waiters()
+        node.function_table.forget_waiters()
         node.guards.dismiss(actor, is_dead=was_named)
         if actor.options.name and was_named:
             shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))

@@ -180,7 +180,7 @@ class ActorMoves:
         node.tasks.pop(actor.actor_id, None)
         task.state = TaskState.DONE
         entry.task = entry.actor = None
-        node.lifecycle.forget_waiters()
+        node.function_table.forget_waiters()
         route = node.routes.by_actor[actor.actor_id] = Route(actor.actor_id)
         route.is_forgotten = True
         calls = list(actor.queue)

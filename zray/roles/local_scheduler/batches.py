@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...wire.task_spec import StoredValue, TaskSpec
+from ...wire.tasks import LEARNED_BYTES_MAX as LEARNED_BYTES_MAX
+from ...wire.tasks import LEARNED_COUNT_MAX as LEARNED_COUNT_MAX
 from ...wire.tasks import Argument, Function, StartTasks
 from ..effects import OpenWindow
 from .resources import CPU
@@ -126,8 +128,12 @@ class Batches:
         known = worker.functions
         for spec in specs:
             if spec.function_id not in known:
-                known.add(spec.function_id)
-                functions.append(self.node.functions[spec.function_id])
+                function = self.node.functions[spec.function_id]
+                known[spec.function_id] = len(function.code)
+                worker.code_bytes += len(function.code)
+                functions.append(function)
+                while len(known) > 1 and (len(known) > LEARNED_COUNT_MAX or worker.code_bytes > LEARNED_BYTES_MAX):
+                    worker.code_bytes -= known.pop(next(iter(known)))
         return functions
 
     def arguments_for(self, worker: Worker, specs: Iterable[TaskSpec]) -> list[Argument]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX
 from ..latest import LOST_MAX
 from . import (
     actor_ends,
@@ -46,10 +47,15 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "heartbeats without an answer", len(node.members.lease.sent), HEARTBEATS_MAX
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX
+    yield "functions", len(node.functions), node.function_table.count_max
+    yield "bytes of code", node.function_table.size, node.function_table.bytes_max
     for worker in node.pool.workers.values():
+        yield f"functions of {worker.address}", len(worker.functions), batches.LEARNED_COUNT_MAX
         yield f"tasks within tasks of {worker.address}", len(worker.frames), lending.FRAMES_COUNT_MAX
         yield f"tasks sent to {worker.address}", len(worker.inflight), batches.INFLIGHT_COUNT_MAX
     for job in node.jobs.values():
+        yield f"functions of job {job.job_id.hex()}", len(job.functions), FUNCTIONS_COUNT_MAX
+        yield f"bytes of code of job {job.job_id.hex()}", job.code_bytes, FUNCTIONS_BYTES_MAX
         yield f"bundles of job {job.job_id.hex()}", len(job.facts.code), code.BUNDLES_MAX
         # Of groups twice as many: their errors come from others.
         yield f"notices to job {job.job_id.hex()}", len(job.noticed), 2 * infeasible.NOTICES_MAX

@@ -159,7 +159,7 @@ class Bundles:
             task.state = TaskState.DONE  # so that the end of one does not start another
             task.missing = 0
         node.undoing.end_tasks(doomed, error)
-        node.lifecycle.forget_waiters()
+        node.function_table.forget_waiters()
 
     @staticmethod
     def _runs_in(worker: Worker, group_id: bytes) -> bool:

@@ -9,23 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
-from ...wire.gcs import FetchFunctionReply
-from ...wire.message import Local
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
-from ...wire.tasks import Function, PublishFunction, SubmitTasks, TasksFinished
+from ...wire.tasks import SubmitTasks, TasksFinished
 from .tables import Job, ObjectEntry, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-
-# A shard that may not keep more questions for code is asked again so soon.
-FETCH_AGAIN_SECONDS = 1.0
-
-
-class FetchAgainTimeout(Local):
-    """Ask for its code again."""
-
-    function_id: bytes
 
 
 class Lifecycle:
@@ -33,40 +22,6 @@ class Lifecycle:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-
-    def publish(self, message: PublishFunction) -> None:
-        function = message.function
-        if function.function_id not in self.node.functions:
-            self.node.functions[function.function_id] = function
-            self.node.send(self.node.addresses.shard_of(function.function_id), message)
-            self.function_is_here(function)
-
-    def on_function(self, message: FetchFunctionReply) -> None:
-        """FetchFunctionReply."""
-        function = message.function
-        if function.code:
-            self.function_is_here(function)
-        else:
-            self.node.set_timer(FETCH_AGAIN_SECONDS, FetchAgainTimeout(function.function_id))
-
-    def on_fetch_again(self, message: FetchAgainTimeout) -> None:
-        """FetchAgainTimeout."""
-        if message.function_id in self.node.function_waiters:
-            self.node.remote.fetch_function(message.function_id)
-
-    def function_is_here(self, function: Function) -> None:
-        """Tasks that waited for its code wait no more."""
-        self.node.functions[function.function_id] = function
-        for task in self.node.function_waiters.pop(function.function_id, ()):
-            self.argument_is_here(task)
-
-    def forget_waiters(self) -> None:
-        """Tasks that are over wait for no code any more; whoever was to publish it may be gone."""
-        waiters = self.node.function_waiters
-        for function_id, tasks in list(waiters.items()):
-            tasks[:] = [task for task in tasks if task.state != TaskState.DONE]
-            if not tasks:
-                del waiters[function_id]
 
     def submit(self, message: SubmitTasks) -> None:
         process = self.node.processes.get(self.node.sender)
@@ -107,6 +62,9 @@ class Lifecycle:
                 spec.function_id = function.function_id  # one copy of the id, not one per task
             if spec.deps or spec.holds or function is None:
                 self.retain_arguments(task)
+                if function is None and spec.function_id in job.refused:
+                    self.node.function_table.refuse(task)
+                    continue
                 if task.missing or task.state == TaskState.SPILLED:
                     continue
             self.node.dispatch.enqueue(task)
@@ -185,11 +143,8 @@ class Lifecycle:
         for object_id in spec.holds:
             self.node.objects.retain(object_id)
         if spec.function_id not in self.node.functions and not task.options.actor_id:
-            waiters = self.node.function_waiters.setdefault(spec.function_id, [])
-            waiters.append(task)
+            self.node.function_table.wait_for(task)
             missing += 1
-            if len(waiters) == 1:
-                self.node.remote.fetch_function(spec.function_id)
         task.missing = missing
         if elsewhere is not None:
             self.node.remote.bring_or_go(task, elsewhere)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from ...exceptions import encode_system_error
 from ...wire.gcs import (
     AddLocations,
-    FetchFunction,
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
@@ -262,10 +261,6 @@ class Remote:
             entry = node.objects.entries[object_id]
             if entry.value is None and (entry.task is None or entry.task.state == TaskState.SPILLED):
                 self.want(entry)
-
-    def fetch_function(self, function_id: bytes) -> None:
-        """Its code is in the function table."""
-        self.node.send(self.node.addresses.shard_of(function_id), FetchFunction(self.node.address, function_id))
 
     # --- objects ---
 

@@ -36,7 +36,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...wire.gcs import (
-    FetchFunctionReply,
     FreeCopies,
     ObjectLocated,
 )
@@ -52,7 +51,6 @@ from ...wire.tasks import (
     CancelWait,
     Function,
     ObjectsReady,
-    PublishFunction,
     SubmitTasks,
     TasksFinished,
     TasksReturned,
@@ -81,12 +79,13 @@ from .drain import Drain
 from .explain import Explanations
 from .fetches import Fetches
 from .flights import Flights
+from .functions import Functions
 from .groups import Groups
 from .guards import Guards
 from .handlers import ROOM_HANDLERS
 from .infeasible import Infeasible
 from .keeping import Keeping
-from .lifecycle import FetchAgainTimeout, Lifecycle
+from .lifecycle import Lifecycle
 from .lineage import Lineage
 from .load import Load
 from .logs import Logs
@@ -151,6 +150,7 @@ class LocalScheduler(Role):
         self.calls = Calls(self)
         self.ends = ActorEnds(self)
         self.lifecycle = Lifecycle(self)
+        self.function_table = Functions(self)
         self.lineage = Lineage(self)
         self.undoing = Undoing(self)
         self.remote = Remote(self)
@@ -230,7 +230,7 @@ class LocalScheduler(Role):
         self.output.job_ended(job.job_id)
         self.dispatch.cancel_job(job)
         self.ends.end_job(job)
-        self.lifecycle.forget_waiters()
+        self.function_table.forget_waiters()
         self.pool.end_job(job)
         del self.jobs[job.job_id]
         self.code.job_ended(job.job_id, job.home)
@@ -340,6 +340,7 @@ class LocalScheduler(Role):
         self.objects.check_everything()
         self.dispatch.check_everything()
         self.bundles.check_everything()
+        self.function_table.check_everything()
         for name, total in self.resources.total.items():
             assert 0 <= self.resources.free[name] <= total
 
@@ -351,7 +352,6 @@ class LocalScheduler(Role):
     HANDLERS = {
         ProcessJoined: on_process_joined,
         ProcessLeft: on_process_left,
-        PublishFunction: lambda self, message: self.lifecycle.publish(message),
         SubmitTasks: lambda self, message: self.lifecycle.submit(message),
         TasksFinished: lambda self, message: self.lifecycle.tasks_finished(message),
         TasksReturned: lambda self, message: self.dispatch.tasks_returned(message),
@@ -364,8 +364,6 @@ class LocalScheduler(Role):
         TaskAccepted: lambda self, message: self.remote.on_task_accepted(message),
         ObjectLocated: lambda self, message: self.remote.on_object_located(message),
         FreeCopies: lambda self, message: self.remote.on_free_copies(message),
-        FetchFunctionReply: lambda self, message: self.lifecycle.on_function(message),
-        FetchAgainTimeout: lambda self, message: self.lifecycle.on_fetch_again(message),
         JobEnded: on_job_ended,
         **ROOM_HANDLERS,
     }

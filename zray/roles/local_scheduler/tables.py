@@ -15,7 +15,11 @@ from msgspec import Struct
 from ...wire.homes import ActorLife
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, EnvVars, StoredValue, TaskOptions, TaskSpec
+from ..latest import Latest
 from .call_queue import CallQueue
+
+# Tasks of functions that were refused follow at once.
+REFUSED_MAX = 10_000
 
 
 class TaskState(enum.IntEnum):
@@ -49,7 +53,18 @@ class Process:
 class Job:
     """One driver's program: its workers, its queues, what its workers must know."""
 
-    __slots__ = ("driver", "facts", "has_left", "is_over", "job_id", "noticed", "queues")
+    __slots__ = (
+        "code_bytes",
+        "driver",
+        "facts",
+        "functions",
+        "has_left",
+        "is_over",
+        "job_id",
+        "noticed",
+        "queues",
+        "refused",
+    )
 
     def __init__(self, job_id: bytes, facts: JobFacts) -> None:
         self.job_id = job_id
@@ -58,6 +73,9 @@ class Job:
         self.noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
         self.driver: Process | None = None
         self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob
+        self.functions: dict[bytes, None] = {}  # those that its processes here have published, and how large they are
+        self.code_bytes = 0
+        self.refused: Latest[bytes, None] = Latest(REFUSED_MAX)  # and those that were too many
         self.is_over = False
 
     @property
@@ -115,6 +133,7 @@ class Worker:
     __slots__ = (
         "actor",
         "address",
+        "code_bytes",
         "env_vars",
         "frames",
         "functions",
@@ -141,7 +160,9 @@ class Worker:
         self.frames: list[Frame] = []
         self.inflight: deque[Task] = deque()  # sent and not finished, in order
         self.stale = 0  # tasks taken back that the worker has not yet thrown out of its own queue
-        self.functions: set[bytes] = set()  # those that it has been sent
+        # Those that it has been sent, and their bytes: what it has for certain, the latest so many.
+        self.functions: dict[bytes, int] = {}
+        self.code_bytes = 0
         self.leased_at = now
         self.progress_at = now  # when it last got or finished something
 
