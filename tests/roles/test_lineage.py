@@ -1,10 +1,21 @@
 """What a local scheduler tells the shard of its tasks' records."""
 
 from tests.roles.desk import DRIVER, JOB, Desk
-from zray.roles.local_scheduler.lineage import LineageTimeout
+from zray.roles.local_scheduler.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS, LineageTimeout
 from zray.wire.gcs import RecordTasks, ReleaseAtNode
 from zray.wire.objects import ReleaseObjects
 from zray.wire.scheduling import PlaceTask
+
+
+def recorded(desk):
+    return [spec for _, message in desk.take_sent(RecordTasks) for spec in message.specs]
+
+
+def let_pass(desk, seconds):
+    """Lineage looks at what is fresh now, and then."""
+    desk.tell("timer", LineageTimeout())
+    desk.now += seconds
+    desk.tell("timer", LineageTimeout())
 
 
 def a_recorded_result_that_is_dropped():
@@ -14,7 +25,7 @@ def a_recorded_result_that_is_dropped():
     spec = desk.new_spec()
     (result,) = desk.submit(spec)
     desk.run_all()
-    desk.tell("timer", LineageTimeout())
+    let_pass(desk, YOUTH_SECONDS)
     assert [target for target, message in desk.take_sent(RecordTasks) if message.specs == [spec]] == ["gcs-0"]
     desk.tell(DRIVER, ReleaseObjects([result]))
     assert desk.take_sent(ReleaseAtNode) == []
@@ -42,3 +53,47 @@ def test_a_task_that_is_submitted_here_anew_does():
     desk.tell(DRIVER, ReleaseObjects([result]))
     desk.tell("timer", LineageTimeout())
     assert released(desk) == [result]
+
+
+def test_tasks_that_take_nothing_wait_before_the_shard_hears_of_them():
+    desk = Desk()
+    spec = desk.new_spec()
+    desk.submit(spec)
+    let_pass(desk, YOUTH_SECONDS / 2)
+    assert recorded(desk) == []
+    desk.now += YOUTH_SECONDS / 2
+    desk.tell("timer", LineageTimeout())
+    assert recorded(desk) == [spec]
+
+
+def test_a_burst_that_is_dropped_by_then_costs_the_shard_nothing():
+    desk = Desk()
+    results = desk.submit(*(desk.new_spec() for _ in range(100)))
+    desk.run_all()
+    desk.tell("timer", LineageTimeout())
+    desk.tell(DRIVER, ReleaseObjects(results))
+    let_pass(desk, YOUTH_SECONDS)
+    assert recorded(desk) == [] and released(desk) == []
+
+
+def test_a_task_that_takes_something_has_all_recorded_at_the_next_batch():
+    desk = Desk()
+    parent = desk.new_spec()
+    (result,) = desk.submit(parent)
+    desk.tell("timer", LineageTimeout())
+    child = desk.new_spec(deps=(result,))
+    desk.submit(child)
+    desk.tell("timer", LineageTimeout())
+    assert recorded(desk) == [parent, child]
+
+
+def test_more_than_may_wait_are_told_in_portions():
+    desk = Desk()
+    specs = [desk.new_spec() for _ in range(YOUNG_MAX + 1)]
+    desk.submit(*specs)
+    portions = []
+    while len(portions) * PORTION_COUNT < len(specs):
+        desk.tell("timer", LineageTimeout())
+        portions.append(recorded(desk))
+    assert sum(portions, []) == specs
+    assert max(map(len, portions)) == PORTION_COUNT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import GetTimeoutError, ObjectLostError
 from ..store.errors import deserialize_error
-from ..store.values import is_error
+from ..store.values import ERROR_TAGS, is_error
 from .patience import wait_and_explain
 from .stack import require_room
 
@@ -50,6 +50,8 @@ class Waiting:
                 with runtime.lock:
                     # By identity: two lists of the same arrivals are equal.
                     client.arrived_lists = [other for other in client.arrived_lists if other is not arrived]
+        if timeout is None:
+            return
         values = client.values
         left = sum(1 for object_id in missing if object_id not in values)
         if left:
@@ -131,7 +133,7 @@ class Waiting:
         while arrived:
             for object_id, value in arrived.pop():
                 # The object of an actor's creation is of no bytes.
-                if type(value) is bytes and value and is_error(value) and object_id in missing:
+                if type(value) is bytes and value and value[0] in ERROR_TAGS and object_id in missing:
                     raise deserialize_error(value)
 
     def raise_failure(self, object_ids: Iterable[bytes]) -> None:

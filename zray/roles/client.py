@@ -88,7 +88,11 @@ class Client:
         Returns the id of the first one, for its ref to share.
         """
         first = spec.task_id + FIRST_RETURN
-        if num_returns:
+        if num_returns == 1:
+            known = self.held.setdefault(first, first)
+            if known is not first:
+                first = self._own(first)
+        elif num_returns:
             first = self._own(first)
             for index in range(2, num_returns + 1):
                 self._own(return_id(spec.task_id, index))

@@ -47,6 +47,8 @@ BYTES_INBAND_MAX = 64 * 1024
 TEXT_MAX = 10_000
 
 SCALARS = frozenset((bool, int, float, str))
+# The first byte of a value that is an error.
+ERROR_TAGS = frozenset((TASK_ERROR, SYSTEM_ERROR))
 # Short results such as (loss, accuracy) cost half as much by msgpack as by pickle; in longer ones the look at
 # each part eats the gain. Immutable parts only, so that nothing can be shared between them.
 FLAT_PARTS = frozenset((bool, int, float, str, bytes, type(None)))
@@ -202,7 +204,7 @@ def deserialize_writable(data: Any) -> Any:
 
 def is_error(data: Any) -> bool:
     """Whether a value is an error (a task's or the system's): one look at its first byte."""
-    return (data[0] & 0xFE) == TASK_ERROR  # SYSTEM_ERROR is the odd one of the pair.
+    return data[0] in ERROR_TAGS
 
 
 def _cannot_be_unpickled(data: Any, error: BaseException) -> DeserializationError:

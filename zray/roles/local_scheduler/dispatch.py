@@ -61,19 +61,19 @@ class Dispatch:
 
     # --- queues ---
 
-    def enqueue(self, task: Task) -> None:
-        """It has all it needs."""
-        task.state = TaskState.READY
+    def enqueue(self, task: Task) -> ReadyQueue | None:
+        """It has all it needs.  Returns its queue, if the next tasks with its options may just be appended to that."""
         queue = self.queue_of(task)
         if queue.is_choosy:
+            task.state = TaskState.READY
             self.node.strategies.enqueue(task, queue)
-            return
-        queue.tasks.append(task)
-        self.ready_count += 1
-        self.is_dirty = True
+            return None
+        self.append(task, queue)
+        return queue
 
     def append(self, task: Task, queue: ReadyQueue) -> None:
-        """It may run here."""
+        """It may run here.  The queue is one of `queues`."""
+        task.state = TaskState.READY
         queue.tasks.append(task)
         self.ready_count += 1
         self.is_dirty = True

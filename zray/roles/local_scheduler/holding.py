@@ -85,11 +85,7 @@ def on_release_objects(node: LocalScheduler, message: ReleaseObjects) -> None:
     process = node.processes.get(node.sender)
     if process is None:
         return
-    entries, release = node.objects.entries, node.objects.release
-    for object_id in message.object_ids:
-        entry = entries.get(object_id)
-        if entry is not None:
-            release(entry, process)
+    node.objects.release_all(message.object_ids, process)
 
 
 def on_unpin_objects(node: LocalScheduler, message: UnpinObjects) -> None:

@@ -11,7 +11,7 @@ from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
-from .tables import Job, ObjectEntry, Process, Task, TaskState
+from .tables import Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -36,9 +36,13 @@ class Lifecycle:
         functions = self.node.functions
         worker = process.worker
         depth = worker.frames[-1].depth + 1 if worker is not None and worker.frames else 0
+        dispatch = self.node.dispatch
+        queue: ReadyQueue | None = None  # of the task ahead, if any ready one with the same options may follow it
         for spec in message.specs:
             task_id = spec.task_id
-            options = parse_options(spec.options)
+            if queue is not None and spec.options != queue.blob:
+                queue = None
+            options = parse_options(spec.options) if queue is None else queue.options
             object_id = task_id + FIRST_RETURN
             known = entries.get(object_id)
             if known is None:
@@ -67,7 +71,10 @@ class Lifecycle:
                     continue
                 if task.missing or task.state == TaskState.SPILLED:
                     continue
-            self.node.dispatch.enqueue(task)
+            if queue is None:
+                queue = dispatch.enqueue(task)
+            else:
+                dispatch.append(task, queue)
 
     def _is_known(self, spec: TaskSpec, options: TaskOptions, process: Process) -> bool:
         """Whether it runs, or ran, already: a parent that runs again submits the same tasks.  It holds them then."""

@@ -1,8 +1,9 @@
 """What the GCS shard is told of the tasks of this node, in batches.
 
-Every LINEAGE_SECONDS the specs of tasks whose results are still referred to go to the shard, and those of
-their ancestors.  What was born and died between two batches, with nothing alive descending from it, is never
-sent: most small tasks cost the shard nothing.
+The specs of tasks whose results are still referred to go to the shard, and those of their ancestors: after
+LINEAGE_SECONDS where a task takes what another one makes, else after YOUTH_SECONDS.  What was born and died before
+that, with nothing alive descending from it, is never sent: most small tasks cost the shard nothing.  (What others may
+hear of is recorded before they do; see the callers of `flush`.)
 
 With several shards a task's record and those of what it takes may lie in different ones.  What is let go of is
 then told only when the records sent before it are acknowledged: until then nobody but this node keeps what these
@@ -11,7 +12,9 @@ tasks take (`gcs/keeping`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -27,6 +30,13 @@ if TYPE_CHECKING:
 
 # Longer batches send less, and hold the specs of dead tasks longer in memory.
 LINEAGE_SECONDS = 0.02
+# Tasks that take nothing wait so long, and so many of them: a burst that is fetched by then costs the shard nothing.
+YOUTH_SECONDS = 0.3
+YOUNG_MAX = 20_000
+# What waited together must not stop the others for long: so many specs (some 3 us each) are told in one turn, and the
+# next so many this much later.
+PORTION_COUNT = 2_000
+PORTION_SECONDS = 0.005
 
 
 class LineageTimeout(Local):
@@ -46,38 +56,74 @@ class Lineage:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.fresh: list[Task] = []  # submitted since the last batch
+        self.young_count = 0  # the first so many of them are known to take nothing
+        self.young_since = 0.0  # when the first of them was seen
+        self.chosen: deque[Task] = deque()  # a batch, which goes in portions
         self.timer_is_set = False
         self.owed: dict[int, Owed] = {}  # by request, in their order
         self.owed_by_object: dict[bytes, Owed] = {}
 
     def end_turn(self) -> None:
         """Have a batch sent soon if there is one."""
-        if not self.timer_is_set and (self.fresh or self.node.objects.freed_recorded):
+        if not self.timer_is_set and (self.fresh or self.chosen or self.node.objects.freed_recorded):
             self.timer_is_set = True
-            self.node.set_timer(LINEAGE_SECONDS, LineageTimeout())
+            self.node.set_timer(PORTION_SECONDS if self.chosen else LINEAGE_SECONDS, LineageTimeout())
 
     def on_lineage_timeout(self) -> None:
-        """Send the batch."""
+        """Send a portion, once it is time."""
         self.timer_is_set = False
-        self.flush()
+        if not self.chosen and self.fresh and not self._are_young():
+            self._choose()
+        self._record([self.chosen.popleft() for _ in range(min(PORTION_COUNT, len(self.chosen)))])
+        if not self.chosen:
+            self._let_go_of_freed()
+
+    def _are_young(self) -> bool:
+        """Whether the fresh ones may wait, because none of them takes anything."""
+        fresh, count = self.fresh, self.young_count
+        if not count:
+            self.young_since = self.node.now
+        elif self.node.now - self.young_since >= YOUTH_SECONDS:
+            return False
+        if len(fresh) > YOUNG_MAX or any(task.spec.deps or task.spec.holds for task in islice(fresh, count, None)):
+            return False
+        self.young_count = len(fresh)
+        return True
 
     def flush(self) -> None:
         """Record what lives, with its ancestors; let go of what died."""
         if self.fresh:
-            fresh_by_id: dict[bytes, Task] | None = None
-            # The list itself stays: whoever fills it may be the one who has us flush.
-            fresh = self.fresh.copy()
-            self.fresh.clear()
-            alive = [task for task in fresh if self._is_referred_to(task)]
-            chosen = alive
-            if len(alive) != len(fresh) and any(task.spec.deps or task.spec.holds for task in alive):
-                fresh_by_id = {task.spec.task_id: task for task in fresh}
-                chosen = self._with_ancestors(alive, fresh_by_id)
+            self._choose()
+        if self.chosen:
+            # The queue itself stays: whoever fills it may be the one who has us flush.
+            chosen = [*self.chosen]
+            self.chosen.clear()
             self._record(chosen)
+        self._let_go_of_freed()
+
+    def _choose(self) -> None:
+        """Those of the fresh ones that the shard must know."""
+        # The list itself stays: whoever fills it may be the one who has us flush.
+        fresh = self.fresh.copy()
+        self.fresh.clear()
+        self.young_count = 0
+        alive = [
+            task
+            for task in fresh
+            if (entry := task.entry).task is not None
+            or entry.value is not None
+            or (task.more and any(further.value is not None for further in task.more))
+        ]
+        if len(alive) != len(fresh) and any(task.spec.deps or task.spec.holds for task in alive):
+            alive = self._with_ancestors(alive, {task.spec.task_id: task for task in fresh})
+        self.chosen += alive
+
+    def _let_go_of_freed(self) -> None:
         freed = self.node.objects.freed_recorded
         if freed:
-            self.node.objects.freed_recorded = []
-            self.let_go(self._still_gone(freed))
+            gone = self._still_gone(freed)
+            freed.clear()
+            self.let_go(gone)
 
     def _still_gone(self, freed: list[bytes]) -> list[bytes]:
         """Without those that a repeated task has made anew: this node never stopped to hold them.
@@ -93,13 +139,6 @@ class Lineage:
             else:
                 entry.is_recorded = True
         return gone
-
-    @staticmethod
-    def _is_referred_to(task: Task) -> bool:
-        entry = task.entry
-        if entry.task is not None or entry.value is not None:
-            return True
-        return any(further.value is not None for further in task.more or ())
 
     @staticmethod
     def _with_ancestors(alive: list[Task], fresh_by_id: dict[bytes, Task]) -> list[Task]:

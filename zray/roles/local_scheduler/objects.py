@@ -79,6 +79,27 @@ class ObjectTable:
                 if not entry.count:
                     self._free(entry)
 
+    def release_all(self, object_ids: Iterable[bytes], process: Process) -> None:
+        """The process's last refs on them are gone; of an object that is not here, nothing is to be done."""
+        entries, freed_recorded = self.entries, self.freed_recorded
+        for object_id in object_ids:
+            entry = entries.get(object_id)
+            if entry is None:
+                continue
+            # Nearly all are small values that nobody else knows of or takes: `release`, in short.
+            if (
+                type(entry.value) is bytes
+                and entry.holders is process
+                and not (entry.count or entry.contained)
+                and entry.task is entry.shared is entry.actor is None
+            ):
+                entry.value = None
+                del entries[object_id]
+                if entry.is_recorded:
+                    freed_recorded.append(object_id)
+            else:
+                self.release(entry, process)
+
     def retain(self, object_id: bytes) -> ObjectEntry:
         """A task, a containing object or a wait refers to it."""
         entry = self.require(object_id)
