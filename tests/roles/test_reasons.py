@@ -266,9 +266,9 @@ def test_no_node_has_the_label(member):
     (one,) = member.submit(spec)
     for request in list(member.scheduler.remote.leaving):
         member.tell("gcs-0", RecordTasksReply(request))
-    member.tell("global", SpillRefused(spec.task_id, no_such_labels(rules)))
+    member.tell("global", SpillRefused(spec.task_id, no_such_labels(where)))
     lines = member.ask(one)
-    assert lines == [f"{ref(one)}: task f waits for a node that can run it: {no_such_labels(rules)}"]
+    assert lines == [f"{ref(one)}: task f waits for a node that can run it: {no_such_labels(where)}"]
 
 
 def test_an_actor_finds_all_cpus_in_use(member):
