@@ -21,6 +21,7 @@ from zray.wire import (
     gcs,
     groups,
     homes,
+    hosting,
     hosts,
     link,
     message,
@@ -54,6 +55,7 @@ DIALOGS = (
     output,
     drains,
     relay,
+    hosting,
 )
 
 HEAD = """\

@@ -64,6 +64,11 @@ def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
     assert_all_is_well(seeds, nodes=nodes, deaths=bool(deaths), heads=True, shards=shards)
 
 
+def test_heads_whose_chains_reach_other_nodes():
+    """What is acknowledged is in the head's log, or with who was noted as the only one that has it."""
+    assert_all_is_well(range(1, 1 + CHUNK), nodes=5, heads=True, deaths=True, shards=2, replicas=2)
+
+
 @pytest.mark.parametrize(
     "nodes, asked",
     [

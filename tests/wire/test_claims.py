@@ -109,6 +109,10 @@ def test_the_rest_of_a_letter_stands():
 ABOUT_OTHERS = {
     ("ActorAt", "node"),  # where it will live, when it is handed over
     ("RegisterActor", "node"),  # as well; the shard takes that only of who has the name so far
+    (
+        "ReplicaEnded",
+        "host",
+    ),  # of those that run on the node that says it: the head looks whether it is one (roles/hosting)
 }
 
 

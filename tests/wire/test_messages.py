@@ -13,10 +13,12 @@ from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.client import ChainClient
 from zray.roles.gcs.master import ChainMaster
 from zray.roles.global_scheduler import GlobalScheduler
+from zray.roles.hosting import Hosting
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.monitor import Monitor
 from zray.roles.object_manager import ObjectManager
 from zray.roles.relay import Relay
+from zray.roles.replica_keeper import ReplicaKeeper
 from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
 from zray.wire.message import RETIRED_TAGS
 
@@ -158,6 +160,7 @@ TAGS = {
     163: "ChainLineage",
     164: "ChainAgain",
     165: "ChainTaken",
+    166: "ChainSafe",
     170: "SpillActor",
     171: "PlaceActor",
     172: "ActorAccepted",
@@ -223,6 +226,12 @@ TAGS = {
     258: "GroupLocated",
     259: "LookUpGroups",
     260: "GroupsListed",
+    261: "MayHost",
+    262: "StartReplica",
+    263: "ReplicaListens",
+    264: "ReplicaRefused",
+    265: "StopReplica",
+    266: "ReplicaEnded",
 }
 
 ROLES = (
@@ -236,6 +245,8 @@ ROLES = (
     Monitor,
     ObjectManager,
     Relay,
+    Hosting,
+    ReplicaKeeper,
 )
 ROUTE = re.compile(r"^[a-zA-Z ,]+( -> [a-zA-Z ,]+)+[.,]")
 

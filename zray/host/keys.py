@@ -18,7 +18,7 @@ import msgspec
 import zmq
 
 from ..exceptions import ZrayError
-from ..wire.hosts import WAS_LOST
+from ..wire.hosts import WAS_LOST, HostAdded
 
 KEY_BYTES = 32
 # How long a join token is good for, and how often (USERS S4).
@@ -140,12 +140,19 @@ class Key(msgspec.Struct):
     """One public key that is, or was, let in."""
 
     public: bytes
-    kind: str  # "head", "node", "driver", "joiner"
+    kind: str  # "head", "node", "driver", "replica", "scheduler", "joiner", "reader"
     name: str  # of a host: its id
     expires_at: float = float("inf")  # wall clock
     uses_left: int = -1  # joins that a joiner's key still buys; -1: does not matter
     is_revoked: bool = False
     is_lost: bool = False  # revoked by the verdict on its host, and by nothing else
+    roles: list[str] = []  # of a replica: the only ones that it may speak for
+    node: str = ""  # of a replica: the node that runs it; "": the head
+
+
+def key_of(added: HostAdded) -> Key:
+    """Of a host that is no node, as the head tells of it."""
+    return Key(added.public_key, added.kind, added.host, roles=list(added.roles), node=added.node)
 
 
 class KeyRing:

@@ -32,7 +32,7 @@ from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
 from .dealing import DENIED, WRONG_KEY, Dealer
 from .detours import Detours
-from .keys import Key, KeyPair, KeyRing, Token, require_curve
+from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbours import Neighbours
 from .probes import Probes
 from .tunnels import Tunnels
@@ -98,7 +98,7 @@ class Membership:
 
     def add(self, message: HostAdded) -> None:
         """HostAdded."""
-        key = Key(message.public_key, message.kind, message.host)
+        key = key_of(message)
         self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
         if message.kind == "scheduler":
             schedulers = self.addresses.global_schedulers
@@ -128,7 +128,7 @@ class Membership:
         if self.tunnels is not None:
             self.tunnels.close()  # its relay is gone
         for host, neighbour in list(self.neighbours.by_host.items()):
-            if neighbour.key.kind in ("replica", "scheduler"):
+            if neighbour.key.kind in ("replica", "scheduler") and not neighbour.key.node:
                 self.neighbours.forget(host)
         return HeadChanged(former, self.head, welcome.global_schedulers)
 

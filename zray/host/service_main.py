@@ -23,7 +23,7 @@ from ..roles.gcs.client import ChainClient
 from ..roles.global_scheduler import GlobalScheduler
 from ..store.durable import StoreError, StoreLocked
 from ..wire.hosts import HostAdded, HostRemoved
-from .keys import Key, KeyPair, KeyRing
+from .keys import Key, KeyPair, KeyRing, key_of
 from .neighbours import Neighbours
 from .node_main import forbid_unpickling
 from .peers import Peers
@@ -118,7 +118,7 @@ class ServiceHost:
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """HostAdded, HostRemoved."""
         if type(message) is HostAdded:
-            key = Key(message.public_key, message.kind, message.host)
+            key = key_of(message)
             self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
         elif type(message) is HostRemoved:
             self.neighbours.forget(message.host)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import msgpack
 
-from ..roles.services import ServiceAdded, ServiceEnded, ServiceListens
+from ..roles.replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from ..wire.message import Local
 from .keys import Key, KeyPair
 from .membership import Membership
@@ -129,8 +129,8 @@ class ServiceProcesses:
         service = self.running[host] = Service(host, order, pid, ready)
         self.loop.watch(service.pidfd, lambda: self._ended(service))
         self.loop.watch(ready, lambda: self._listens(service))
-        links.meet(host, Key(keys.public, order["kind"], host), "")
         role = f"{host}/{order['shard']}" if order["kind"] == "replica" else f"{host}/global"
+        links.meet(host, Key(keys.public, order["kind"], host, roles=[role]), "")
         added = ServiceAdded(host, order["kind"], keys.public, [role])
         self.loop.deliver(self.names["services"], added)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from ..wire.gcs import RegisterNode
 from ..wire.message import Bulk, Local, Message
 from ..wire.scheduling import JobFacts
+from .replica_effects import EndReplicaProcess, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
 
 
 class Send(Struct, gc=False):
@@ -232,6 +233,11 @@ Effect = (
     | SaveSnapshot
     | WritePage
     | ReadPage
+    | StartReplicaProcess
+    | EndReplicaProcess
+    | LetInReplica
+    | ShutOutReplica
+    | NoteChain
 )
 
 

@@ -9,6 +9,7 @@ Dialog (who says it -> what we do):
     local scheduler    DrainReport     how far it is; in the end the verdict, by which nothing is lost
     our host           HostLinkChanged    its connection broke, or is back: a look at its machine
     our host           HostProbed      its process has ended
+    hosting            MachineIsFree   nor does the cluster run anything of its own there any more
     our timer          MonitorTimeout  whose process has ended, or who has been silent for too long, is lost: NodeLost
 
 A connection that broke tells little: the process may have ended, or the network between us.  Only where its machine
@@ -32,6 +33,7 @@ from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, Register
 from ..wire.message import Local
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .latest import LOST_MAX, Latest
+from .replica_effects import MachineIsFree, MachineLeaves
 from .role import Role
 
 TICK_SECONDS = 0.1
@@ -59,21 +61,33 @@ class MonitorTimeout(Local):
 class Draining:
     """A node that is to leave."""
 
-    __slots__ = ("seconds", "ticks_left", "waits_for")
+    __slots__ = ("is_done", "is_free", "seconds", "ticks_left", "waits_for")
 
     def __init__(self) -> None:
+        self.is_done = False  # nothing of others is there any more
+        self.is_free = False  # nor anything of the cluster's own
         self.waits_for = ["its answer"]
         self.seconds = 0.0
         self.ticks_left: int | None = None  # None: it takes what it takes
 
 
 class Monitor(Role):
-    """Membership of one cluster.  former, lost: what an earlier monitor of it has had noted."""
+    """Membership of one cluster.  hosting: the role of that name.
+
+    former, lost: what an earlier monitor of it has had noted.
+    """
 
     def __init__(
-        self, address: str, listeners: list[str], *, former: Iterable[RegisterNode] = (), lost: Iterable[str] = ()
+        self,
+        address: str,
+        listeners: list[str],
+        *,
+        former: Iterable[RegisterNode] = (),
+        lost: Iterable[str] = (),
+        hosting: str = "",
     ) -> None:
         super().__init__(address)
+        self.hosting = hosting  # who moves what the cluster runs on a node that is to leave; "": nobody does
         self.listeners = listeners  # global schedulers and shards that are told of every node
         self.nodes = {node.node: node for node in former}  # in the order in which they joined
         self.lost: Latest[str, None] = Latest(LOST_MAX, dict.fromkeys(lost))
@@ -140,7 +154,7 @@ class Monitor(Role):
             return
         draining = self.draining.get(message.node)
         if draining is None:
-            draining = self.draining[message.node] = Draining()
+            draining = self._drain(message.node)
             self.send(message.node, DrainNode())
         if message.seconds:
             draining.seconds = message.seconds
@@ -149,11 +163,30 @@ class Monitor(Role):
     def on_drain_report(self, message: DrainReport) -> None:
         if message.node != self.sender or message.node not in self.nodes:
             self.reject("a report of a node that is none, or in another one's name")
-        elif message.is_done:
-            self._lose(message.node, "it has left the cluster: it was drained", is_drained=True)
         else:
             # Of a node that an earlier monitor has had drained, too.
-            self.draining.setdefault(message.node, Draining()).waits_for = message.waits_for
+            draining = self.draining.get(message.node) or self._drain(message.node)
+            draining.is_done = message.is_done
+            draining.waits_for = ["its replicas of the GCS to be moved"] if message.is_done else message.waits_for
+            self._look_whether_drained(message.node)
+
+    def _drain(self, node: str) -> Draining:
+        draining = self.draining[node] = Draining()
+        if self.hosting:
+            self.send(self.hosting, MachineLeaves(node))
+        else:
+            draining.is_free = True
+        return draining
+
+    def on_machine_is_free(self, message: MachineIsFree) -> None:
+        if message.node in self.draining:
+            self.draining[message.node].is_free = True
+            self._look_whether_drained(message.node)
+
+    def _look_whether_drained(self, node: str) -> None:
+        draining = self.draining[node]
+        if draining.is_done and draining.is_free:
+            self._lose(node, "it has left the cluster: it was drained", is_drained=True)
 
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
         if message.is_up:
@@ -244,6 +277,7 @@ class Monitor(Role):
         HostProbed: on_host_probed,
         DrainOrdered: on_drain_ordered,
         DrainReport: on_drain_report,
+        MachineIsFree: on_machine_is_free,
         MonitorTimeout: on_monitor_timeout,
     }
 

@@ -5,13 +5,13 @@ nodes and of each other, from here.
 
 Dialog (who says it -> what we do):
 
-    our host    ServiceAdded            tell it of all hosts
-    our host    ServiceListens          tell all hosts, which connect to it
-    our host    ServiceEnded            the chain master closes the chain over its replica; all forget it
-    monitor     NodeJoined, NodeLost    pass it on to those hosts, and to the schedulers among them
+    our host, hosting   ServiceAdded     tell it of all hosts
+    our host, hosting   ServiceListens   tell all hosts, which connect to it
+    our host, hosting   ServiceEnded     the chain master closes the chain over its replica; all forget it
+    monitor     NodeJoined, NodeLost     pass it on to those hosts, and to the schedulers among them
 
 Nodes connect to these hosts, whoever was there first: beside the head they are reached by all, and a node behind NAT by
-nobody.
+nobody.  A replica on another node than the head (hosting.py) has been seen from the head.
 """
 
 from __future__ import annotations
@@ -19,31 +19,8 @@ from __future__ import annotations
 from ..wire.chain import ChainMemberLost
 from ..wire.gcs import NodeJoined, NodeLost
 from ..wire.hosts import HostAdded, HostRemoved
-from ..wire.message import Local
+from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from .role import Role
-
-
-class ServiceAdded(Local):
-    """A process was started; its key is in our ring.  roles: those of it that others talk to."""
-
-    host: str
-    kind: str  # "replica" or "scheduler"
-    public_key: bytes
-    roles: list[str]
-
-
-class ServiceListens(Local):
-    """It can be reached there."""
-
-    host: str
-    endpoint: str
-
-
-class ServiceEnded(Local):
-    """It is gone for good."""
-
-    host: str
-    reason: str
 
 
 class Service:
@@ -58,7 +35,7 @@ class Service:
     def fact(self, is_earlier: bool) -> HostAdded:
         """As others are told of it."""
         added = self.added
-        return HostAdded(added.host, added.kind, self.endpoint, added.public_key, is_earlier, added.roles)
+        return HostAdded(added.host, added.kind, self.endpoint, added.public_key, is_earlier, added.roles, added.node)
 
 
 class Services(Role):

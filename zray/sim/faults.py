@@ -158,7 +158,7 @@ class Faults:
         probability = options.node_kill_probability
         if options.bandwidth and address.endswith("/objects"):
             probability *= TRANSFER_KILL_FACTOR
-        if world.random.random() < probability:
+        if world.random.random() < probability and world.shards.may_lose(node.name):
             self.node_kills += 1
             self.kill_node(node, "is killed")
 
@@ -194,6 +194,7 @@ class Faults:
         for process in list(node.processes.values()):
             process.die()
             process.connection.close()
+        world.shards.node_ends(node)
         for other in (*world.nodes, *world.shards.hosts):
             for connection in self.between(other, node.name):
                 # What is on its way may still arrive, or not.
@@ -203,6 +204,7 @@ class Faults:
 
     def _choose_node(self) -> Node | None:
         names = [name for name in self.world.nodes if name not in self._spared() and name not in self.troubled]
+        names = [name for name in names if self.world.shards.may_lose(name)]
         if not names:
             return None
         name = self.world.random.choice(names)
@@ -230,10 +232,12 @@ class Faults:
         if node is not None:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
             self.world.trace.event(self.world.now, node.name, f"is cut off from all others for {seconds:.1f} s")
-            others = [name for name in (*self.world.nodes, *self.world.shards.hosts) if name != node.name]
-            for other in others:
-                self.partition(node.name, other)
-                self.world.call_later(seconds, self.repair, node.name, other)
+            hosts = self.world.shards.hosts
+            there = [node.name, *(name for name, host in hosts.items() if host.machine == node.name)]
+            for name in there:
+                for other in [other for other in (*self.world.nodes, *hosts) if other not in there]:
+                    self.partition(name, other)
+                    self.world.call_later(seconds, self.repair, name, other)
             self._news_of_link(node, seconds)
 
     def _news_of_link(self, node: Node, seconds: float) -> None:
@@ -324,8 +328,12 @@ class Faults:
             connection.break_()
 
     def repair(self, first: str, second: str) -> None:
-        """They can again."""
+        """They can again; and so can what one of them runs, if it was born meanwhile."""
         self.cuts.discard((min(first, second), max(first, second)))
+        for node, other in ((first, second), (second, first)):
+            for name in self.world.shards.run_by(node):
+                if self.is_cut(name, other) and name != other:
+                    self.repair(name, other)
         if not {first, second} <= {*self.world.nodes, *self.world.shards.hosts}:
             return  # who is dead says nothing again
         for connection in self.between(first, second):

@@ -16,6 +16,7 @@ from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.monitor import Monitor
+from ..roles.replica_keeper import ReplicaKeeper
 from ..wire.gcs import NodeLost, RegisterNode
 from .node import Node
 
@@ -102,6 +103,10 @@ class Heads:
         """What a role of the head is called."""
         return f"{self.name}/{name}" if self.are_killed else name
 
+    def known_master(self, node: str) -> str:
+        """The chain master, as far as that node knows."""
+        return f"{self.known.get(node, 'n1')}/chains" if self.are_killed else "chains"
+
     def schedulers(self) -> list[str]:
         """The global schedulers."""
         count = self.world.options.global_schedulers
@@ -115,8 +120,11 @@ class Heads:
         for scheduler in schedulers:
             node.add_role(GlobalScheduler(scheduler, shards, policy=policy, equals=len(schedulers)))
         listeners = [*schedulers, *shards]
+        if self.world.shards.are_replicated:
+            listeners += [self.role("chains"), self.role("services"), self.role("hosting")]
         members, lost = list(self.members.values()), list(self.lost)
-        self.monitor = Monitor(self.role("monitor"), listeners, former=members, lost=lost)
+        hosting = self.role("hosting") if self.world.shards.are_replicated else ""
+        self.monitor = Monitor(self.role("monitor"), listeners, former=members, lost=lost, hosting=hosting)
         node.add_role(self.monitor)
 
     def note(self, node: Node, effect: e.NoteMember | e.NoteLost) -> None:
@@ -177,6 +185,10 @@ class Heads:
         for other in world.nodes:
             world.faults.partition(self.name, other)
             world.call_later(world.random.uniform(*FIND_SECONDS), self._found_by, other, self.name)
+        for host in world.shards.hosts.values():
+            if host.is_alive:
+                world.faults.partition(self.name, host.name)
+                world.call_later(world.random.uniform(*FIND_SECONDS), self._found_by_replica, host.name, self.name)
         world.add_node(self.name, {"room": 0})
         node = self.node
         starting: list[Any] = [
@@ -204,8 +216,22 @@ class Heads:
         node.outgoing = {key: sent for key, sent in node.outgoing.items() if key[1].partition("/")[0] != former}
         changed = e.HeadChanged(former, head, self.schedulers())
         for role in node.roles.values():
-            if role is node.scheduler or type(role) is ChainClient:
+            if role is node.scheduler or type(role) in (ChainClient, ReplicaKeeper):
                 node.arrive("host", role.address, changed)
+        world.faults.repair(name, head)
+
+    def _found_by_replica(self, name: str, head: str) -> None:
+        """The same, of a replica on another node."""
+        world = self.world
+        host = world.shards.hosts[name]
+        if not host.is_alive or head not in world.nodes or name not in world.shards.let_in:
+            return  # a key that the former head has not written down is nobody's to the next one
+        former = self.known.get(name, "n1")
+        self.known[name] = head
+        for connection in world.faults.between(name, former):
+            connection.close()
+        host.outgoing = {key: sent for key, sent in host.outgoing.items() if key[1].partition("/")[0] != former}
+        host.arrive("host", host.member.address, e.HeadChanged(former, head, []))
         world.faults.repair(name, head)
 
     def is_found_by_all(self) -> bool:
@@ -225,7 +251,16 @@ class Heads:
 
     def add_shards_to(self, node: Node, names: list[str]) -> ChainMaster:
         """Roles of the head, on their logs."""
-        master = ChainMaster(self.role("chains"), replicas=1)
+        shards = self.world.shards
+        master = ChainMaster(
+            self.role("chains"),
+            replicas=max(1, self.world.options.replicas),
+            former=shards.notes.values(),
+            machines={
+                f"{replica.host}/{replica.shard}": shards.hosts[replica.host].machine
+                for replica in shards.let_in.values()
+            },
+        )
         node.add_role(master)
         for shard in names:
             limit = self.world.options.lineage_bytes

@@ -130,6 +130,7 @@ def _have_all_output(world: Simulator, seconds: float) -> None:
 
 def _come_to_rest(world: Simulator) -> None:
     is_far = world.options.delay == "far"
+    world.run(world.now + LIVENESS_SECONDS, unless=world.shards.are_spread)
     rest = FAR_REST_SECONDS if is_far and world.shards.are_replicated else REST_SECONDS
     world.run(world.now + rest)
     # A line of records is let go of from shard to shard, one link after the other.

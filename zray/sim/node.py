@@ -17,10 +17,14 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
+from ..roles.hosting import Hosting
 from ..roles.local_scheduler import LocalScheduler
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
+from ..roles.replica_effects import EndReplicaProcess, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
+from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role
+from ..roles.services import Services
 from ..wire.allowed import allowed_between
 from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 ORDER = (
     *(LocalScheduler, GcsShard, ChainMember, GlobalScheduler, Monitor, ChainMaster, ObjectManager),
+    *(Services, Hosting, ReplicaKeeper),
     ChainClient,  # says what the others have said to shards
 )
 PAGE = 4096
@@ -321,6 +326,21 @@ class Node:
     def _on_disk(self, role: Role, effect: e.AppendToLog | e.SaveSnapshot | e.WritePage | e.ReadPage) -> None:
         self.world.heads.write(self, role.address, effect)
 
+    def _start_replica(self, role: Role, effect: StartReplicaProcess) -> None:
+        self.world.shards.order(self, effect)
+
+    def _end_replica(self, role: Role, effect: EndReplicaProcess) -> None:
+        self.world.shards.end_replica(effect.host)
+
+    def _let_in(self, role: Role, effect: LetInReplica) -> None:
+        self.world.shards.let_in_replica(self, effect)
+
+    def _shut_out(self, role: Role, effect: ShutOutReplica) -> None:
+        self.world.shards.shut_out(effect)
+
+    def _note_chain(self, role: Role, effect: NoteChain) -> None:
+        self.world.shards.notes[effect.shard] = effect
+
     def _later(self, role: Role, message: Any) -> None:
         """Slow effects are done in a pool; their outcomes come back in any order."""
         delay = self.world.random.choice((0.0, 20e-6, 1e-3))
@@ -361,4 +381,9 @@ PERFORM: dict[type, Any] = {
     e.SaveSnapshot: Node._on_disk,
     e.WritePage: Node._on_disk,
     e.ReadPage: Node._on_disk,
+    StartReplicaProcess: Node._start_replica,
+    EndReplicaProcess: Node._end_replica,
+    LetInReplica: Node._let_in,
+    ShutOutReplica: Node._shut_out,
+    NoteChain: Node._note_chain,
 }

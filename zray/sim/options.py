@@ -211,7 +211,7 @@ def _add_head_kills(options: Options, replicas: int) -> None:
     from .workloads import PROGRAMS_THAT_NAME_NODES
 
     # It has its shards itself, drivers are elsewhere, and some programs want two nodes beside theirs.
-    assert options.nodes > 3 and not replicas, "a head that is killed needs three other nodes, and replicas=0"
+    assert options.nodes > 3 and replicas < 3, "a head that is killed needs three other nodes, and replicas < 3"
     random = Random(f"zray heads {options.seed}")
     options.head_kills = random.choice((1, 1, 2, 4))
     options.head_kill_probability = random.choice((0.0005, 0.003, 0.02))

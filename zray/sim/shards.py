@@ -14,8 +14,22 @@ from ..roles.gcs.master import Chain, ChainMaster
 from ..roles.gcs.pages import unpack_page
 from ..roles.gcs.replica import Replica
 from ..roles.gcs.shard import GcsShard
+from ..roles.hosting import FAILURES_MAX, Hosting
+from ..roles.replica_effects import (
+    LetInReplica,
+    NoteChain,
+    ReplicaGone,
+    ReplicaLetIn,
+    ReplicaNotStarted,
+    ReplicaStarted,
+    ShutOutReplica,
+    StartReplicaProcess,
+)
+from ..roles.replica_keeper import ReplicaKeeper
+from ..roles.services import Services
 from ..wire.chain import ChainMemberLost
 from ..wire.gcs import RecordTasks
+from ..wire.hosting import HostedReplica
 from .heads import Disk
 from .node import Node
 
@@ -34,9 +48,12 @@ UNCONFIRMED_MAX = 64
 class ShardHost(Node):
     """The host process of one replica."""
 
-    def __init__(self, world: Simulator, name: str) -> None:
+    def __init__(self, world: Simulator, name: str, machine: str = "") -> None:
+        """machine: the node that runs it; "": the head."""
         super().__init__(world, name, pages_max=0)
+        self.machine = machine
         self.is_alive = True
+        self.is_ending = False  # it is out of its chain
         self.disk = Disk()  # it keeps no log, only what leaves its memory
 
     @property
@@ -53,6 +70,9 @@ class ShardHost(Node):
     def turn(self) -> None:
         if self.is_alive:
             super().turn()
+            if self.member.is_out and not self.is_ending:
+                self.is_ending = True
+                self.world.call_later(0.0, self.world.shards.ends_itself, self)
 
     def check(self) -> None:
         self.member.check_everything()
@@ -70,6 +90,9 @@ class Shards:
         self.master: ChainMaster | None = None
         self.accused: dict[str, None] = {}  # members on whom the verdict is under way, or given
         self.kills = 0
+        self.hosting: Hosting
+        self.let_in: dict[str, HostedReplica] = {}  # on other nodes than the head, as it has written down
+        self.notes: dict[str, NoteChain] = {}  # by shard
 
     @property
     def are_replicated(self) -> bool:
@@ -95,11 +118,33 @@ class Shards:
         elif is_first:
             self.master = ChainMaster(MASTER, replicas=self.world.options.replicas)
             node.add_role(self.master)
+        if is_first:
+            self._add_hosting(node)
+        elif self.world.options.replicas > 1:
+            keeper = ReplicaKeeper(f"{node.name}/replicas", heads.role("hosting"), is_willing=True)
+            node.add_role(keeper)
+            self.world.call_at(self.world.now, self._start, node, keeper)
         for name, address in zip(self.names, self.addresses(node.name), strict=True):
             client = ChainClient(address, name, heads.role(MASTER))
             node.add_role(client)
             if not self.world.now:
                 self.world.call_at(0.0, self._start, node, client)
+
+    def _add_hosting(self, node: Node) -> None:
+        heads, options = self.world.heads, self.world.options
+        services = Services(heads.role("services"), heads.role(MASTER), node.name)
+        node.add_role(services)
+        self.hosting = Hosting(
+            heads.role("hosting"),
+            self.names,
+            replicas=options.replicas,
+            master=heads.role(MASTER),
+            services=services.address,
+            monitor=heads.role("monitor"),
+            lineage_bytes=options.lineage_bytes,
+            known=[(self.hosts[replica.host].machine, replica) for replica in self.let_in.values()],
+        )
+        node.add_role(self.hosting)
 
     def start(self) -> None:
         """The first members, and spares."""
@@ -119,6 +164,76 @@ class Shards:
         member = ChainMember(f"{host.name}/{shard}", shard, MASTER, lineage_bytes=self.world.options.lineage_bytes)
         host.add_role(member)
         self.world.call_later(self.world.random.uniform(*START_SECONDS) * 0.1, self._start, host, member)
+
+    # --- those of other nodes than the head ---
+
+    def order(self, node: Node, effect: StartReplicaProcess) -> None:
+        """StartReplicaProcess."""
+        random = self.world.random
+        if random.random() < self.world.options.start_failure_probability and not self.world.faults.are_over:
+            refused = ReplicaNotStarted(effect.number, "fork: resource temporarily unavailable")
+            self.world.call_later(random.uniform(*START_SECONDS), self._news, node, refused)
+            return
+        self.world.call_later(random.uniform(*START_SECONDS), self._is_born, node, effect)
+
+    def _news(self, node: Node, news: Any) -> None:
+        node.arrive("host", f"{node.name}/replicas", news)
+
+    def _is_born(self, node: Node, effect: StartReplicaProcess) -> None:
+        if not node.is_alive:
+            return
+        world = self.world
+        host = ShardHost(world, f"r{len(self.hosts) + 1}", node.name)
+        self.hosts[host.name] = host
+        master = world.heads.known_master(node.name)
+        member = ChainMember(
+            f"{host.name}/{effect.shard}", effect.shard, master, is_hosted=True, lineage_bytes=effect.lineage_bytes
+        )
+        host.add_role(member)
+        world.heads.known[host.name] = world.heads.known.get(node.name, "n1")
+        for pair in [pair for pair in world.faults.cuts if node.name in pair]:
+            world.faults.partition(host.name, pair[0] if pair[1] == node.name else pair[1])
+        replica = HostedReplica(host.name, effect.shard, b"k" * 32, f"{host.name}:1")
+        self._news(node, ReplicaStarted(effect.number, replica))
+
+    def let_in_replica(self, node: Node, effect: LetInReplica) -> None:
+        """Its link is up as soon as its key is known: it offers itself."""
+        self.let_in[effect.replica.host] = effect.replica
+        node.arrive("host", self.hosting.address, ReplicaLetIn(effect.replica.host))
+        host = self.hosts[effect.replica.host]
+        self.world.call_later(self.world.draw_delay(), self._start_if_alive, host)
+
+    def _start_if_alive(self, host: ShardHost) -> None:
+        if host.is_alive and host.member.replica is None and not host.member.is_out:
+            self._start(host, host.member)
+
+    def shut_out(self, effect: ShutOutReplica) -> None:
+        """It is heard no more."""
+        self.let_in.pop(effect.host, None)
+
+    def end_replica(self, name: str) -> None:
+        """EndReplicaProcess; or its node has ended it."""
+        host = self.hosts[name]
+        if host.is_alive:
+            self._die(host)
+
+    def ends_itself(self, host: ShardHost) -> None:
+        """It was taken out of its chain."""
+        if host.is_alive:
+            self._die(host)
+            if not host.machine and host.member.address not in self.accused:
+                self.accused[host.member.address] = None
+                self.world.call_later(self.world.random.uniform(*START_SECONDS), self.add_member, host.member.shard)
+
+    def run_by(self, node: str) -> list[str]:
+        """Hosts of replicas on that node."""
+        return [name for name, host in self.hosts.items() if host.machine == node]
+
+    def node_ends(self, node: Node) -> None:
+        """What it runs ends with it."""
+        for host in self.hosts.values():
+            if host.machine == node.name and host.is_alive:
+                self._die(host)
 
     def _start(self, node: Node, role: Any) -> None:
         role.now = self.world.now
@@ -155,22 +270,49 @@ class Shards:
             else:
                 self._die(host)
             self.accused[address] = None
-            verdict = ChainMemberLost(address, "killed by signal 9")
-            first = self.world.heads.node
-            self.world.call_later(random.uniform(*EXIT_SECONDS), first.arrive, "host", MASTER, verdict)
-            self.world.call_later(random.uniform(*START_SECONDS), self.add_member, host.member.shard)
+            self.world.call_later(random.uniform(*EXIT_SECONDS), self._tell_master, address)
+            if not host.machine:
+                self.world.call_later(random.uniform(*START_SECONDS), self.add_member, host.member.shard)
+
+    def _tell_master(self, member: str) -> None:
+        heads = self.world.heads
+        if heads.is_alive:
+            heads.node.arrive("host", heads.role(MASTER), ChainMemberLost(member, "killed by signal 9"))
 
     def _may_go(self, member: ChainMember) -> bool:
         """Not if it were the last that has everything: the promise is for all but the last."""
         chain = self.chain(member.shard)
         if member.address in self.accused or chain is None:
             return False
-        return any(name != member.address and name not in self.accused for name in chain.full())
+        return self._leaves_enough(chain, [name for name in chain.full() if name != member.address])
+
+    def _leaves_enough(self, chain: Chain, others: list[str]) -> bool:
+        """Whether one of these is sure to be left: while a member moves, one that is sound may be taken out."""
+        too_many = max(0, len(chain.members) - (self.world.options.replicas or 1))
+        return sum(map(self._is_sound, others)) > too_many
+
+    def _is_sound(self, member: str) -> bool:
+        """Whether it goes on, as far as we know."""
+        home = self.world.homes[member]
+        machine = self.machine(member)
+        return home.is_alive and member not in self.accused and machine not in self.world.faults.troubled
+
+    def may_lose(self, node: str) -> bool:
+        """Whether each chain has somebody elsewhere who has everything."""
+        chains = [chain for name in self.names if (chain := self.chain(name)) is not None and chain.members]
+        return all(
+            self._leaves_enough(chain, [member for member in chain.full() if self.machine(member) != node])
+            for chain in chains
+            if any(self.machine(member) for member in chain.members)
+        )
 
     def _die(self, host: ShardHost) -> None:
         world = self.world
         host.is_alive = False
-        world.trace.event(world.now, host.name, "is killed")
+        world.trace.event(world.now, host.name, "ends")
+        if host.machine and (node := world.nodes.get(host.machine)) is not None:
+            gone = ReplicaGone(host.name, "killed by signal 9")
+            world.call_later(world.random.uniform(*EXIT_SECONDS), self._news, node, gone)
         for roles in [roles for roles in world.between_nodes if host.member.address in roles]:
             # Nothing is sent again on it; what is under way may still arrive.
             connection = world.between_nodes.pop(roles)
@@ -205,6 +347,26 @@ class Shards:
                 found.append(replicas[-1].shard)
         return found
 
+    def are_spread(self) -> bool:
+        """Whether each chain is on as many machines as there are, and none is on the move."""
+        if not self.are_replicated:
+            return True
+        machines = len(self.world.nodes)
+        for name in self.names:
+            chain = self.chain(name)
+            if chain is None or chain.joining or chain.tentative:
+                return False
+            wanted = self.world.options.replicas or 1
+            used = {self.machine(member) for member in chain.members}
+            if len(chain.members) != wanted or len(used) < min(wanted, machines):
+                return False
+        return True
+
+    def machine(self, member: str) -> str:
+        """The node that runs it; "": the head."""
+        host = self.hosts.get(member.partition("/")[0])
+        return host.machine if host is not None else ""
+
     def have_said_all(self) -> bool:
         """Whether no shard has words for another one that it is not known to have heard."""
         for shard in self.authorities():
@@ -221,7 +383,10 @@ class Shards:
             assert sequences == sorted(sequences, reverse=True), f"{name}: a member is ahead of its predecessor"
 
     def at_rest(self) -> None:
-        """All replicas are the same, and nothing is under way."""
+        """All replicas are the same, on as many machines as there are, and nothing is under way."""
+        if self.are_replicated:
+            tired = any(candidate.failures >= FAILURES_MAX for candidate in self.hosting.candidates.values())
+            assert tired or self.are_spread(), "\n".join(["a chain is not spread over the machines", *self.why_stuck()])
         for name in self.names if self.are_replicated else ():
             chain = self.chain(name)
             assert chain is not None and not chain.is_lost and not chain.tentative and not chain.joining
@@ -268,6 +433,12 @@ class Shards:
                     f"{chain.joining!r} spares {chain.spares} lost {chain.is_lost}"
                 )
             lines += [f"  {member.address} {member.statistics()} {member.rejected}" for member in self.members(name)]
+        for name, candidate in self.hosting.candidates.items() if self.are_replicated else ():
+            running = [f"{host}/{replica.shard}" for host, replica in candidate.running.items()]
+            lines.append(
+                f"  {name} runs {running}, is to run {list(candidate.ordered.values())}, failures "
+                f"{candidate.failures}, rests {candidate.rests}, leaves {candidate.is_leaving}"
+            )
         for node in self.world.nodes.values():
             for role in node.roles.values():
                 if type(role) is ChainClient:

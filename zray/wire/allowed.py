@@ -43,6 +43,7 @@ from .chain import (
     ChainRead,
     ChainReadReply,
     ChainResults,
+    ChainSafe,
     ChainState,
     ChainTaken,
     ChainUpdates,
@@ -109,6 +110,7 @@ from .homes import (
     LocateActor,
     UnguardActor,
 )
+from .hosting import MayHost, ReplicaEnded, ReplicaListens, ReplicaRefused, StartReplica, StopReplica
 from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 from .message import Message
 from .objects import (
@@ -239,7 +241,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
     ("shard", "gcs"): frozenset({ChainWrite, ChainRead}),
     ("gcs", "shard"): frozenset({ChainResults, ChainReadReply, ChainAgain}),
-    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainTaken, ChainLineage, ChainUpdates, ChainAck}),
+    ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainTaken, ChainLineage, ChainUpdates, ChainAck, ChainSafe}),
     ("gcs", "chains"): frozenset({ChainOffer, ChainJoined, ChainMemberLost}),
     ("shard", "chains"): frozenset({ChainFollow}),
     ("chains", "gcs"): frozenset({ChainChanged}),
@@ -252,14 +254,24 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # The hosts that are no nodes: "services" is who knows of them, on the head.
     ("services", "host"): frozenset({HostAdded, HostRemoved}),
     ("services", "global"): frozenset({NodeJoined, NodeLost}),
+    # Replicas on other nodes: "hosting" is who orders them, on the head.
+    ("replicas", "hosting"): frozenset({MayHost, ReplicaListens, ReplicaRefused, ReplicaEnded}),
+    ("hosting", "replicas"): frozenset({StartReplica, StopReplica}),
+    ("monitor", "hosting"): frozenset({NodeJoined, NodeLost}),
+    ("hosting", "chains"): frozenset({ChainMemberLost}),
 }
 
 # The roles that a host may speak for, by the kind of its key (USERS S5).
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
-    "head": frozenset({"local", "objects", "host", "global", "gcs", "shard", "chains", "services", "monitor", "relay"}),
-    "node": frozenset({"local", "objects", "host", "shard", "tunnels"}),
+    "head": frozenset(
+        {
+            *("local", "objects", "host", "global", "gcs", "shard"),
+            *("chains", "services", "monitor", "relay", "hosting"),
+        }
+    ),
+    "node": frozenset({"local", "objects", "host", "shard", "tunnels", "replicas"}),
     "driver": frozenset({"local", "objects", "host", "shard", "tunnels"}),
-    "replica": frozenset({"gcs"}),
+    "replica": frozenset({"gcs"}),  # of the one shard that it was given (host/keys.py)
     "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),  # JoinCluster
     "reader": frozenset(),  # GetNodes, to the head

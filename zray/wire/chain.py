@@ -13,6 +13,7 @@ member          ChainHave           to its predecessor, in each new epoch: what 
 member          ChainState          to a successor that lacks more than the member remembers: all of it, in parts
 member          ChainTaken          to its predecessor: a part has arrived, send the next
 member          ChainLineage        ahead of it: the specs that the member has in its store, and not in memory
+member          ChainSafe           to its successor on another node: what is on its disk
 member          ChainJoined         to the chain master: I have caught up in this epoch
 
 Which message goes where, and why nothing acknowledged is lost: zray/roles/gcs/chain.py.
@@ -250,10 +251,14 @@ class ChainReadReply(Message, tag=158):
 
 
 class ChainHave(Message, tag=159):
-    """member -> its predecessor.  In this epoch; the sender has all updates up to `sequence`; -1: no state at all."""
+    """member -> its predecessor.  In this epoch; the sender has all updates up to `sequence`; -1: no state at all.
+
+    wants_safe: it asks for ChainSafe too.
+    """
 
     epoch: Natural
     sequence: int
+    wants_safe: bool = False
 
 
 class ChainState(Message, tag=160):
@@ -288,6 +293,13 @@ class ChainAgain(Message, tag=164):
     """head, tail -> client.  There was no room for what the client said: requests from `number` on, and questions."""
 
     number: Natural
+
+
+class ChainSafe(Message, tag=166):
+    """member -> its successor, that wants it.  All updates up to `sequence` are on the sender's disk."""
+
+    epoch: Natural
+    sequence: Natural
 
 
 class ChainUpdates(Message, tag=161):

@@ -12,7 +12,7 @@ from typing import Any
 from ..ids import function_id
 from .actors import PlaceActor, SpillActor
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
-from .chain import ChainRead, ChainWrite
+from .chain import ChainJoined, ChainMemberLost, ChainOffer, ChainRead, ChainWrite
 from .drains import DrainReport
 from .gcs import (
     AddLocations,
@@ -89,6 +89,20 @@ def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
     return ""
 
 
+def _of_its_shard(message: ChainOffer | ChainJoined, source: str, kind: str, public: bytes) -> str:
+    """A replica speaks of the shard that it is named after."""
+    if source.rpartition("/")[2] == message.shard:
+        return ""
+    return f"{source} may not say {type(message).__name__} of {message.shard[:80]!r}"
+
+
+def _own_member(message: ChainMemberLost, source: str, kind: str, public: bytes) -> str:
+    """A replica reports its own end; the head's roles, that of others."""
+    if kind_of(source) != "gcs" or source == message.member:
+        return ""
+    return f"{source} may not say ChainMemberLost in the name of {message.member[:80]!r}"
+
+
 def _function(message: PublishFunction, source: str, kind: str, public: bytes) -> str:
     """Code is named by its hash: what another one has published under that name stays what it is (USERS S9)."""
     if function_id(message.function.code) == message.function.function_id:
@@ -103,5 +117,7 @@ CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     **dict.fromkeys((PlaceTask, PlaceActor), _placement),
     ChainWrite: _write,
     ChainRead: _read,
+    **dict.fromkeys((ChainOffer, ChainJoined), _of_its_shard),
+    ChainMemberLost: _own_member,
     PublishFunction: _function,
 }

@@ -20,6 +20,7 @@ from . import (
     gcs,
     groups,
     homes,
+    hosting,
     hosts,
     objects,
     orders,
@@ -54,6 +55,7 @@ def _message_types() -> dict[int, type[Message]]:
             drains,
             relay,
             wards,
+            hosting,
         ),
     ):
         for item in vars(module).values():

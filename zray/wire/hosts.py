@@ -139,7 +139,8 @@ class HostAdded(Message, tag=140):
     """head -> host.  There is a host without a node: `kind` is its key's.  is_earlier: connect to it, at
     `endpoint`; otherwise it comes to you.
 
-    To such a host itself: as said of nodes.  roles: its roles that others talk to.
+    To such a host itself: as said of nodes.  roles: its roles that others talk to, and that its key may speak for.
+    node: which runs it, and outlives the head; "": the head.
     """
 
     host: str
@@ -148,6 +149,7 @@ class HostAdded(Message, tag=140):
     public_key: bytes
     is_earlier: bool
     roles: list[str] = []
+    node: str = ""
 
 
 class HostRemoved(Message, tag=141):

@@ -9,6 +9,7 @@ prefix rule*, on which everything below rests.
     member -> successor              ChainUpdates    numbered by the head
     tail -> client                   ChainResults    numbered per client; the client's requests so far are done
     tail -> predecessor ... -> head  ChainAck        updates up to here are at every member: forget them
+    member -> hosted successor       ChainSafe       updates up to here are on its disk
     client -> tail -> client         ChainRead, ChainReadReply
 
 A *session* per client is part of the replicated state: the number of its last request, and the results that it
@@ -55,6 +56,7 @@ from ...wire.chain import (
     ChainOffer,
     ChainRead,
     ChainReadReply,
+    ChainSafe,
     ChainState,
     ChainTaken,
     ChainUpdates,
@@ -64,6 +66,7 @@ from ...wire.chain import (
 from ..effects import (
     Effect,
     EndSession,
+    HeadChanged,
     LogAppended,
     LogBroken,
     LogRefused,
@@ -75,8 +78,10 @@ from ..effects import (
 )
 from ..role import Role
 from .aside import Aside
+from .bounds import bounds_of_member
 from .flushing import Flushing, RetryFlush
 from .handover import Handover
+from .inspection import check_member, count_member
 from .journal import Journal, RetryAppend, recover
 from .replica import Replica, speaks_for
 from .results import Results
@@ -85,16 +90,25 @@ from .results import Results
 class ChainMember(Role):
     """One replica of a shard.  address: its own; shard: the logical name; master: who says what the chain is.
 
-    is_durable: it keeps a log, and what it says as the tail is there for good.  lineage_bytes: what the specs in memory
-    may weigh before they leave it for its store (flushing); 0: they stay.
+    is_durable: it keeps a log, and what it says as the tail is there for good.  is_hosted: by another node than the
+    head; then that is on its predecessor's disk too (master).  lineage_bytes: what the specs in memory may weigh before
+    they leave it for its store (flushing); 0: they stay.
     """
 
     def __init__(
-        self, address: str, shard: str, master: str, *, is_durable: bool = False, lineage_bytes: int = 0
+        self,
+        address: str,
+        shard: str,
+        master: str,
+        *,
+        is_durable: bool = False,
+        is_hosted: bool = False,
+        lineage_bytes: int = 0,
     ) -> None:
         super().__init__(address)
         self.shard = shard
         self.master = master
+        self.is_hosted = is_hosted
         self.replica: Replica | None = None  # until there is a state
         self.journal = Journal(self) if is_durable else None
         self.flushing = Flushing(self, lineage_bytes)
@@ -102,6 +116,7 @@ class ChainMember(Role):
         self.results = Results(self)
         self.is_recovered = False  # the state is of another life, and of no use but to a chain's first member
         self.epoch = 0
+        self.entered = 0  # the last epoch in which it had all that its predecessor had
         self.members: list[str] = []
         self.joining = ""
         self.is_out = False
@@ -114,13 +129,14 @@ class ChainMember(Role):
         self.forgotten = 0
         self.acknowledged = 0  # updates that every member has
         self.told_acknowledged = -1  # our predecessor, in this epoch
+        self.safe_before = 0  # what our predecessor has for good, as far as we know
         self.joined_sequence = 0  # what a joining member has said it has
         self.follows = False  # our successor has said what it has: it gets what comes
         self.fresh: list[Update] = []  # leaves at the end of the turn
 
     def start(self) -> None:
-        """Offer ourselves: once, before anything else but `recover`."""
-        self.send(self.master, ChainOffer(self.shard, self.sequence, self.epoch))
+        """Offer ourselves."""
+        self.send(self.master, ChainOffer(self.shard, self.sequence, self.entered))
 
     def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> None:
         """Take up what a log holds: the parts of its snapshot, if there is one, and the records after it.
@@ -130,6 +146,7 @@ class ChainMember(Role):
         """
         assert self.journal is not None
         self.replica, self.epoch = recover(self.shard, list(parts), records)
+        self.entered = self.epoch
         self.is_recovered = self.replica is not None
         self.forgotten = self.journal.logged = max(self.sequence, 0)
 
@@ -148,7 +165,7 @@ class ChainMember(Role):
     def neighbour(self, step: int) -> str:
         """The member before (-1) or after us (1); "": there is none."""
         chain = [*self.members, self.joining] if self.joining else self.members
-        index = chain.index(self.address) + step
+        index = chain.index(self.address) + step if self.address in chain else -1
         return chain[index] if 0 <= index < len(chain) else ""
 
     @property
@@ -158,8 +175,9 @@ class ChainMember(Role):
 
     @property
     def safe(self) -> int:
-        """The last update that is here for good."""
-        return self.journal.logged if self.journal is not None else self.sequence
+        """The last update that is here for good; where we do not outlive our machine, before us too."""
+        here = self.journal.logged if self.journal is not None else self.sequence
+        return min(here, self.safe_before) if self.is_hosted and self.neighbour(-1) else here
 
     # --- the configuration ---
 
@@ -177,6 +195,7 @@ class ChainMember(Role):
         # Whoever has asked for updates asks again; whoever has a question knows of no change of the tail, perhaps.
         self.aside.keep_questions()
         self.told_acknowledged = -1
+        self.safe_before = 0
         self.joined_sequence = 0
         if self.address not in self.members and self.address != self.joining:
             self._leave()
@@ -186,17 +205,23 @@ class ChainMember(Role):
         self.acknowledged = self.safe if self.is_tail else self.forgotten
         self.has_caught_up = self.is_head
         self.announced_from = 0
-        if self.journal is not None and self.is_head:
-            self.journal.epoch()
+        if self.is_head:
+            self._enter()
         self.is_announced = False
         if not self.is_head:
-            self.send(self.neighbour(-1), ChainHave(self.epoch, self.sequence))
+            self.send(self.neighbour(-1), ChainHave(self.epoch, self.sequence, self.is_hosted))
         if self.is_tail and not was_tail and self.replica is not None:
             # What its predecessor in this office had sent may not have arrived.
             self.results.touch_all()
         if self.is_head:
             self.aside.handle(self.aside.waiting)
         self.aside.handle(self.aside.early)
+
+    def _enter(self) -> None:
+        """We have all that was acknowledged before this epoch."""
+        self.entered = self.epoch
+        if self.journal is not None:
+            self.journal.epoch()
 
     def _leave(self) -> None:
         """Expelled: for good."""
@@ -207,6 +232,7 @@ class ChainMember(Role):
 
     def _forget_state(self) -> None:
         self.replica = None
+        self.entered = 0
         self.results.clear()
         self.history.clear()
         self.forgotten = 0
@@ -306,8 +332,7 @@ class ChainMember(Role):
         if not self.has_caught_up:
             self.has_caught_up = True
             self.announced_from = self.sequence
-            if self.journal is not None:
-                self.journal.epoch()
+            self._enter()
             self.aside.handle(self.aside.waiting)
 
     # --- from our successor (its questions: handover) ---
@@ -359,20 +384,19 @@ class ChainMember(Role):
                 fresh, self.fresh = self.fresh, []
                 self.handover.pass_on(fresh)
             self._acknowledge()
+            self.handover.tell_what_is_safe()
             if self.journal is not None:
                 self.journal.end_turn()
-            if not self.is_announced and self.has_caught_up and self._may_be_announced():
+            is_logged = (log := self.journal) is None or (log.logged_epoch, log.logged) >= (
+                self.epoch,
+                self.announced_from,
+            )
+            if not self.is_announced and self.has_caught_up and is_logged:
                 self.is_announced = True
                 self.send(self.master, ChainJoined(self.shard, self.epoch))
-            if self.is_tail:
+            if self.is_tail and self.acknowledged >= self.forgotten:
                 self.results.tell()
         return self.take_effects()
-
-    def _may_be_announced(self) -> bool:
-        journal = self.journal
-        if journal is None or not (self.is_head or self.joining == self.address):
-            return True
-        return journal.logged_epoch == self.epoch and journal.logged >= self.announced_from
 
     def _acknowledge(self) -> None:
         """Upstream; and forget what nobody can ask for any more."""
@@ -394,31 +418,17 @@ class ChainMember(Role):
     # --- looking in from outside ---
 
     def check_everything(self) -> None:
-        if self.replica is None:
-            return
-        self.replica.shard.check_everything()
-        for session in self.replica.sessions.values():
-            numbers = [result.number for result in session.results]
-            assert numbers == list(range(session.produced + 1 - len(numbers), session.produced + 1)), "results missing"
-        sequences = [update.sequence for update in self.history]
-        assert sequences == list(range(self.forgotten + 1, self.forgotten + 1 + len(sequences))), "history with gaps"
-        assert not sequences or sequences[-1] == self.replica.sequence, "a history that ends too early"
+        check_member(self)
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        from .bounds import bounds_of_member
-
         return bounds_of_member(self)
 
     def statistics(self) -> dict[str, Any]:
-        counts = self.replica.shard.statistics() if self.replica is not None else {}
-        if self.journal is not None and self.journal.refused:
-            counts["refuses"] = self.journal.refused
-        refusals = (("does not flush", self.flushing.refused), ("hands nothing over", self.handover.refused))
-        counts.update({what: why for what, why in refusals if why})
-        return {"epoch": self.epoch, "sequence": self.sequence, "history": len(self.history), **counts}
+        return count_member(self)
 
     HANDLERS = {
         ChainChanged: on_chain_changed,
+        HeadChanged: lambda self, message: self.handover.on_head_changed(message),
         ChainWrite: on_chain_write,
         ChainRead: on_chain_read,
         ChainLineage: lambda self, message: self.handover.on_chain_lineage(message),
@@ -427,6 +437,7 @@ class ChainMember(Role):
         ChainUpdates: on_chain_updates,
         ChainHave: lambda self, message: self.handover.on_chain_have(message),
         ChainAck: on_chain_ack,
+        ChainSafe: lambda self, message: self.handover.on_chain_safe(message),
         LogAppended: on_log_appended,
         LogRefused: lambda self, message: self.journal.on_refused(message),
         LogBroken: on_log_broken,

@@ -61,6 +61,7 @@ class ChainClient(Role):
         """The chain master is another one, and the members may be."""
         if self.master == f"{message.former}/chains":
             self.master = f"{message.head}/chains"
+            self.members = []  # those that are left listen to nobody until there is a chain again
             self.start()
 
     def _on_request(self, message: Any) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...wire.chain import ChainHave, ChainLineage, ChainState, ChainTaken, ChainUpdates, Update
-from ..effects import PageLost, PageRead
+from ...wire.chain import ChainHave, ChainLineage, ChainSafe, ChainState, ChainTaken, ChainUpdates, Update
+from ..effects import HeadChanged, PageLost, PageRead
 from .pages import unpack_page
 from .replica import Dump, Replica
 
@@ -35,6 +35,8 @@ class Handover:
     def __init__(self, member: ChainMember) -> None:
         self.member = member
         self.refused = ""  # why the successor cannot have the state
+        self.wants_safe = False  # the successor asks what is on our disk
+        self._told_safe = -1
         # To our successor.
         self._is_asked = False  # for the state, and nothing has gone yet: another dump is under way
         self._dump: Dump | None = None
@@ -49,9 +51,27 @@ class Handover:
     def forget(self) -> None:
         """There is another chain: whoever has asked asks again, and what has come in part comes anew."""
         self.refused = ""
+        self.wants_safe = False
+        self._told_safe = -1
         self._is_asked = False
         self._end()
         self._drop()
+
+    def on_head_changed(self, message: HeadChanged) -> None:
+        """HeadChanged: the chain master is another one.  Nothing more is done in the chain that was; what the member
+        has is offered.
+        """
+        member = self.member
+        if member.master != f"{message.former}/chains" or member.is_out:
+            return
+        member.master = f"{message.head}/chains"
+        member.members, member.joining = [], ""
+        member.has_caught_up = member.follows = False
+        member.fresh.clear()
+        member.aside.clear()
+        member.is_recovered = member.replica is not None
+        self.forget()
+        member.start()
 
     # --- to our successor ---
 
@@ -63,6 +83,7 @@ class Handover:
         if not member.has_caught_up:
             member.aside.put(member.aside.waiting, message)
             return
+        self.wants_safe = message.wants_safe
         replica = member.replica
         assert replica is not None and message.sequence <= replica.sequence, "a successor that is ahead"
         if message.sequence < member.forgotten or message.sequence < 0:
@@ -135,7 +156,20 @@ class Handover:
             self._dump.close()
         self._dump = self._next = None
 
+    def tell_what_is_safe(self) -> None:
+        """To a successor that asks for it."""
+        member = self.member
+        if self.wants_safe and member.follows and member.safe > self._told_safe:
+            self._told_safe = member.safe
+            member.send(member.neighbour(1), ChainSafe(member.epoch, member.safe))
+
     # --- from our predecessor ---
+
+    def on_chain_safe(self, message: ChainSafe) -> None:
+        """ChainSafe: what is on its disk."""
+        member = self.member
+        if member.is_current(message) and member.sender == member.neighbour(-1):
+            member.safe_before = max(member.safe_before, message.sequence)
 
     def on_chain_lineage(self, message: ChainLineage) -> None:
         """ChainLineage: a page of what comes after it."""

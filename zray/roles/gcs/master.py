@@ -6,7 +6,9 @@ Dialog (who says it -> what we do):
                                         one by one, the rest are spares
     client           ChainFollow        tell it of the chain, now and at each change
     host, monitor    ChainMemberLost    close the chain over it; a spare joins
-    monitor          NodeLost           the same for every member that was on that host
+    monitor          NodeLost           the same for every member that was on that host, or ran on that node
+    hosting          MemberPlaced       a member runs on another node than the head: chains spread (spread.py)
+    hosting          MachineLeaves      its members are replaced, one by one
     head             ChainJoined        the first time: the clients may hear of the chain
     member           ChainJoined        append it; once it has caught up as a member, it may be left alone
 
@@ -15,6 +17,12 @@ A member that is out never comes back: its process starts anew, under another ad
 Which log: that of the latest epoch, and among those the longest.  A member writes down an epoch when it has all that
 its predecessor had, so a log of that epoch holds all that was acknowledged before; and what was acknowledged in
 it is in the log of its tail.  When the last full member is lost there is no chain, until all logs are there again.
+
+Members on other nodes outlive the head, and offer what they have to the next one; their logs end with them.  While a
+full member of a chain is the head's, the head's logs hold all that was acknowledged (chain.is_hosted).  Where none is,
+only those on other nodes do: who is in a chain with such members is noted for good before anybody hears of it
+(NoteChain), and the next master waits for those, or for the verdict on them.  When all full members are lost whose logs
+are with them, there is no chain any more.
 """
 
 from __future__ import annotations
@@ -24,7 +32,10 @@ from typing import Any
 
 from ...wire.chain import ChainChanged, ChainFollow, ChainJoined, ChainMemberLost, ChainOffer
 from ...wire.gcs import NodeLost
+from ..latest import LOST_MAX, Latest
+from ..replica_effects import MachineLeaves, MemberPlaced, NoteChain
 from ..role import Role
+from .spread import Spread
 
 # A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
 # clients and lost with the log's last records.
@@ -44,6 +55,10 @@ class Chain:
         self.followers: dict[str, None] = {}
         self.is_lost = False  # the last full member is gone, and what only it had; a log may bring it back
         self.is_announced = False  # its first member has the first epoch for good: now clients may hear of it
+        # While there is no chain: who may have what was acknowledged, by its machine ("": logs here); who is awaited.
+        self.sources: dict[str, str] = {}
+        self.awaited: dict[str, None] = {}
+        self.noted: tuple[dict[str, str], list[str]] = ({}, [])
 
     def full(self) -> list[str]:
         """Members that have everything."""
@@ -53,14 +68,35 @@ class Chain:
 class ChainMaster(Role):
     """For all shards of a cluster.  replicas: how long each chain should be.
 
-    first_offers: shard -> how many members offer themselves before there is a chain (one, if nothing is said).
+    first_offers: shard -> how many members of the head's machine offer themselves before there is a chain (one, if
+    nothing is said).  former: what an earlier master has had noted; machines: of members on other nodes.
     """
 
-    def __init__(self, address: str, *, replicas: int, first_offers: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        replicas: int,
+        first_offers: dict[str, int] | None = None,
+        former: Iterable[NoteChain] = (),
+        machines: dict[str, str] | None = None,
+    ) -> None:
         super().__init__(address)
         self.replicas = replicas
         self.first_offers = first_offers or {}
         self.chains: dict[str, Chain] = {}
+        self.spread = Spread(dict(machines or {}))
+        self.gone: Latest[str, None] = Latest(LOST_MAX)  # members, for good; what they had said may come yet
+        for note in former:
+            if not note.members:
+                continue
+            chain = self._chain(note.shard)
+            chain.noted = (note.members, note.full)
+            chain.is_lost = True
+            self.spread.machines.update({member: machine for member, machine in note.members.items() if machine})
+            chain.sources = {member: note.members[member] for member in note.full}
+            if all(chain.sources.values()):
+                chain.awaited = dict.fromkeys(chain.sources)
 
     def _chain(self, shard: str) -> Chain:
         chain = self.chains.get(shard)
@@ -70,49 +106,87 @@ class ChainMaster(Role):
 
     def _change(self, chain: Chain, *dropped: str) -> None:
         """A new epoch: tell everybody, those who are out too."""
-        if not chain.joining and chain.spares and len(chain.members) < self.replicas:
-            chain.joining = next(iter(chain.spares))
-            del chain.spares[chain.joining]
+        if spare := self.spread.spare(chain, self.replicas):
+            chain.joining = spare
+            del chain.spares[spare]
         chain.epoch += 1
+        self._note(chain)
         followers = chain.followers if chain.is_announced else ()
         for listener in dict.fromkeys((*chain.members, chain.joining, *followers, *dropped)):
             if listener:
                 self._tell(chain, listener)
 
+    def _note(self, chain: Chain) -> None:
+        """Where only members on this machine are, their logs tell all that there is to know."""
+        members = {member: self.spread.machine(member) for member in chain.members}
+        if not any(members.values()):
+            members = {}
+        note = (members, chain.full() if members else [])
+        if note != chain.noted:
+            chain.noted = note
+            self.perform(NoteChain(chain.shard, *note))
+
+    def _settle(self, chain: Chain) -> None:
+        """A move that is complete, or may begin."""
+        if redundant := self.spread.redundant(chain, self.replicas):
+            chain.members.remove(redundant)
+            self._change(chain, redundant)
+        elif self.spread.spare(chain, self.replicas):
+            self._change(chain)
+
     def _tell(self, chain: Chain, listener: str) -> None:
         self.send(listener, ChainChanged(chain.shard, chain.epoch, list(chain.members), chain.joining))
+
+    def _dismiss(self, chain: Chain) -> None:
+        """Spares on machines that leave end; not while there is no chain, which may need what they know."""
+        for spare in [name for name in chain.spares if self.spread.machine(name) in self.spread.leaving]:
+            if chain.members:
+                del chain.spares[spare]
+                self.send(spare, ChainChanged(chain.shard, max(1, chain.epoch), list(chain.members), chain.joining))
 
     def on_chain_offer(self, message: ChainOffer) -> None:
         chain, member = self._chain(message.shard), self.sender
         if member in chain.members or member in chain.spares or member == chain.joining:
             self.reject("an offer made twice")
+        elif member in self.gone:
+            self.reject("an offer of a member that is lost")
         elif not chain.members:
             chain.spares[member] = (message.epoch, message.sequence)
             self._found(chain)
         else:
             chain.spares[member] = (message.epoch, message.sequence)
-            if not chain.joining and len(chain.members) < self.replicas:
-                self._change(chain)
+            self._dismiss(chain)
+            self._settle(chain)
 
     def _found(self, chain: Chain) -> None:
         """A chain of one, once all logs are here; the others get what it has."""
-        if len(chain.spares) < self.first_offers.get(chain.shard, 1):
+        here = [member for member in chain.spares if not self.spread.machine(member)]
+        if len(here) < self.first_offers.get(chain.shard, 1) or any(name not in chain.spares for name in chain.awaited):
             return
-        first = max(chain.spares, key=lambda member: chain.spares[member])
+        if chain.is_lost and not chain.sources:
+            self.reject("all that had everything are lost")
+            return
+        known = chain.spares if chain.awaited else here
+        first = max(known, key=lambda member: chain.spares[member])
         epoch = max(epoch for epoch, _ in chain.spares.values())
         if chain.is_lost and not epoch:
             return  # nobody keeps logs
         chain.is_lost = False
+        chain.sources.clear()
+        chain.awaited.clear()
         if epoch and not chain.epoch:
             chain.epoch = epoch + EPOCHS_PER_START
         del chain.spares[first]
         chain.members.append(first)
+        self._dismiss(chain)
         self._change(chain)
 
     def _end(self, chain: Chain) -> None:
         """The last full member is lost.  Those that are left lack what only it had: better none than a wrong one."""
         self.reject("the last full member of a chain is lost")
         dropped = [*chain.members, chain.joining]
+        (last,) = chain.full()
+        chain.sources = {} if self.spread.machine(last) else {last: ""}
         chain.members, chain.joining, chain.is_announced = [], "", False
         chain.tentative.clear()
         chain.epoch += 1
@@ -133,7 +207,8 @@ class ChainMaster(Role):
             self.reject("a member that has caught up in an older epoch")
             return
         member = self.sender
-        chain.tentative.pop(member, None)
+        if chain.tentative.pop(member, member) is None:
+            self._note(chain)
         if member == chain.members[0] and not chain.is_announced:
             chain.is_announced = True
             for follower in chain.followers:
@@ -143,24 +218,49 @@ class ChainMaster(Role):
             chain.members.append(member)
             chain.tentative[member] = None
             self._change(chain)
+        else:
+            self._settle(chain)
+
+    def on_member_placed(self, message: MemberPlaced) -> None:
+        self.spread.machines[message.member] = message.node
+
+    def on_machine_leaves(self, message: MachineLeaves) -> None:
+        self.spread.leaving[message.node] = None
+        for chain in self.chains.values():
+            self._dismiss(chain)
+            if chain.members:
+                self._settle(chain)
 
     def on_chain_member_lost(self, message: ChainMemberLost) -> None:
         for chain in self.chains.values():
             if self.sender != message.member and self.sender in (*chain.members, chain.joining, *chain.spares):
                 self.reject("a member that reports another one")
                 return
+        self.gone[message.member] = None
         for chain in self.chains.values():
             self._lose(chain, message.member)
+        self.spread.machines.pop(message.member, None)
 
     def on_node_lost(self, message: NodeLost) -> None:
         host = message.node.partition("/")[0]
         for chain in self.chains.values():
             chain.followers = {name: None for name in chain.followers if name.partition("/")[0] != host}
-            for member in (*chain.members, chain.joining, *chain.spares):
-                if member and member.partition("/")[0] == host:
+            there = self.spread.on_machine(host)
+            for member in (*chain.members, chain.joining, *chain.spares, *chain.awaited):
+                if member and (member.partition("/")[0] == host or member in there):
                     self._lose(chain, member)
+        for member in self.spread.on_machine(host):
+            self.gone[member] = None
+            del self.spread.machines[member]
+        self.spread.leaving.pop(host, None)
 
     def _lose(self, chain: Chain, member: str) -> None:
+        if not chain.members and self.spread.machine(member):
+            # A log of this machine's may come again.
+            chain.sources.pop(member, None)
+            if chain.awaited.pop(member, member) is None:
+                chain.spares.pop(member, None)
+                self._found(chain)
         if member in chain.spares:
             del chain.spares[member]
         elif member == chain.joining:
@@ -181,8 +281,10 @@ class ChainMaster(Role):
             assert len(set(names)) == len(names), "somebody is twice in a chain"
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
+        yield "lost members", len(self.gone), LOST_MAX
         for chain in self.chains.values():
-            yield f"members of {chain.shard}", len(chain.members), self.replicas
+            # One more while one of them moves to another machine.
+            yield f"members of {chain.shard}", len(chain.members), self.replicas + 1
             yield f"members of {chain.shard} that may lack something", len(chain.tentative), len(chain.members)
 
     def statistics(self) -> dict[str, Any]:
@@ -194,4 +296,6 @@ class ChainMaster(Role):
         ChainJoined: on_chain_joined,
         ChainMemberLost: on_chain_member_lost,
         NodeLost: on_node_lost,
+        MemberPlaced: on_member_placed,
+        MachineLeaves: on_machine_leaves,
     }

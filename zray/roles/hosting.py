@@ -1,0 +1,309 @@
+"""Hosting, on the head: which nodes run a replica of which shard, beside those that the head runs itself.
+
+Dialog (who says it -> what we do):
+
+    replica keeper   MayHost           what it runs already goes on, if we know it
+    replica keeper   ReplicaListens    a look at it from outside: who is reached by nobody (NAT) is not chosen again
+    our host         HostProbed        its key is let in: LetInReplica
+    our host         ReplicaLetIn      the chain master and the services hear of it: now it is like any other
+    replica keeper   ReplicaEnded      it is gone for good, and another one is started
+    monitor          NodeJoined        it may be chosen, once it has said MayHost
+    monitor          NodeLost          the same for all that ran there
+    monitor          MachineLeaves     what runs there is replaced; MachineIsFree once nothing does
+
+Each shard has one replica less on other nodes than its chain is to have members, each on a node of its own, on those
+that have the fewest: the head's are its spares.  A node is never given what another one was, nor anything but that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..wire.chain import ChainMemberLost
+from ..wire.gcs import NodeJoined, NodeLost
+from ..wire.hosting import (
+    REPLICAS_MAX,
+    HostedReplica,
+    MayHost,
+    ReplicaEnded,
+    ReplicaListens,
+    ReplicaRefused,
+    StartReplica,
+    StopReplica,
+)
+from ..wire.message import Local
+from .effects import Finding, HostProbed, ProbeHost
+from .latest import LOST_MAX, Latest
+from .replica_effects import (
+    LetInReplica,
+    MachineIsFree,
+    MachineLeaves,
+    MemberPlaced,
+    ReplicaLetIn,
+    ServiceAdded,
+    ServiceEnded,
+    ServiceListens,
+    ShutOutReplica,
+)
+from .role import Role
+
+# The clients go on first: a start takes a processor for a moment (as on the head, host/services.py).
+AGAIN_SECONDS_MIN, AGAIN_SECONDS_MAX = 0.1, 5.0
+# A node where one after the other ends, or cannot be reached, is left alone.
+FAILURES_MAX = 5
+
+
+class SpreadAgain(Local):
+    """A node may be given replicas again."""
+
+    node: str
+
+
+class Candidate:
+    """A node that may run replicas."""
+
+    __slots__ = ("failures", "is_leaving", "is_willing", "keeper", "ordered", "rests", "running")
+
+    def __init__(self, keeper: str) -> None:
+        self.keeper = keeper
+        self.is_willing = True
+        self.is_leaving = False
+        self.rests = False  # one of it has just ended
+        self.failures = 0  # without one that was let in
+        self.ordered: dict[int, str] = {}  # number of the order -> shard
+        self.running: dict[str, HostedReplica] = {}  # by host; not all are let in yet
+
+    def shards(self) -> list[str]:
+        """Of what runs here, or is about to."""
+        return [*self.ordered.values(), *(replica.shard for replica in self.running.values())]
+
+
+class Hosting(Role):
+    """Of one cluster.  replicas: how long each chain should be.
+
+    known: (node, replica) of what an earlier head has let in.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        shards: Iterable[str],
+        *,
+        replicas: int,
+        master: str,
+        services: str,
+        monitor: str,
+        lineage_bytes: int = 0,
+        known: Iterable[tuple[str, HostedReplica]] = (),
+    ) -> None:
+        super().__init__(address)
+        self.shards = list(shards)
+        self.replicas = replicas
+        self.master, self.services, self.monitor = master, services, monitor
+        self.lineage_bytes = lineage_bytes
+        self.candidates: dict[str, Candidate] = {}  # by node (its host)
+        self.known = {replica.host: (node, replica) for node, replica in known}  # not reported yet
+        self.let_in: dict[str, None] = {}
+        self.members: dict[str, None] = {}  # nodes: of no other would anybody tell us that it is lost
+        self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes; what they had said may come yet
+        self.count = 0
+
+    # --- which node ---
+
+    def _spread(self) -> None:
+        for shard in self.shards:
+            have = sum(
+                candidate.shards().count(shard) for candidate in self.candidates.values() if not candidate.is_leaving
+            )
+            have += sum(replica.shard == shard for _, replica in self.known.values())
+            for _ in range(self.replicas - 1 - have):
+                fit = [
+                    candidate
+                    for node, candidate in self.candidates.items()
+                    if node in self.members
+                    and candidate.is_willing
+                    and not candidate.is_leaving
+                    and not candidate.rests
+                    and candidate.failures < FAILURES_MAX
+                    and shard not in candidate.shards()
+                    and len(candidate.shards()) < REPLICAS_MAX
+                ]
+                if not fit:
+                    break
+                self._order(min(fit, key=lambda candidate: len(candidate.shards())), shard)
+
+    def _order(self, candidate: Candidate, shard: str) -> None:
+        self.count += 1
+        candidate.ordered[self.count] = shard
+        self.send(candidate.keeper, StartReplica(self.count, shard, self.lineage_bytes))
+
+    def _failed(self, node: str, candidate: Candidate) -> None:
+        """Not at once again."""
+        candidate.failures += 1
+        if not candidate.rests:
+            candidate.rests = True
+            seconds = min(AGAIN_SECONDS_MAX, AGAIN_SECONDS_MIN * 2 ** min(candidate.failures - 1, 20))
+            self.set_timer(seconds, SpreadAgain(node))
+        self._look_whether_free(node, candidate)
+        self._spread()
+
+    def on_spread_again(self, message: SpreadAgain) -> None:
+        if candidate := self.candidates.get(message.node):
+            candidate.rests = False
+            self._spread()
+
+    # --- what nodes say ---
+
+    def _candidate(self) -> Candidate | None:
+        candidate = self.candidates.get(_host(self.sender))
+        if candidate is None:
+            self.reject("a node that has not said that it may host replicas")
+        return candidate
+
+    def on_may_host(self, message: MayHost) -> None:
+        node = _host(self.sender)
+        if node in self.candidates or node in self.lost:
+            self.reject("said twice, or by a node that is lost")
+            return
+        candidate = self.candidates[node] = Candidate(self.sender)
+        candidate.is_willing = message.is_willing
+        for replica in message.replicas[:REPLICAS_MAX]:
+            if self.known.get(replica.host) == (node, replica):
+                del self.known[replica.host]
+                candidate.running[replica.host] = replica
+                self._is_in(node, replica)
+            else:
+                self.send(self.sender, StopReplica(replica.host, "this head has not ordered it"))
+        for host in [host for host, (where, _) in self.known.items() if where == node]:
+            _, replica = self.known.pop(host)
+            self._gone(replica, "it ended before the head was started again")
+        self._spread()
+
+    def on_replica_listens(self, message: ReplicaListens) -> None:
+        candidate, replica = self._candidate(), message.replica
+        if candidate is None:
+            return
+        shard = candidate.ordered.get(message.number)
+        if shard is None or shard != replica.shard or self._node_of(replica.host):
+            self.reject("a replica that was not ordered")
+            self.send(self.sender, StopReplica(replica.host, "this head has not ordered it"))
+            return
+        del candidate.ordered[message.number]
+        candidate.running[replica.host] = replica
+        self.perform(ProbeHost(f"{replica.host}/host", replica.endpoint))
+
+    def on_host_probed(self, message: HostProbed) -> None:
+        host = _host(message.role)
+        node = self._node_of(host)
+        if not node or host in self.let_in:
+            return
+        candidate = self.candidates[node]
+        if message.finding is Finding.ANSWERS:
+            # The chain master first: then it may offer itself.
+            self.send(self.master, MemberPlaced(f"{host}/{candidate.running[host].shard}", node))
+            self.perform(LetInReplica(candidate.running[host], node))
+        else:
+            reason = f"it cannot be reached from the head: {message.finding.value}"
+            self.send(candidate.keeper, StopReplica(host, reason))
+
+    def on_replica_let_in(self, message: ReplicaLetIn) -> None:
+        node = self._node_of(message.host)
+        if not node:
+            self.perform(ShutOutReplica(message.host, "its node is gone"))
+            return
+        candidate = self.candidates[node]
+        if message.refusal:
+            self.reject("a replica that is not let in")
+            self.send(candidate.keeper, StopReplica(message.host, message.refusal))
+            return
+        candidate.failures = 0
+        self._is_in(node, candidate.running[message.host])
+
+    def _is_in(self, node: str, replica: HostedReplica) -> None:
+        self.let_in[replica.host] = None
+        member = f"{replica.host}/{replica.shard}"
+        self.send(self.services, ServiceAdded(replica.host, "replica", replica.public_key, [member], node))
+        self.send(self.services, ServiceListens(replica.host, replica.endpoint))
+        if self.candidates[node].is_leaving:
+            self.send(self.master, MachineLeaves(node))
+
+    def on_replica_refused(self, message: ReplicaRefused) -> None:
+        candidate = self._candidate()
+        if candidate is not None and candidate.ordered.pop(message.number, None) is not None:
+            self._failed(_host(self.sender), candidate)
+
+    def on_replica_ended(self, message: ReplicaEnded) -> None:
+        candidate = self._candidate()
+        replica = candidate.running.pop(message.host, None) if candidate is not None else None
+        if candidate is None or replica is None:
+            return
+        self._gone(replica, message.reason)
+        self._failed(_host(self.sender), candidate)
+
+    def _gone(self, replica: HostedReplica, reason: str) -> None:
+        """For all others.  The chain master may know it from before the services did."""
+        host = replica.host
+        self.send(self.master, ChainMemberLost(f"{host}/{replica.shard}", reason))
+        if self.let_in.pop(host, host) is None:
+            self.send(self.services, ServiceEnded(host, reason))
+        self.perform(ShutOutReplica(host, reason))
+
+    def _node_of(self, host: str) -> str:
+        return next((node for node, candidate in self.candidates.items() if host in candidate.running), "")
+
+    # --- what becomes of nodes ---
+
+    def on_node_joined(self, message: NodeJoined) -> None:
+        self.members[_host(message.node)] = None
+        self._spread()
+
+    def on_node_lost(self, message: NodeLost) -> None:
+        node = _host(message.node)
+        self.lost[node] = None
+        self.members.pop(node, None)
+        candidate = self.candidates.pop(node, None)
+        for replica in list(candidate.running.values()) if candidate is not None else ():
+            self._gone(replica, f"its node is lost: {message.reason}")
+        for host in [host for host, (where, _) in self.known.items() if where == node]:
+            _, replica = self.known.pop(host)
+            self._gone(replica, f"its node is lost: {message.reason}")
+        self._spread()
+
+    def on_machine_leaves(self, message: MachineLeaves) -> None:
+        node = _host(message.node)
+        candidate = self.candidates.get(node)
+        if candidate is None:
+            self.send(self.monitor, MachineIsFree(message.node))
+            return
+        candidate.is_leaving = True
+        for host, replica in candidate.running.items():
+            if host not in self.let_in:
+                self.send(candidate.keeper, StopReplica(replica.host, "its node leaves the cluster"))
+        self._spread()
+        self.send(self.master, MachineLeaves(node))
+        self._look_whether_free(node, candidate)
+
+    def _look_whether_free(self, node: str, candidate: Candidate) -> None:
+        if candidate.is_leaving and not candidate.running:
+            self.send(self.monitor, MachineIsFree(f"{node}/local"))
+
+    def check_everything(self) -> None:
+        for candidate in self.candidates.values():
+            assert len(set(candidate.shards())) == len(candidate.shards()), "two replicas of a shard on one node"
+
+    HANDLERS = {
+        MayHost: on_may_host,
+        ReplicaListens: on_replica_listens,
+        HostProbed: on_host_probed,
+        ReplicaLetIn: on_replica_let_in,
+        ReplicaRefused: on_replica_refused,
+        ReplicaEnded: on_replica_ended,
+        SpreadAgain: on_spread_again,
+        NodeJoined: on_node_joined,
+        NodeLost: on_node_lost,
+        MachineLeaves: on_machine_leaves,
+    }
+
+
+def _host(address: str) -> str:
+    return address.partition("/")[0]

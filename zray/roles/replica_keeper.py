@@ -1,0 +1,89 @@
+"""Replica keeper, on a node that joined: runs the replicas of shards that the head wants here (hosting.py).
+
+Dialog (who says it -> what we do):
+
+    hosting     StartReplica      a process: ReplicaListens, or ReplicaRefused
+    hosting     StopReplica       end it
+    our host    ReplicaGone       ReplicaEnded
+    our host    HeadChanged       tell the head that there is now what runs here: that outlives the head
+
+They are processes of their own, which end with this node's.
+"""
+
+from __future__ import annotations
+
+from ..wire.hosting import (
+    REPLICAS_MAX,
+    HostedReplica,
+    MayHost,
+    ReplicaEnded,
+    ReplicaListens,
+    ReplicaRefused,
+    StartReplica,
+    StopReplica,
+)
+from .effects import HeadChanged
+from .replica_effects import (
+    EndReplicaProcess,
+    ReplicaGone,
+    ReplicaNotStarted,
+    ReplicaStarted,
+    StartReplicaProcess,
+)
+from .role import Role
+
+
+class ReplicaKeeper(Role):
+    """Of one node.  hosting: the role on the head that may order; is_willing: whether replicas may run here."""
+
+    def __init__(self, address: str, hosting: str, *, is_willing: bool) -> None:
+        super().__init__(address)
+        self.hosting = hosting
+        self.is_willing = is_willing
+        self.running: dict[str, HostedReplica] = {}
+        self.starting: dict[int, None] = {}  # by number of the order
+
+    def start(self) -> None:
+        """Tell the head."""
+        self.send(self.hosting, MayHost(self.is_willing, list(self.running.values())))
+
+    def on_head_changed(self, message: HeadChanged) -> None:
+        if self.hosting == f"{message.former}/hosting":
+            self.hosting = f"{message.head}/hosting"
+            self.start()
+
+    def on_start_replica(self, message: StartReplica) -> None:
+        if self.sender != self.hosting:
+            self.reject("an order of a head that is gone")
+        elif not self.is_willing or len(self.running) + len(self.starting) >= REPLICAS_MAX:
+            self.send(self.hosting, ReplicaRefused(message.number, "no replica may run here"))
+        else:
+            self.starting[message.number] = None
+            self.perform(StartReplicaProcess(message.number, message.shard, message.lineage_bytes))
+
+    def on_replica_started(self, message: ReplicaStarted) -> None:
+        self.starting.pop(message.number, None)
+        self.running[message.replica.host] = message.replica
+        # Where the head has changed meanwhile, it has not ordered it, and says so.
+        self.send(self.hosting, ReplicaListens(message.number, message.replica))
+
+    def on_replica_not_started(self, message: ReplicaNotStarted) -> None:
+        self.starting.pop(message.number, None)
+        self.send(self.hosting, ReplicaRefused(message.number, message.reason))
+
+    def on_stop_replica(self, message: StopReplica) -> None:
+        if message.host in self.running:
+            self.perform(EndReplicaProcess(message.host))
+
+    def on_replica_gone(self, message: ReplicaGone) -> None:
+        if self.running.pop(message.host, None) is not None:
+            self.send(self.hosting, ReplicaEnded(message.host, message.reason))
+
+    HANDLERS = {
+        StartReplica: on_start_replica,
+        StopReplica: on_stop_replica,
+        ReplicaStarted: on_replica_started,
+        ReplicaNotStarted: on_replica_not_started,
+        ReplicaGone: on_replica_gone,
+        HeadChanged: on_head_changed,
+    }

@@ -1,0 +1,71 @@
+"""Dialog: replicas of shards on other nodes than the head's.
+
+replica keeper    MayHost           to the head: this node takes replicas, or not; which of them run here
+hosting           StartReplica -> ReplicaListens / ReplicaRefused   run one more; where it is reached, and its key
+hosting           StopReplica       end it
+replica keeper    ReplicaEnded      it is gone for good
+
+A key is good for one replica of one shard (zray/host/keys.py): the process draws it, the head enters it for what it has
+ordered, and tells all others what it may say.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .message import Message, Natural
+
+# On one node.
+REPLICAS_MAX = 64
+
+
+class HostedReplica(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A process that hosts a replica of `shard`, is host `host`, and listens at `endpoint`."""
+
+    host: str
+    shard: str
+    public_key: bytes
+    endpoint: str
+
+
+class MayHost(Message, tag=261):
+    """replica keeper -> hosting.  Once to each head.  replicas: those that run here."""
+
+    is_willing: bool
+    replicas: list[HostedReplica]
+
+
+class StartReplica(Message, tag=262):
+    """hosting -> replica keeper.  lineage_bytes: what its specs in memory may weigh.  number: of this order."""
+
+    number: Natural
+    shard: str
+    lineage_bytes: Natural
+
+
+class ReplicaListens(Message, tag=263):
+    """replica keeper -> hosting."""
+
+    number: Natural
+    replica: HostedReplica
+
+
+class ReplicaRefused(Message, tag=264):
+    """replica keeper -> hosting.  It cannot be started: says why."""
+
+    number: Natural
+    reason: str
+
+
+class StopReplica(Message, tag=265):
+    """hosting -> replica keeper.  The reason is for logs."""
+
+    host: str
+    reason: str
+
+
+class ReplicaEnded(Message, tag=266):
+    """replica keeper -> hosting."""
+
+    host: str
+    reason: str
