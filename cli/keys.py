@@ -34,6 +34,7 @@ def list_keys(session: str | None) -> None:
     from rich.text import Text
 
     from zray.host import control
+    from zray.wire.hosts import WAS_LOST
     from zray.wire.orders import GetKeys, KeysReply
 
     with control.find_head(session) as head:
@@ -44,6 +45,8 @@ def list_keys(session: str | None) -> None:
         table.add_column(name)
     for key in found:
         state = key.refusal.partition(" ")[0] or ("connected" if key.is_up else "let in")
+        if WAS_LOST in key.refusal:
+            state = "ended"  # nobody has revoked it
         uses = "" if key.uses_left < 0 else f"{key.uses_left:,}"
         kind = "token" if key.kind == "joiner" else key.kind
         table.add_row(key.name, kind, state, in_words(key.seconds_left), uses, Text(key.seen_at))

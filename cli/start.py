@@ -221,3 +221,5 @@ def say_how(session: Any, end: str) -> None:
             click.echo(OPEN_NOTE, err=True)
     else:
         click.echo(NODE_STARTED.format(session=session.name, cluster=info.cluster, end=end), nl=False)
+    if info.notice:
+        click.echo(f"\nNote: {info.notice}", err=True)

@@ -42,12 +42,18 @@ def test_who_reaches_a_head_is_said_when_it_starts(cluster, who, tmp_path, capsy
     token = tmp_path / "token"
     token.write_text("the token")
     token.chmod(0o600)
-    info = SimpleNamespace(kind="head", cluster=cluster)
+    info = SimpleNamespace(kind="head", cluster=cluster, notice="")
     say_how(SimpleNamespace(name="it", token_path=str(token), read_info=lambda: info), "Ctrl-C")
     printed, warned = capsys.readouterr()
     assert f"zray start --address {cluster}" in printed and "the token" in printed
     assert f"{who} reach" in printed + warned
     assert bool(warned) == (who == "Other machines")
+
+
+def test_what_a_node_has_to_say_of_how_it_is_reached_is_said_when_it_starts(capsys):
+    info = SimpleNamespace(kind="node", cluster="192.0.2.1:1", notice="There is a router between.")
+    say_how(SimpleNamespace(name="it", read_info=lambda: info), "Ctrl-C")
+    assert capsys.readouterr().err == "\nNote: There is a router between.\n"
 
 
 def test_three_nodes_and_a_program(head, tmp_path):
@@ -193,7 +199,7 @@ def test_a_second_head_takes_another_port(nothing_left):
         assert len(set(addresses)) == 2
         port = addresses[0].rpartition(":")[2]
         refused = zray("start", "--head", "--port", port)
-        assert refused.returncode == 1 and "cannot listen" in refused.stderr
+        assert refused.returncode == 1 and "head cannot listen where it should" in refused.stderr
     finally:
         zray("stop", "--all")
 

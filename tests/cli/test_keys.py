@@ -21,6 +21,11 @@ def keys(cluster, *arguments):
     return zray("keys", *arguments, "--session", cluster.head_node.session.name)
 
 
+def states(cluster):
+    rows = [line.split("\u2502") for line in keys(cluster, "list").stdout.splitlines() if "\u2502" in line]
+    return {row[1].strip(): row[3].strip() for row in rows}
+
+
 def test_all_keys_are_listed_and_nothing_of_them_is_secret(cluster):
     listed = keys(cluster, "list")
     assert listed.returncode == 0, listed.stderr
@@ -53,6 +58,9 @@ def test_a_node_whose_key_is_revoked_is_out_on_all_nodes_and_ends(cluster):
     assert again.returncode == 1 and "no key that is let in is called so" in again.stderr
     api.shutdown()
     assert is_running(other.pid)
+    cluster.remove_node(other)
+    until(lambda: states(cluster)[other.node_id] == "ended")
+    assert states(cluster)[doomed.node_id] == "revoked"
 
 
 def test_a_token_that_is_revoked_lets_nobody_in_and_a_new_one_does_as_often_as_it_may(cluster, tmp_path):

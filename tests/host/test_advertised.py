@@ -1,5 +1,6 @@
 """A node that others reach elsewhere than where it listens: behind a router that forwards a port (U45)."""
 
+import os
 import socket
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 import zray
 from tests.host.wires import Wire
 from zray.cluster_utils import Cluster, Node
-from zray.host import nodes
+from zray.host import founding, nodes
+from zray.host.session import Session
+from zray.host.state import StateFolder
 from zray.host.tokens import advertised_address
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -57,6 +60,26 @@ def test_what_may_be_advertised(text, address):
 def test_what_may_not(text):
     with pytest.raises(ValueError):
         advertised_address(text)
+
+
+@pytest.mark.parametrize("asked", [None, 0])
+def test_a_head_that_has_another_port_than_the_usual_one_says_so(asked, tmp_path, monkeypatch):
+    """Not where it was told to take any."""
+    session = Session("it", str(tmp_path))
+    os.mkdir(session.folder)
+    state = StateFolder(str(tmp_path / "state"), {})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        usual = taken.getsockname()[1]
+        monkeypatch.setattr(founding, "HEAD_PORT", usual)
+        head = founding.found_cluster(session, "h" * 16, state, asked, lambda line: None)
+    try:
+        port = head.endpoint.rpartition(":")[2]
+        expected = f"Port {usual} is taken, so this head listens on port {port}" if asked is None else ""
+        assert head.notice.partition(";")[0] == expected
+    finally:
+        head.close()
+        head.neighbours.close()
+        state.close()
 
 
 @pytest.mark.slow

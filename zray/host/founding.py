@@ -10,6 +10,7 @@ import errno
 import time
 from collections.abc import Callable
 
+from ..exceptions import ZrayError
 from ..roles.local_scheduler.addresses import Addresses
 from ..store.durable import StoreError
 from ..wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
@@ -38,8 +39,7 @@ def found_cluster(
     port: what was asked for (0: any; None: the usual one, or any); where the state has one, that is taken again.
 
     Raises:
-        ZrayError: no CURVE here; the state cannot be used.
-        OSError: the address cannot be had.
+        ZrayError: no CURVE here; the state cannot be used; the address cannot be had.
     """
     require_curve()
     keys, plan = state.head_keys(), state.plan
@@ -50,12 +50,20 @@ def found_cluster(
     admission.neighbours = neighbours
     membership = Membership("head", host, neighbours, addresses, host)
     membership.policy = admission.policy = plan.policy
-    port = bind_head(neighbours.listener, plan, port)
+    is_usual = port is None and not plan.port
+    try:
+        port = bind_head(neighbours.listener, plan, port)
+    except OSError as error:
+        raise ZrayError(f"This head cannot listen where it should: {error.strerror or error}.") from error
+    if is_usual and port != HEAD_PORT:
+        membership.notice = f"Port {HEAD_PORT} is taken, so this head listens on port {port}; --port names another one."
     state.settle(port)
     neighbours.welcome = lambda: HostWelcome(host, list(addresses.global_schedulers))
     membership.cluster = membership.endpoint = f"{plan.host}:{port}"
     write_secret(session.token_path, token.encode().encode())
     log(f"head of a cluster at {membership.cluster}")
+    if membership.notice:
+        log(membership.notice)
     return membership
 
 

@@ -65,6 +65,7 @@ class Membership:
         self.endpoint = ""  # where we listen
         self.advertised = ""  # where others reach us, where that is not the same
         self.cluster = ""  # the address that the cluster goes by
+        self.notice = ""  # on these, for people
         self.head_finding: Finding | None = None  # of the last look at it
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
 
@@ -192,11 +193,19 @@ def join_cluster(
     membership.endpoint = f"{listen_host}:{port}"
     if advertise := options.get("advertise"):
         membership.advertised = advertise if ":" in advertise else f"{advertise}:{port}"
+    elif reply.seen_address != listen_host and not options.get("listen_host"):
+        membership.notice = (
+            f"The head sees this node come from {reply.seen_address}, and not from {listen_host}: there is a router "
+            f"between.  Nodes that cannot reach {membership.endpoint} go through the head; --advertise names a port of "
+            "the router's that leads here, if there is one."
+        )
     membership.cluster, membership.policy = address, reply.policy
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
     membership.head_key = Key(token.head_public, "head", reply.head)
     log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}")
+    if membership.notice:
+        log(membership.notice)
     return membership
 
 

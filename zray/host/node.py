@@ -238,7 +238,7 @@ class Node:
         )
         if self.membership is not None:
             info.cluster, info.kind = self.membership.cluster, self.membership.kind
-            info.endpoint = self.membership.endpoint
+            info.endpoint, info.notice = self.membership.endpoint, self.membership.notice
         return info
 
     def log(self, line: str) -> None:

@@ -81,6 +81,7 @@ class SessionInfo(msgspec.Struct):
     kind: str = ""  # in that cluster: "head", "node", "driver"
     endpoint: str = ""  # where other nodes reach it
     node_id: str = ""
+    notice: str = ""  # on how it is reached, for whoever has started it
 
 
 class Session:
