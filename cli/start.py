@@ -37,7 +37,15 @@ To end one: {ends}"""
 
 
 # They make sense with --head alone.
-HEAD_OPTIONS = ("gcs_shards", "gcs_replicas", "global_schedulers", "policy", "state_dir", "gcs_lineage_memory")
+HEAD_OPTIONS = (
+    "gcs_shards",
+    "gcs_replicas",
+    "global_schedulers",
+    "policy",
+    "state_dir",
+    "gcs_lineage_memory",
+    "driver_wait",
+)
 
 
 def resource_map(context: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
@@ -133,6 +141,12 @@ def note_others(new: str) -> None:
 @click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
 @click.option("--policy", metavar="NAME", help="With --head: how tasks are placed: bottom_up, or one to compare with.")
 @click.option("--state-dir", metavar="PATH", help="With --head: keep its state there, and go on from there.")
+@click.option(
+    "--driver-wait",
+    type=float,
+    metavar="S",
+    help="With --head: a program on another machine may be cut off or asleep for S seconds. [60]",
+)
 @click.option("--head-wait", type=float, metavar="S", help="Wait S seconds for a head that is gone. [60]")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 def start(

@@ -96,8 +96,8 @@ class Cluster:
         """The first one is the head.  Returns when it is a member.  wait: changes nothing here.
 
         head_wait: seconds that a node waits for a head that is gone.
-        head: for the head alone, gcs_shards, gcs_replicas, global_schedulers, policy, state_dir, gcs_lineage_memory
-        (as for `zray start --head`).
+        head: for the head alone, gcs_shards, gcs_replicas, global_schedulers, policy, state_dir, gcs_lineage_memory,
+        driver_wait (as for `zray start --head`).
         """
         total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
         if self.head_node is None:

@@ -8,10 +8,11 @@ import pytest
 
 import zray
 from tests.gates import is_running, until
-from tests.scripts import from_outside, start_script
+from tests.scripts import ROOT, from_outside, start_script
 from zray.cluster_utils import Cluster, Node
 from zray.exceptions import ClusterLostError
 from zray.host import control, nodes
+from zray.host.nodes import DRIVER_WAIT_MIN
 from zray.host.processes import children_of
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.monitor import SILENT_TICKS_MAX, TICK_SECONDS
@@ -19,6 +20,7 @@ from zray.wire.orders import RevokeKey
 
 # Longer than any lease, and than the monitor waits for a node that is silent.
 LONG_SECONDS = 4.0
+assert LONG_SECONDS > DRIVER_WAIT_MIN + 0.6
 assert LONG_SECONDS > max(LEASE_SECONDS, SILENT_TICKS_MAX * TICK_SECONDS) + 1.0
 
 
@@ -101,6 +103,75 @@ class Counter:
         return self.count, os.getpid()
 
 
+@pytest.fixture
+def hasty(nothing_left):
+    """A cluster that waits for programs outside no longer than it must."""
+    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "driver_wait": DRIVER_WAIT_MIN}) as cluster:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        yield cluster
+
+
+WORKING = """
+    import sys
+    sys.path.insert(0, {root!r})
+    import numpy as np
+    import zray
+    from tests.gates import Gate
+
+    zray.init(address={address!r})
+
+    @zray.remote(num_cpus=1)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            return self.count
+
+    add = zray.remote(num_cpus=1)(lambda array, number: int(array.sum()) + number)
+    wait = zray.remote(num_cpus=1)(lambda: Gate({gate!r}).wait())
+    counter = Counter.remote()
+    put = zray.put(np.ones(100_000))
+    assert zray.get(counter.add.remote()) == 1
+    held = wait.remote()
+    refs = [add.remote(put, number) for number in range(5)] + [counter.add.remote() for _ in range(5)]
+    print(zray.host.context.runtime.node_pid, flush=True)
+    zray.get(held)
+    refs += [add.remote(put, number) for number in range(5)] + [counter.add.remote() for _ in range(5)]
+    print(zray.get(refs))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_outside_whose_lid_was_closed_goes_on(cluster, tmp_path, gate):
+    """F04 for one laptop of several machines: for longer than any node may be silent."""
+    variables = from_outside(cluster, tmp_path)
+    code = WORKING.format(root=str(ROOT), address=cluster.address, gate=str(gate.path))
+    with start_script(tmp_path, code, variables) as driver:
+        laptop = [driver.pid, int(driver.stdout.readline() or driver.stderr.read())]
+        stand_still(laptop, LONG_SECONDS)
+        gate.open()
+        said, wrong = driver.communicate(timeout=40)
+    sums = [100_000 + number for number in range(5)]
+    assert said == f"{[*sums, *range(2, 7), *sums, *range(7, 12)]}\n", wrong
+
+
+@pytest.mark.slow
+def test_a_program_outside_that_is_killed_with_its_node_is_not_waited_for(cluster, tmp_path):
+    """Neither can say goodbye; but their machine says that they are gone."""
+    variables = from_outside(cluster, tmp_path)
+    with start_script(tmp_path, OUTSIDE.format(address=cluster.address), variables) as driver:
+        assert driver.stdout.readline() == "ready\n", driver.stderr.read()
+        for pid in (int(driver.stdout.readline()), driver.pid):
+            os.kill(pid, signal.SIGKILL)
+        for node in cluster.list_all_nodes():
+            with control.Control(node.session, node.pid) as link:
+                until(lambda link=link: (counts := link.status().counts)["actors"] == counts["jobs"] == 0)
+    until(lambda: not os.listdir(tmp_path / "outside"))  # its fork server sees to that
+
+
 OUTSIDE = """
     import zray
     zray.init(address={address!r})
@@ -121,12 +192,16 @@ OUTSIDE = """
         zray.get(ref)
     except zray.exceptions.ClusterLostError as error:
         print("told:", error)
+        zray.shutdown()
+        zray.init(address={address!r})
+        print(zray.get(Busy.remote().ready.remote()))
 """
 
 
 @pytest.mark.slow
-def test_a_program_outside_whose_lid_was_closed_is_told_that_it_has_lost_the_cluster(cluster, tmp_path):
-    """F04 for one laptop of several machines: it was given up, and nothing of it is left on the others."""
+def test_a_program_outside_whose_lid_was_closed_for_too_long_is_told_so(hasty, tmp_path):
+    """It was given up, and nothing of it is left on the others; it can connect anew."""
+    cluster = hasty
     variables = from_outside(cluster, tmp_path)
     with start_script(tmp_path, OUTSIDE.format(address=cluster.address), variables) as driver:
         assert driver.stdout.readline() == "ready\n", driver.stderr.read()
@@ -141,7 +216,9 @@ def test_a_program_outside_whose_lid_was_closed_is_told_that_it_has_lost_the_clu
             for pid in laptop:
                 os.kill(pid, signal.SIGCONT)
         said, _ = driver.communicate(timeout=30)
-    assert said.startswith("told: ") and driver.returncode == 0, said
+    told, again = said.splitlines()
+    assert told.startswith("told: ") and "lost its place in the cluster" in told and again == "ready", said
+    assert driver.returncode == 0
     assert not os.listdir(tmp_path / "outside")
 
 

@@ -59,7 +59,7 @@ class Watch:
     def ticks_until_lost(self, node, *alive):
         before = self.ticks
         while not (lost := self.tick(*alive)):
-            assert self.ticks - before < 100
+            assert self.ticks - before < 400
         assert lost == {node}
         return self.ticks - before
 
@@ -123,6 +123,64 @@ def test_where_everybody_was_stopped_nobody_is_lost():
     assert not watch.tick(seconds=36_000.0)
     for _ in range(20):
         assert not watch.tick(N1)
+
+
+# --- programs outside of the cluster ---
+
+
+@pytest.fixture
+def watch_of_guest():
+    """N2 is the node of a program outside, which may be silent for 30 s."""
+    watch = Watch()
+    watch.monitor = Monitor("monitor", ["global", "gcs-0"], driver_wait=30.0)
+    for node, kind in ((N1, "node"), (N2, "driver"), (N3, "node")):
+        watch.monitor.handle(node, RegisterNode(node, {}, kind, f"{node}:1"), 0.0)
+    watch.tick(N1, N2, N3)
+    return watch
+
+
+def test_a_program_outside_may_be_silent_for_longer_and_is_told_so(watch_of_guest):
+    """A laptop's lid, or a network that is away (F04): its lease is over before the verdict falls, as a node's is."""
+    watch = watch_of_guest
+    assert sent(watch.monitor, N1, Heartbeat(N1, 1)) == [(N1, HeartbeatReply(1))]
+    assert sent(watch.monitor, N2, Heartbeat(N2, 1)) == [(N2, HeartbeatReply(1, 30.0))]
+    assert 30.0 + 0.3 < watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS < 31.0
+
+
+def test_a_break_after_a_silence_is_no_end_of_a_program(watch_of_guest):
+    """It is we who give up a connection on which nothing comes."""
+    watch = watch_of_guest
+    for _ in range(60):
+        assert not watch.tick(N1, N3)
+    watch.link(N2, False)
+    watch.find(N2, Finding.OUT_OF_REACH)
+    for _ in range(200):
+        assert not watch.tick(N1, N3)
+    watch.link(N2, True)
+    assert not watch.tick(N1, N2, N3)
+
+
+def test_a_program_whose_connection_is_closed_while_it_is_heard_of_has_ended(watch_of_guest):
+    """Its machine does not have to be in reach (NAT): who lives is back at once."""
+    watch = watch_of_guest
+    watch.link(N2, False)
+    watch.find(N2, Finding.OUT_OF_REACH)
+    assert watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS < 3.0
+
+
+def test_a_program_that_is_back_after_its_connection_was_closed_may_be_silent_again(watch_of_guest):
+    watch = watch_of_guest
+    watch.link(N2, False)
+    assert not watch.tick(N1, N3)
+    watch.link(N2, True)
+    assert 30.0 < watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS
+
+
+def test_a_program_whose_process_has_ended_is_lost_at_once_however_long_it_may_be_silent(watch_of_guest):
+    watch = watch_of_guest
+    watch.link(N2, False)
+    watch.find(N2, Finding.ENDED)
+    assert watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS < 0.4
 
 
 def test_the_verdict_is_final():
@@ -274,6 +332,16 @@ def test_a_node_whose_lease_is_over_kills_its_workers_and_ends(desk):
     run_lease(desk, 0.4)
     assert [effect for effect in done if type(effect) is not ProbeHost][0] == e.KillWorker(worker)
     assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
+def test_the_lease_is_as_long_as_the_monitor_says(desk):
+    """That of a program outside of the cluster."""
+    done = fence_of(desk)
+    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1), 30.0))
+    run_lease(desk, 29.0)
+    assert {type(effect) for effect in done} <= {ProbeHost}
+    run_lease(desk, 1.5)
+    assert type(done[-1]) is e.EndSession and "for 30 s" in done[-1].reason
 
 
 @pytest.mark.parametrize("finding", [Finding.ENDED, Finding.STANDS_STILL])

@@ -87,6 +87,17 @@ def test_drivers_and_fork_servers_are_killed_at_any_message(nodes, asked):
     assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, crashes=True, **asked)
 
 
+@pytest.mark.parametrize("nodes, asked", [(3, {}), (4, {"deaths": True, "heads": True})], ids=str)
+def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
+    """F03 to F05: for as long as they may be, they go on as if nothing had been; who is away for longer is gone."""
+    assert_all_is_well(range(1, 1 + CHUNK // 2), nodes=nodes, cuts=True, **asked)
+
+
+def test_a_task_that_was_given_back_and_came_by_another_way_asks_no_more():
+    """Its node was told to leave, and somebody else had it made again."""
+    assert_all_is_well([9031], nodes=4, cuts=True, deaths=True, drains=True, replicas=2)
+
+
 def test_a_task_that_comes_down_where_its_job_has_ended_does_not_begin_it_again():
     """It had gone up from the driver's own node, and that driver was killed meanwhile."""
     assert_all_is_well([44], nodes=4, heads=True, crashes=True)

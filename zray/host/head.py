@@ -73,7 +73,11 @@ class Head:
         # The services last: who is told of a node by them knows of it from here first.
         listeners += [*shards, self.master.address, self.relay.address, self.services.address]
         self.monitor = Monitor(
-            f"{host}/monitor", listeners, former=self._former_members(), lost=list(state.roster.lost)
+            f"{host}/monitor",
+            listeners,
+            former=self._former_members(),
+            lost=list(state.roster.lost),
+            driver_wait=plan.driver_wait,
         )
 
     def _former_members(self) -> list[RegisterNode]:

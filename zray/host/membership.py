@@ -202,6 +202,9 @@ def join_cluster(
     membership.cluster, membership.policy = address, reply.policy
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
+    if kind == "driver":
+        # The verdict fell while we could not hear it.  (A node's lease tells it soon, and that it may join again.)
+        neighbours.on_denied = lambda host: neighbours.on_expelled(host, "the head has not heard of it for too long")
     membership.head_key = Key(token.head_public, "head", reply.head)
     log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}")
     if membership.notice:

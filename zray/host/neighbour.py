@@ -47,6 +47,8 @@ RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.05, 1.0
 # One that is there and does not let us in is about to be told of us, as a rule; and somebody may wait for what it has
 # to say (the new tail of a chain).
 DENIED_SECONDS_MIN = 0.005
+# One that has let us in before, and refuses our key so often in a row: it has forgotten us.
+DENIALS = 3
 
 
 class Neighbour:

@@ -36,7 +36,7 @@ from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing
 from .listener import Arrival, Listener, Wire
-from .neighbour import CUT_SECONDS, DOUBTS_MAX, LAST_WORDS_MS, Cut, Doubt, Loop, Neighbour, Retry, Unmet
+from .neighbour import CUT_SECONDS, DENIALS, DOUBTS_MAX, LAST_WORDS_MS, Cut, Doubt, Loop, Neighbour, Retry, Unmet
 from .offences import BoundedLog, Offences
 from .versions import why_not, why_not_join
 
@@ -64,6 +64,7 @@ class Neighbours:
         self.has_said_goodbye = False
         self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
         self.on_expelled: Callable[[str, str], None] = lambda host, reason: None  # a host lets us in no more
+        self.on_denied: Callable[[str], None] = lambda host: None  # one that had let us in does so no more
         self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
         self.way: Callable[[Neighbour, float], tuple[str, float]] = lambda it, now: (it.endpoint, ATTEMPT_SECONDS)
         self.on_read: Callable[[Arrival, Key, Message | None], None] = lambda arrival, key, message: None  # the head
@@ -182,6 +183,8 @@ class Neighbours:
             self.log(f"cannot reach host {neighbour.host} at {neighbour.endpoint}: {level}")
         self.hang_up(neighbour)
         seconds = neighbour.failed(dealer.over == DENIED)
+        if dealer.over == DENIED and neighbour.failures >= DENIALS and neighbour.link.received:
+            self.on_denied(neighbour.host)
         self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
 
     def _hear_last_words(self, neighbour: Neighbour, dealer: Dealer) -> None:

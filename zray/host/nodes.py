@@ -32,6 +32,8 @@ NODE_END_SECONDS = 5.0
 STORE_BYTES_MIN = 1 << 20
 # Shards, replicas of each, global schedulers.
 PROCESSES_MAX = 64
+# For a program that is cut off: not below what every node has; a day is more than anybody means.
+DRIVER_WAIT_MIN, DRIVER_WAIT_MAX = 3.0, 86_400.0
 
 
 def declared_resources(
@@ -139,6 +141,7 @@ def start_head(
     policy: str | None = None,
     state_dir: str = "",
     gcs_lineage_memory: int | None = None,
+    driver_wait: float | None = None,
     labels: dict[str, str] | None = None,
     is_bound: bool = False,
 ) -> tuple[Session, int]:
@@ -147,7 +150,8 @@ def start_head(
     are processes of their own.  policy: which tasks leave their node, and where they go (wire/scheduling.POLICIES).
     state_dir: what a head knows is kept there; one that is started on it again takes up all of this from there, and the
     nodes that still run; "": it lies in the session's folder, and is gone with it.  gcs_lineage_memory: bytes that a
-    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.  is_bound: it ends
+    shard keeps in memory of what tasks were (their specs), before the oldest leave it for the disk.  driver_wait:
+    seconds that a program outside of the cluster may be cut off, or asleep, before it is given up.  is_bound: it ends
     with this process.
 
     Raises: as start_node.
@@ -163,6 +167,11 @@ def start_head(
             raise ValueError(f"{name} must be a number from 1 to {PROCESSES_MAX}, not {count!r}.")
     if gcs_lineage_memory is not None and (not isinstance(gcs_lineage_memory, int) or gcs_lineage_memory < 1):
         raise ValueError(f"gcs_lineage_memory must be a number of bytes above 0, not {gcs_lineage_memory!r}.")
+    if driver_wait is not None and not DRIVER_WAIT_MIN <= driver_wait <= DRIVER_WAIT_MAX:
+        raise ValueError(
+            f"driver_wait must be a number of seconds from {DRIVER_WAIT_MIN:g} to {DRIVER_WAIT_MAX:g}, "
+            f"not {driver_wait!r}."
+        )
     if policy is not None and policy not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {policy!r}.")
     cluster = {
@@ -174,6 +183,7 @@ def start_head(
         "schedulers": global_schedulers,
         "policy": policy,
         "lineage_bytes": gcs_lineage_memory,
+        "driver_wait": float(driver_wait) if driver_wait is not None else None,
         "state_dir": os.path.abspath(state_dir) if state_dir else "",
     }
     return start_node(total, store, driver_pid=0, cluster=cluster, labels=labels, is_bound=is_bound)

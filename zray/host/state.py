@@ -21,6 +21,7 @@ import msgspec
 
 from ..exceptions import ZrayError
 from ..roles.gcs.flushing import LINEAGE_BYTES
+from ..roles.monitor import DRIVER_WAIT_SECONDS
 from ..store.durable import StoreLocked
 from ..store.log import lock_folder
 from ..store.sweeper import check_private
@@ -44,6 +45,7 @@ class Plan(msgspec.Struct):
     host: str = LOOPBACK
     port: int = 0  # 0: not settled yet
     lineage_bytes: int = LINEAGE_BYTES  # what the specs in memory may weigh, per shard
+    driver_wait: float = DRIVER_WAIT_SECONDS  # how long a program outside of the cluster may be silent
 
     def changed(self, asked: dict[str, Any]) -> Plan:
         """With what is asked for; None, "" and a port of 0 leave things as they are."""

@@ -16,6 +16,10 @@ A connection that broke tells little: the process may have ended, or the network
 says that nobody listens on its port any more is the process known to be dead.  Otherwise the verdict waits until the
 node's lease is over (local_scheduler/lease.py): it has fenced itself when it falls.
 
+The node of a program outside of the cluster (kind "driver") runs nothing of others: it may be cut off, or asleep,
+for `driver_wait` seconds, and is told so with each answer.  Not where its connection was closed while it was being
+heard of: a machine that sleeps closes nothing, a process that lives is back at once, so that one has ended.
+
 Silence is counted in ticks of our own, not in seconds: where everybody was stopped at once (a laptop's lid) nobody has
 been silent for more than one tick.  Where we alone stood still, everybody's count begins anew: nodes that saw that
 have taken their leases for extended.  The verdict is final, and noted for good before anybody hears of it.
@@ -52,6 +56,10 @@ STALL_SECONDS = 0.8
 RETURN_TICKS_MAX = 100
 # How often a node that is not back is looked at.
 LOOK_TICKS = 5
+# How long a program outside of the cluster may be silent: a lid that is closed on the way, a network that changes.
+DRIVER_WAIT_SECONDS = 60.0
+# From the end of a lease to the verdict: as for a node, whose lease is 2.2 s.
+GRACE_TICKS = 5
 
 
 class MonitorTimeout(Local):
@@ -72,7 +80,7 @@ class Draining:
 
 
 class Monitor(Role):
-    """Membership of one cluster.  hosting: the role of that name.
+    """Membership of one cluster.  hosting: the role of that name.  driver_wait: seconds.
 
     former, lost: what an earlier monitor of it has had noted.
     """
@@ -85,15 +93,18 @@ class Monitor(Role):
         former: Iterable[RegisterNode] = (),
         lost: Iterable[str] = (),
         hosting: str = "",
+        driver_wait: float = DRIVER_WAIT_SECONDS,
     ) -> None:
         super().__init__(address)
         self.hosting = hosting  # who moves what the cluster runs on a node that is to leave; "": nobody does
+        self.driver_wait = driver_wait
         self.listeners = listeners  # global schedulers and shards that are told of every node
         self.nodes = {node.node: node for node in former}  # in the order in which they joined
         self.lost: Latest[str, None] = Latest(LOST_MAX, dict.fromkeys(lost))
         self.returning = dict.fromkeys(self.nodes)  # those that we have not heard of yet
         self.silent_ticks = dict.fromkeys(self.nodes, 0)
         self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
+        self.closed: dict[str, None] = {}  # those of them that we heard of until then
         self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
         self.draining: dict[str, Draining] = {}
         self.ticked_at = 0.0
@@ -191,9 +202,12 @@ class Monitor(Role):
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
         if message.is_up:
             self.down.pop(message.node, None)
+            self.closed.pop(message.node, None)
             self.ended_ticks.pop(message.node, None)
         elif message.node in self.nodes:
             self.down[message.node] = None
+            if self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
+                self.closed[message.node] = None
             self._look_at(message.node)
 
     def _look_at(self, node: str) -> None:
@@ -213,7 +227,7 @@ class Monitor(Role):
             self.silent_ticks[node] += 1
             if node in self.draining and self._is_overdue(node):
                 continue
-            ticks_max = RETURN_TICKS_MAX if node in self.returning else SILENT_TICKS_MAX
+            ticks_max = self._silent_ticks_max(node)
             if self.silent_ticks[node] > ticks_max:
                 self._lose(node, f"it has not been heard of for {ticks_max * TICK_SECONDS:.1f} s")
             elif node in self.ended_ticks:
@@ -222,6 +236,12 @@ class Monitor(Role):
                     self._lose(node, "its process has ended")
             elif node in self.down or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1):
                 self._look_at(node)
+
+    def _silent_ticks_max(self, node: str) -> int:
+        ticks_max = RETURN_TICKS_MAX if node in self.returning else SILENT_TICKS_MAX
+        if self.nodes[node].kind == "driver" and node not in self.closed:
+            return max(ticks_max, int(self.driver_wait / TICK_SECONDS) + GRACE_TICKS)
+        return ticks_max
 
     def _is_overdue(self, node: str) -> bool:
         draining = self.draining[node]
@@ -243,6 +263,7 @@ class Monitor(Role):
         self.returning.pop(node, None)
         self.silent_ticks.pop(node, None)
         self.down.pop(node, None)
+        self.closed.pop(node, None)
         self.ended_ticks.pop(node, None)
         self.draining.pop(node, None)
         for other in (*self.listeners, *self.nodes):
@@ -252,7 +273,8 @@ class Monitor(Role):
     def on_heartbeat(self, message: Heartbeat) -> None:
         if message.node in self.nodes:
             self.silent_ticks[message.node] = 0
-            self.send(message.node, HeartbeatReply(message.number))
+            is_driver = self.nodes[message.node].kind == "driver"
+            self.send(message.node, HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
         elif message.node in self.lost:
             self.send(message.node, NodeLost(message.node, "its epoch is over"))
 
@@ -263,6 +285,7 @@ class Monitor(Role):
             ("nodes that are awaited", self.returning),
             ("nodes that are listened to", self.silent_ticks),
             ("nodes whose connections broke", self.down),
+            ("nodes whose connections were closed", self.closed),
             ("nodes that have ended", self.ended_ticks),
             ("nodes that are to leave", self.draining),
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..roles.effects import DrainOrdered, Finding, HostLinkChanged
 from ..wire.gcs import NodeLost
+from .cuts import Cuts
 
 if TYPE_CHECKING:
     from .network import Connection
@@ -49,6 +50,7 @@ class Faults:
         self.stopped_until: dict[str, float] = {}
         self.silent_deaths: set[str] = set()  # nodes whose machines went too: membership only
         self.cuts: set[tuple[str, str]] = set()  # pairs of nodes, sorted; membership only
+        self.lines = Cuts(world)
 
     @property
     def are_over(self) -> bool:
@@ -71,6 +73,7 @@ class Faults:
             world.call_at(random.random() ** 3 * span, self._kill_fork_server)
         if options.kills_driver:
             world.call_at(random.random() ** 3 * span, self._kill_driver)
+        self.lines.start()
 
     # --- processes ---
 
@@ -174,12 +177,10 @@ class Faults:
             self.silent_deaths.add(node.name)
         else:
             news = HostLinkChanged(node.scheduler.address, False)
-            self._tell_monitor(world.random.uniform(*NODE_EXIT_SECONDS), news)
+            world.call_later(world.random.uniform(*NODE_EXIT_SECONDS), self.tell_monitor, news)
 
-    def _tell_monitor(self, delay: float, news: HostLinkChanged) -> None:
-        self.world.call_later(delay, self._monitor_hears, news)
-
-    def _monitor_hears(self, news: HostLinkChanged) -> None:
+    def tell_monitor(self, news: HostLinkChanged) -> None:
+        """Now, if there is one."""
         heads = self.world.heads
         if heads.is_alive:
             heads.node.arrive("host", heads.monitor.address, news)
@@ -217,9 +218,13 @@ class Faults:
         if node is not None:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
             self.world.trace.event(self.world.now, node.name, f"is stopped for {seconds:.1f} s")
-            node.is_frozen = True
-            self.stopped_until[node.name] = self.world.now + seconds
-            self.world.call_later(seconds, self._thaw, node)
+            self.freeze(node, seconds)
+
+    def freeze(self, node: Node, seconds: float) -> None:
+        """For so long."""
+        node.is_frozen = True
+        self.stopped_until[node.name] = self.world.now + seconds
+        self.world.call_later(seconds, self._thaw, node)
 
     def _thaw(self, node: Node) -> None:
         node.is_frozen = False
@@ -244,13 +249,14 @@ class Faults:
         """What a cut does to a connection is seen by the first node, or not."""
         address = node.scheduler.address
         if self.world.random.random() < 0.5:
-            self._tell_monitor(0.0, HostLinkChanged(address, False))
-            self._tell_monitor(seconds, HostLinkChanged(address, True))
+            self.world.call_later(0.0, self.tell_monitor, HostLinkChanged(address, False))
+            self.world.call_later(seconds, self.tell_monitor, HostLinkChanged(address, True))
 
     def expel(self, name: str, reason: str) -> None:
         """What the head says last to a host that it forgets: it arrives, or not."""
         node = self.world.nodes.get(name)
-        if node is not None and not self.is_cut(name, self.world.heads.name):
+        head = self.world.heads.name
+        if node is not None and not self.is_cut(name, head) and not self.lines.is_stopped(head, name):
             lost = NodeLost(node.scheduler.address, reason)
             self.world.call_later(self.world.draw_delay(), node.arrive, "host", node.scheduler.address, lost)
 
@@ -277,7 +283,7 @@ class Faults:
 
     def are_fenced(self) -> bool:
         """Whether all nodes can reach each other again, and know who is lost."""
-        if self.cuts:
+        if self.cuts or self.lines.one_way:
             return False
         if not self.world.heads.is_alive:
             return False
@@ -313,7 +319,8 @@ class Faults:
     def finding(self, looker: str, host: str) -> Finding:
         """What a look from the one at the other tells now; host: or the name of a role of the first node."""
         name = host if host in self.world.nodes or host in self.world.lost_nodes else self.world.heads.name
-        if self.is_cut(looker, name) or name in self.silent_deaths:
+        is_one_way = self.lines.is_stopped(looker, name) or self.lines.is_stopped(name, looker)
+        if self.is_cut(looker, name) or is_one_way or name in self.silent_deaths:
             return Finding.OUT_OF_REACH
         node = self.world.nodes.get(name)
         if node is None:

@@ -18,6 +18,7 @@ from ..roles.global_scheduler import GlobalScheduler
 from ..roles.monitor import Monitor
 from ..roles.replica_keeper import ReplicaKeeper
 from ..wire.gcs import NodeLost, RegisterNode
+from .cuts import GUEST
 from .node import Node
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class Heads:
 
     @property
     def home(self) -> str:
-        """Where the drivers are: not on a head that is killed."""
+        """Where the drivers are: not on a head that is killed; or outside of the cluster."""
+        if self.world.options.has_guest:
+            return GUEST
         return "n2" if self.are_killed else "n1"
 
     def role(self, name: str) -> str:
@@ -124,7 +127,14 @@ class Heads:
             listeners += [self.role("chains"), self.role("services"), self.role("hosting")]
         members, lost = list(self.members.values()), list(self.lost)
         hosting = self.role("hosting") if self.world.shards.are_replicated else ""
-        self.monitor = Monitor(self.role("monitor"), listeners, former=members, lost=lost, hosting=hosting)
+        self.monitor = Monitor(
+            self.role("monitor"),
+            listeners,
+            former=members,
+            lost=lost,
+            hosting=hosting,
+            driver_wait=self.world.options.driver_wait,
+        )
         node.add_role(self.monitor)
 
     def note(self, node: Node, effect: e.NoteMember | e.NoteLost) -> None:

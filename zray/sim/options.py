@@ -63,6 +63,13 @@ class Options(Struct, kw_only=True):
     head_kills: int = 0
     head_kill_probability: float = 0.0
     head_cpus: int = 0
+    # A program outside of the cluster: the drivers are on a node of their own, without CPUs.
+    has_guest: bool = False
+    driver_wait: float = 60.0  # how long that may be cut off, or asleep
+    guest_cuts: int = 0  # so often it is
+    guest_is_lost: bool = False  # the last time for too long
+    pair_cuts: int = 0  # of two nodes that are not the head, which hear all others
+    node_flaps: int = 0  # nodes whose line comes and goes
     node_drains: int = 0  # nodes that are told to leave in order
     fault_seconds: float = 2.0  # faults stop then
     # Replicated shards; 0 replicas: a shard is a role of the first node.
@@ -90,7 +97,7 @@ class Options(Struct, kw_only=True):
     def loses_nodes(self) -> bool:
         """Whether a node may be declared lost, with work of others."""
         is_head_lost = self.head_kills and self.head_cpus
-        return bool(is_head_lost or self.node_kills or self.node_freezes or self.node_partitions)
+        return bool(is_head_lost or self.guest_is_lost or self.node_kills or self.node_freezes or self.node_partitions)
 
 
 class Wanted(Struct, kw_only=True, frozen=True):
@@ -105,6 +112,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     drains: bool = False  # nodes leave in order
     groups: bool = False  # all have placement groups, also where nodes leave and die
     crashes: bool = False  # drivers and fork servers die
+    cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
     tight: bool = False  # queues and tables may hold little
 
     def flags(self) -> str:
@@ -144,8 +152,24 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
     _add_recovery(options)
     if wanted.crashes:
         _add_crashes(options)
+    if wanted.cuts:
+        _add_cuts(options)
     options.is_tight = wanted.tight
     return options
+
+
+def _add_cuts(options: Options) -> None:
+    assert options.nodes > 1, "a program outside of a cluster needs one"
+    random = Random(f"zray cuts {options.seed}")
+    options.has_guest = True
+    options.driver_wait = random.choice((6.0, 6.0, 10.0, 60.0))
+    options.guest_cuts = random.choice((0, 1, 1, 2, 3))
+    options.guest_is_lost = options.guest_cuts > 0 and random.random() < 0.15
+    options.pair_cuts = random.choice((0, 0, 1, 3))
+    options.node_flaps = random.choice((0, 0, 1, 2))
+    if options.guest_is_lost:
+        # Its detached actors live on, and so does what they were made with: something is left.
+        options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
 
 
 def _add_crashes(options: Options) -> None:

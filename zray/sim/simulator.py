@@ -20,6 +20,7 @@ from ..wire.session import Goodbye
 from ..wire.task_spec import RESOURCE_UNIT
 from .checkers import Checkers
 from .costs import Costs, Stopwatch
+from .cuts import GUEST
 from .faults import Faults
 from .heads import Heads
 from .network import Connection, End
@@ -65,6 +66,8 @@ class Simulator:
         self.output = Output(self)
         for number in range(1, options.nodes + 1):
             self.add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
+        if options.has_guest:
+            self.add_node(GUEST, {})
         if options.late_node_seconds:
             self.call_at(options.late_node_seconds, self.add_node, "late", {"late": 1})
         self.shards.start()
@@ -74,6 +77,7 @@ class Simulator:
         options, heads = self.options, self.heads
         is_head = name == heads.name
         cpus = options.head_cpus if heads.are_killed and is_head else options.cpus
+        cpus = 0 if name == GUEST else cpus
         node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
         shards = self.shards.addresses(name)
         addresses = Addresses(f"{name}/objects", heads.schedulers(), shards, heads.role("monitor"))
@@ -113,7 +117,8 @@ class Simulator:
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = self.now
-        node.scheduler.members.start("head" if node.name == self.heads.name else "node")
+        kind = "head" if node.name == self.heads.name else "driver" if node.name == GUEST else "node"
+        node.scheduler.members.start(kind)
         node._perform_all(node.scheduler, node.scheduler.take_effects())
         node.turn()
 
@@ -170,7 +175,10 @@ class Simulator:
             connection = self.between_nodes[key] = Connection(self, self._role_end(*key), self._role_end(*key[::-1]))
             if not (self.homes[source].is_alive and self.homes[target].is_alive):
                 connection.close()
-            connection.is_up = not self.faults.is_cut(self.homes[source].name, self.homes[target].name)
+            first, second = self.homes[source].name, self.homes[target].name
+            connection.is_up = not self.faults.is_cut(first, second)
+            connection.ends[source].is_held = self.faults.lines.is_stopped(first, second)
+            connection.ends[target].is_held = self.faults.lines.is_stopped(second, first)
         return connection
 
     def _role_end(self, own: str, other: str) -> End:

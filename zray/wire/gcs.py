@@ -176,9 +176,13 @@ class Heartbeat(Message, tag=121):
 
 
 class HeartbeatReply(Message, tag=124):
-    """monitor -> local scheduler.  A member still: its lease runs from when it sent the heartbeat of that number."""
+    """monitor -> local scheduler.  A member still: its lease runs from when it sent the heartbeat of that number.
+
+    seconds: how long that is; 0: as for every node (local_scheduler/lease.py).
+    """
 
     number: Natural = 0
+    seconds: float = 0.0
 
 
 class NodeJoined(Message, tag=122):

@@ -22,7 +22,6 @@ from . import (
     flights,
     infeasible,
     journals,
-    lease,
     lending,
     members,
     scheduler,
@@ -31,8 +30,6 @@ from . import (
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-
-HEARTBEATS_MAX = int(lease.LEASE_SECONDS / members.LOAD_SECONDS) + 2
 
 
 def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
@@ -44,7 +41,8 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX
     yield "functions whose run times are known", len(node.dispatch.mean_us), dispatch.MEANS_MAX
-    yield "heartbeats without an answer", len(node.members.lease.sent), HEARTBEATS_MAX
+    beats_max = int(node.members.lease.seconds / members.LOAD_SECONDS) + 2
+    yield "heartbeats without an answer", len(node.members.lease.sent), beats_max
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX
     yield "functions", len(node.functions), node.function_table.count_max

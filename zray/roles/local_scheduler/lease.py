@@ -8,6 +8,9 @@
                                          head that had ended at an earlier look was started after that, and gives
                                          those that it knew time to come back
 
+The node of a program outside of the cluster is told with each answer how long its lease is: it runs nothing of others,
+and may be cut off for longer.
+
 So a node that is cut off fences itself before the verdict on it, which takes SILENT_TICKS_MAX of the monitor's ticks
 from the last heartbeat that it has received; and one whose head was killed, or stopped, waits for it.
 
@@ -40,12 +43,13 @@ class Lease:
 
     def __init__(self) -> None:
         self.head_wait = HEAD_WAIT_SECONDS
+        self.seconds = LEASE_SECONDS  # how long it runs
         self.clock = 0.0  # seconds that we have run, as far as they count
         self.counted_at = -1.0  # by the host's clock
         self.granted_at = 0.0  # what follows by ours
         self.answered_at = 0.0
         self.number = 0  # of the last heartbeat
-        self.sent: deque[tuple[int, float]] = deque()  # heartbeats of the last LEASE_SECONDS: number, when
+        self.sent: deque[tuple[int, float]] = deque()  # heartbeats of so long a time: number, when
         self.looked_at = -1.0  # where a look is under way
         self.head_has_ended = False  # what the last look said
         self.ended_at = NEVER  # when the last look began that said so, and no answer has come since
@@ -60,12 +64,13 @@ class Lease:
         """Its number."""
         self.number += 1
         self.sent.append((self.number, self.clock))
-        while self.clock - self.sent[0][1] > LEASE_SECONDS:
+        while self.clock - self.sent[0][1] > self.seconds:
             self.sent.popleft()
         return self.number
 
-    def answered(self, number: int) -> None:
-        """The monitor has answered this heartbeat."""
+    def answered(self, number: int, seconds: float = 0.0) -> None:
+        """The monitor has answered this heartbeat.  seconds: as in HeartbeatReply."""
+        self.seconds = seconds or LEASE_SECONDS
         while self.sent and self.sent[0][0] <= number:
             self.answered_at = self.sent.popleft()[1]
             self.ended_at = NEVER
@@ -98,13 +103,13 @@ class Lease:
     @property
     def is_cut_off(self) -> bool:
         """Whether we are no member any more since we hear nothing, for all we know from a head that is there."""
-        return self.clock - self.granted_at > LEASE_SECONDS and self.clock - self.ended_at > RETURN_SECONDS
+        return self.clock - self.granted_at > self.seconds and self.clock - self.ended_at > RETURN_SECONDS
 
     def why_over(self) -> str:
         """Why we are no member any more; "" while we are."""
         if self.is_cut_off:
-            return f"the monitor has not answered for {LEASE_SECONDS:g} s, and this node may be cut off"
-        if self.clock - self.answered_at > self.head_wait:
+            return f"the head has not answered for {self.seconds:g} s, and this node may be cut off"
+        if self.clock - self.answered_at > max(self.head_wait, self.seconds):
             what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
             return f"the head of the cluster {what} for {self.head_wait:g} s"
         return ""

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 LOAD_SECONDS = 0.1
+# For the user of a program outside of the cluster.
+GUEST_IS_LOST = (
+    "this program has lost its place in the cluster ({reason}).  Its tasks, actors and objects there are gone; "
+    "zray.shutdown() and zray.init() connect it anew, and `zray start --head --driver-wait S` has a cluster wait longer"
+)
 
 
 class LoadTimeout(Local):
@@ -101,7 +106,7 @@ class Members:
 
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
-        self.lease.answered(message.number)
+        self.lease.answered(message.number, message.seconds)
 
     def on_host_probed(self, message: HostProbed) -> None:
         """HostProbed: the head, seen from outside."""
@@ -160,7 +165,10 @@ class Members:
             for worker in self.node.pool.workers.values():
                 self.node.perform(KillWorker(worker.address))
             may_rejoin = may_rejoin and not self.node.drain.is_on
-            self.node.perform(EndSession(f"not a member of its cluster any more: {reason}", may_rejoin))
+            text = f"not a member of its cluster any more: {reason}"
+            if self.is_guest:
+                text = GUEST_IS_LOST.format(reason=reason)
+            self.node.perform(EndSession(text, may_rejoin))
 
 
 HANDLERS: dict[type, Any] = {

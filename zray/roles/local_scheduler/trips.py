@@ -255,6 +255,7 @@ class Trips:
         node.tasks.pop(spec.task_id, None)
         node.recovery.placed.pop(spec.task_id, None)
         node.infeasible.parked.pop(spec.task_id, None)
+        self.forget(task)  # given back by one node, and run again by another one that wanted what it returns
         node.flights.landed(spec.task_id)
         self.forget(task)
         node.objects.drop_all(spec.deps)

@@ -1,0 +1,151 @@
+"""Hosts that cannot be reached for a while (USERS F03, F05): both ways or one, from all others or one, again and again;
+and a program outside of the cluster, whose node sleeps, or is cut off, for up to as long as it may.
+
+Of the latter nothing may be noticed: its program ends as if nothing had been.  In some worlds it stays away for longer
+in the end: then it is given up, and nothing of it is left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..roles.effects import HostLinkChanged
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .simulator import Simulator
+
+GUEST = "guest"
+# One trouble of the guest after the other, with so much between them: what waits on its links has to arrive.
+BETWEEN_SECONDS = (0.05, 2.0)
+# Below what it may be silent for: its last heartbeat before the trouble, the first one after it.
+MARGIN_SECONDS = 1.5
+# Beyond it.
+TOO_LONG_SECONDS = (3.0, 10.0)
+# Silence of a connection for so long is a break (host/dealing.py).
+SILENCE_SECONDS = (5.0, 6.5)
+# How long a flap takes: cut, whole, cut ...
+FLAP_SECONDS = 0.5
+FLAPS_MAX = 12
+# Two nodes that only do not hear each other.
+PAIR_SECONDS = (0.3, 8.0)
+# A node that flaps is never silent for as long as a lease is.
+KINDS_OF_GUEST = ("sleeps", "is cut off", "is not heard", "does not hear", "flaps")
+
+
+class Cuts:
+    """Those of one world."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.one_way: set[tuple[str, str]] = set()  # what the first says to the second stays on the way
+
+    @property
+    def guest(self) -> Node | None:
+        """The node of the program outside, while it lives."""
+        return self.world.nodes.get(GUEST)
+
+    def start(self) -> None:
+        """Draw what happens at a certain time; no fault begins after the last one."""
+        options, world = self.world.options, self.world
+        random = world.random
+        when = world.now
+        for number in range(options.guest_cuts):
+            is_last = number == options.guest_cuts - 1
+            kind = random.choice(KINDS_OF_GUEST)
+            longest = options.driver_wait - MARGIN_SECONDS
+            seconds = random.choice((random.uniform(0.1, 2.0), random.uniform(0.1, longest), longest))
+            if is_last and options.guest_is_lost:
+                kind = random.choice(KINDS_OF_GUEST[:-1])
+                seconds = options.driver_wait + random.uniform(*TOO_LONG_SECONDS)
+            when += random.uniform(*BETWEEN_SECONDS)
+            world.call_at(when, self._trouble_guest, kind, seconds)
+            when += max(seconds, 2 * FLAP_SECONDS * FLAPS_MAX if kind == "flaps" else 0.0)
+        for _ in range(options.pair_cuts):
+            world.call_at(world.now + random.random() * options.fault_seconds, self._cut_pair)
+        for _ in range(options.node_flaps):
+            world.call_at(world.now + random.random() * options.fault_seconds, self._flap_node)
+        options.fault_seconds = max(options.fault_seconds, when)
+
+    # --- the program outside ---
+
+    def _trouble_guest(self, kind: str, seconds: float) -> None:
+        world, node = self.world, self.guest
+        if node is None:
+            return
+        world.trace.event(world.now, GUEST, f"{kind} ({seconds:.1f} s)")
+        if seconds > world.options.driver_wait:
+            world.faults.troubled.add(GUEST)
+        if kind == "flaps":
+            self._flap(GUEST, world.random.randint(1, FLAPS_MAX))
+            return
+        if kind == "sleeps":
+            world.faults.freeze(node, seconds)
+        elif kind == "is cut off":
+            for other in self._others(GUEST):
+                world.faults.partition(GUEST, other)
+                world.call_later(seconds, world.faults.repair, GUEST, other)
+        else:
+            pairs = [(GUEST, other) if kind == "is not heard" else (other, GUEST) for other in self._others(GUEST)]
+            for source, target in pairs:
+                self._stop(source, target)
+                world.call_later(seconds, self._let_go, source, target)
+        silence = world.random.uniform(*SILENCE_SECONDS)
+        if silence < seconds:
+            world.call_later(silence, world.faults.tell_monitor, HostLinkChanged(node.scheduler.address, False))
+            world.call_later(seconds, world.faults.tell_monitor, HostLinkChanged(node.scheduler.address, True))
+
+    # --- all ---
+
+    def _others(self, name: str) -> list[str]:
+        return [other for other in (*self.world.nodes, *self.world.shards.hosts) if other != name]
+
+    def _cut_pair(self) -> None:
+        """Two that are not the head: they are members, and do not hear each other."""
+        world = self.world
+        names = [name for name in world.nodes if name != world.heads.name]
+        if len(names) > 1:
+            first, second = world.random.sample(names, 2)
+            seconds = world.random.uniform(*PAIR_SECONDS)
+            world.trace.event(world.now, first, f"is cut off from {second} for {seconds:.1f} s")
+            world.faults.partition(first, second)
+            world.call_later(seconds, world.faults.repair, first, second)
+
+    def _flap_node(self) -> None:
+        world = self.world
+        names = [name for name in world.nodes if name not in (world.heads.name, GUEST)]
+        if names:
+            name = world.random.choice(names)
+            world.trace.event(world.now, name, "its line flaps")
+            self._flap(name, world.random.randint(1, FLAPS_MAX))
+
+    def _flap(self, name: str, count: int) -> None:
+        """Each 500 ms."""
+        world = self.world
+        if name not in world.nodes or not count or world.faults.are_over:
+            return
+        for other in self._others(name):
+            if not world.faults.is_cut(name, other):
+                world.faults.partition(name, other)
+                world.call_later(FLAP_SECONDS, world.faults.repair, name, other)
+        world.call_later(2 * FLAP_SECONDS, self._flap, name, count - 1)
+
+    # --- one way ---
+
+    def is_stopped(self, source: str, target: str) -> bool:
+        """Whether what the one says to the other does not arrive now."""
+        return (source, target) in self.one_way
+
+    def _stop(self, source: str, target: str) -> None:
+        self.one_way.add((source, target))
+        for connection in self.world.faults.between(source, target):
+            for end in connection.ends.values():
+                if self.world.homes[end.name].name == source:
+                    connection.hold(end.name)
+
+    def _let_go(self, source: str, target: str) -> None:
+        self.one_way.discard((source, target))
+        for connection in self.world.faults.between(source, target):
+            for end in connection.ends.values():
+                if self.world.homes[end.name].name == source:
+                    connection.release(end.name)
