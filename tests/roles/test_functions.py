@@ -5,8 +5,8 @@ from zray.exceptions import ActorUnschedulableError, TaskUnschedulableError, dec
 from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler import batches, functions
-from zray.wire.actors import CreateActor
-from zray.wire.gcs import FetchFunction, FetchFunctionReply
+from zray.wire.actors import ActorExited, ActorStarted, CreateActor
+from zray.wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
 from zray.wire.task_spec import ActorOptions, TaskSpec
 from zray.wire.tasks import Function, ObjectsReady, PublishFunction, StartTasks, SubmitTasks
 
@@ -91,3 +91,23 @@ def test_a_worker_is_sent_again_what_it_may_have_forgotten(monkeypatch):
     assert sent == [[FUNCTION], [], [function(1).function_id], [FUNCTION]]
     assert (f"functions of {worker}", 1, 1) in list(desk.scheduler.bounds())
     assert return_id(spec.task_id, 1) in desk.scheduler.objects.entries
+
+
+def test_the_end_of_a_job_is_said_where_its_code_is_and_a_detached_actor_puts_that_off():
+    desk = Desk()
+    worker = desk.give_birth()
+    spec = TaskSpec(b"actor" + bytes(11), FUNCTION)
+    desk.tell(DRIVER, CreateActor(spec, ActorOptions(class_name="A", detached=True)))
+    desk.tell(worker, ActorStarted(spec.task_id))
+    desk.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002"))
+    desk.take_sent()
+    desk.tell("host", e.ProcessLeft("driver-2", "it has ended"))
+    assert desk.take_sent(ReleaseFunctions) == [("gcs-0", ReleaseFunctions("local", b"job-0002"))]
+    desk.tell("host", e.ProcessLeft(DRIVER, "it has ended"))
+    assert desk.take_sent(ReleaseFunctions) == []
+    # What it publishes now is its node's to release.
+    desk.tell(worker, PublishFunction(function(1)))
+    assert desk.take_sent(PublishFunction) == [("gcs-0", PublishFunction(function(1), "local", b"job-0001"))]
+    assert desk.scheduler.function_table.needed() == {FUNCTION, function(1).function_id}
+    desk.tell(worker, ActorExited(spec.task_id, "exit_actor() was called."))
+    assert desk.take_sent(ReleaseFunctions) == [("gcs-0", ReleaseFunctions("local", b"job-0001"))]

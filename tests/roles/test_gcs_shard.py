@@ -4,7 +4,7 @@ import pytest
 
 from zray.ids import return_id
 from zray.roles.effects import Send
-from zray.roles.gcs import GcsShard
+from zray.roles.gcs import GcsShard, functions
 from zray.wire.actors import (
     ActorNameTaken,
     ActorRegistered,
@@ -26,6 +26,7 @@ from zray.wire.gcs import (
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
+    ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
 )
@@ -120,6 +121,37 @@ def test_code_is_sent_now_or_as_soon_as_it_is_known(shard):
     assert tell(shard, N2, FetchFunction(N2, function.function_id)) == []
     assert tell(shard, N1, PublishFunction(function)) == [(N2, FetchFunctionReply(function))]
     assert tell(shard, N3, FetchFunction(N3, function.function_id)) == [(N3, FetchFunctionReply(function))]
+
+
+def known(shard, *names):
+    """Those whose code the shard has."""
+    return [name for name in names if tell(shard, N3, FetchFunction(N3, name * 16))]
+
+
+def test_code_goes_some_time_after_the_jobs_that_have_published_it(shard, monkeypatch):
+    monkeypatch.setattr(functions, "ORPHANS_COUNT_MAX", 1)
+    f, g, h = (Function(name * 16, "f", b"code") for name in (b"f", b"g", b"h"))
+    for sender, function, node, job_id in ((N1, f, N1, b"1"), (N2, g, N1, b"1"), (N2, f, N2, b"2"), (N2, h, N2, b"2")):
+        tell(shard, sender, PublishFunction(function, node, job_id))
+    tell(shard, N1, ReleaseFunctions(N1, b"1"))
+    assert list(shard.functions.orphans) == [g.function_id] and shard.functions.owners.keys() == {(N2, b"2", N2)}
+    # Whoever has not heard that it has ended publishes for nobody; a node itself knows what goes on there.
+    tell(shard, N3, PublishFunction(Function(b"i" * 16, "i", b"code"), N1, b"1"))
+    assert known(shard, b"f", b"g", b"h", b"i") == [b"f", b"h", b"i"]
+    tell(shard, N1, PublishFunction(Function(b"i" * 16, "i", b"code"), N1, b"1"))
+    assert not shard.functions.orphans
+    # With the node that would have said that it has ended, it has.
+    tell(shard, "monitor", NodeLost(N2, "silent"))
+    assert known(shard, b"f", b"h", b"i") == [b"h", b"i"]
+    shard.check_everything()
+
+
+def test_nobody_fills_the_share_of_another_node(shard, monkeypatch):
+    monkeypatch.setattr(functions, "FUNCTIONS_COUNT_MAX", 1)
+    for sender, name in ((N2, b"f"), (N2, b"g"), (N1, b"h")):
+        tell(shard, sender, PublishFunction(Function(name * 16, "f", b"code"), N1, b"1"))
+    assert list(shard.functions.orphans) == [b"g" * 16]
+    shard.check_everything()
 
 
 def test_a_name_is_one_actors_at_a_time(shard):

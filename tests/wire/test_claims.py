@@ -108,6 +108,7 @@ def test_the_rest_of_a_letter_stands():
 # Fields that are like names of a sender, and are not: whom a message is about.
 ABOUT_OTHERS = {
     ("ActorAt", "node"),  # where it will live, when it is handed over
+    ("PublishFunction", "node"),  # who says when the job ends; what is published is its publisher's, up to so much
     ("RegisterActor", "node"),  # as well; the shard takes that only of who has the name so far
     (
         "ReplicaEnded",

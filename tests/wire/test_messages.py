@@ -126,6 +126,7 @@ TAGS = {
     115: "LineageNeeded",
     116: "LineageNeededReply",
     117: "OutputFlushed",
+    118: "ReleaseFunctions",
     120: "RegisterNode",
     121: "Heartbeat",
     122: "NodeJoined",

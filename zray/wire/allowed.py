@@ -71,6 +71,7 @@ from .gcs import (
     RecordTasksReply,
     RegisterNode,
     ReleaseAtNode,
+    ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
 )
@@ -211,7 +212,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
         {
             *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
             *(CannotRebuild, LineageNeeded, LineageNeededReply),
-            *(PublishFunction, FetchFunction, RegisterActor, ActorRemoved, LookUpActor),
+            *(PublishFunction, FetchFunction, ReleaseFunctions, RegisterActor, ActorRemoved, LookUpActor),
             *(ActorAt, ActorForgotten, ActorUnguarded, ActorKilled, LocateActor),
             *(AttendShard, RegisterGroup, TryPlaces, GiveUpGroup, BundlesPrepared, RemoveGroup),
             *(LocateGroup, LookUpGroups),

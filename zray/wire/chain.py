@@ -49,6 +49,7 @@ from .gcs import (
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
+    ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
 )
@@ -96,6 +97,7 @@ ShardRequest = (
     | LocateObjects
     | PublishFunction
     | FetchFunction
+    | ReleaseFunctions
     | RegisterActor
     | ActorRemoved
     | LookUpActor

@@ -23,6 +23,7 @@ from .gcs import (
     RecordTasks,
     RegisterNode,
     ReleaseAtNode,
+    ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
 )
@@ -37,7 +38,7 @@ from .where import host_of
 OWN_NAME: dict[type[Message], str] = {
     **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
     **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, CannotRebuild), "node"),
-    **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction), "node"),
+    **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction, ReleaseFunctions), "node"),
     **dict.fromkeys((ActorForgotten, LocateActor), "node"),
     **dict.fromkeys((AttendShard, RegisterGroup, BundlesPrepared, LocateGroup), "node"),
     **dict.fromkeys((SpillTask, SpillActor), "origin"),

@@ -10,6 +10,7 @@ GCS shard          RebuildObject / CannotRebuild       all copies went with thei
 GCS shard          ObjectLost                          and this one cannot be made again
 GCS shard          LineageNeeded -> LineageNeededReply     by way of a node, to another shard: keep these records
 local scheduler    FetchFunction -> FetchFunctionReply
+local scheduler    ReleaseFunctions                    the job that has published them has ended
 node               RegisterNode, Heartbeat             to the monitor
 monitor            HeartbeatReply, NodeJoined, NodeLost
 """
@@ -107,6 +108,13 @@ class FetchFunctionReply(Message, tag=111):
     """GCS shard -> local scheduler.  Without code: it is not there, and too many others are awaited; ask again."""
 
     function: Function
+
+
+class ReleaseFunctions(Message, tag=118):
+    """local scheduler -> GCS shard.  What was published in the name of `node` and this job is needed no more."""
+
+    node: str
+    job_id: bytes
 
 
 class RebuildObject(Message, tag=112):

@@ -44,9 +44,14 @@ class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class PublishFunction(Message, tag=10):
-    """driver, worker -> local scheduler -> GCS shard.  Into the function table (Ray paper 4.3)."""
+    """driver, worker -> local scheduler -> GCS shard.  Into the function table (Ray paper 4.3).
+
+    To a shard it says whose it is: `node` will say when the job has ended (ReleaseFunctions).
+    """
 
     function: Function
+    node: str = ""
+    job_id: bytes = b""
 
 
 class SubmitTasks(Message, tag=11):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX
 from ..latest import LOST_MAX
-from . import aside, client, flushing, homes, keeping
+from . import aside, client, flushing, functions, homes, keeping
 from . import shard as shard_module
 
 if TYPE_CHECKING:
@@ -19,12 +20,19 @@ if TYPE_CHECKING:
 
 def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
-    table = shard.homes.homes.values()
-    dead = sum(home.node in shard.lost and not home.guardian for home in table)
+    living = shard.homes.homes.values()
+    dead = sum(home.node in shard.lost and not home.guardian for home in living)
     yield "actors that went with their nodes", dead, homes.LOST_ACTORS_MAX
     asked = sum(actor_id not in shard.homes.homes for actor_id in shard.homes.askers)
     yield "actors that nobody has heard of and somebody asks for", asked, homes.ASKERS_MAX
     yield "functions that are awaited", len(shard.function_waiters), shard_module.AWAITED_MAX
+    table = shard.functions
+    yield "functions of nobody", len(table.orphans), functions.ORPHANS_COUNT_MAX
+    yield "bytes of functions of nobody", table.orphan_bytes, functions.ORPHANS_BYTES_MAX
+    yield "jobs that have ended", len(table.ended), functions.ENDED_MAX
+    for (_, job_id, node), published in table.owners.items():
+        yield f"functions of job {job_id.hex()} of {node}", len(published.functions), FUNCTIONS_COUNT_MAX
+        yield f"bytes of code of job {job_id.hex()} of {node}", published.size, FUNCTIONS_BYTES_MAX
     yield "actors with names", len(shard.name_by_actor), len(shard.actor_by_name)
     yield "names of groups", len(shard.groups.by_name), len(shard.groups.records)
     yield "tasks in hand", len(shard.tasks.makers), len(shard.tasks.records)

@@ -9,7 +9,7 @@ Dialog (who says it -> what we do):
     local scheduler    CannotRebuild     ask another one
     local scheduler    LineageNeeded, LineageNeededReply    carried from another shard: see keeping.py
     global scheduler   LocateObjects     sizes and places of a task's arguments
-    local scheduler    PublishFunction, FetchFunction
+    local scheduler    PublishFunction, FetchFunction, ReleaseFunctions     functions.py
     local scheduler    RegisterActor, LookUpActor, ActorRemoved    who has a name
     local scheduler    ActorAt, ActorUnguarded, ActorKilled, ActorForgotten, LocateActor    where an actor lives (homes)
     local scheduler    ...Group, ...Bundles, TryPlaces             placement groups: groups.py
@@ -51,6 +51,7 @@ from ...wire.gcs import (
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
+    ReleaseFunctions,
     RemoveLocations,
     SubscribeObject,
 )
@@ -60,6 +61,7 @@ from ...wire.tasks import Function, PublishFunction
 from ..effects import Effect
 from ..role import Role
 from . import groups, keeping, losses
+from .functions import FunctionTable
 from .groups import GroupTable
 from .homes import ActorHomes
 from .tables import ObjectRecord, TaskTable
@@ -80,7 +82,7 @@ class GcsShard(Role):
         self.wanted: dict[bytes, None] = {}  # objects whose tasks' specs are asked for (losses)
         self.tasks = TaskTable(is_weighed=is_chained)
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
-        self.functions: dict[bytes, Function] = {}
+        self.functions = FunctionTable()
         self.function_waiters: dict[bytes, dict[str, None]] = {}
         self.actor_by_name: dict[tuple[str, str], RegisterActor] = {}
         self.name_by_actor: dict[bytes, tuple[str, str]] = {}
@@ -196,14 +198,20 @@ class GcsShard(Role):
 
     def on_publish_function(self, message: PublishFunction) -> None:
         function = message.function
-        self.functions[function.function_id] = function
+        # In its own name a node speaks in order; others may not have heard yet that the job has ended.
+        is_over = not message.node or message.node in self.lost
+        is_over = is_over or (message.node != self.sender and (message.node, message.job_id) in self.functions.ended)
+        self.functions.publish(function, (message.node, message.job_id, self.sender), is_over=is_over)
         for node in self.function_waiters.pop(function.function_id, ()):
             self.send(node, FetchFunctionReply(function))
+
+    def on_release_functions(self, message: ReleaseFunctions) -> None:
+        self.functions.release((message.node, message.job_id))
 
     def on_fetch_function(self, message: FetchFunction) -> None:
         if self._is_of_lost_node(message.node):
             return
-        function = self.functions.get(message.function_id)
+        function = self.functions.find(message.function_id)
         if function is not None:
             self.send(message.node, FetchFunctionReply(function))
         elif message.function_id in self.function_waiters or len(self.function_waiters) < AWAITED_MAX:
@@ -254,6 +262,7 @@ class GcsShard(Role):
         losses.node_lost(self, message)
         groups.node_lost(self, message.node)
         self.homes.node_lost(message.node)
+        self.functions.node_lost(message.node)
         for key, registered in list(self.actor_by_name.items()):
             guardian = "" if registered.guardian in self.lost else registered.guardian
             if registered.node not in self.lost:
@@ -299,6 +308,7 @@ class GcsShard(Role):
 
     def check_everything(self) -> None:
         self.tasks.check_everything()
+        self.functions.check_everything()
         assert self.is_chained or not self.wanted, "a question to the head of a chain, and there is no chain"
 
     def bounds(self) -> Iterator[tuple[str, int, int]]:
@@ -307,7 +317,7 @@ class GcsShard(Role):
         return bounds_of_shard(self)
 
     def statistics(self) -> dict[str, Any]:
-        counts = {"task_records": len(self.tasks.records), "functions": len(self.functions)}
+        counts = {"task_records": len(self.tasks.records), "functions": len(self.functions.by_id)}
         if self.tasks.pages:
             counts["flushed"] = sum(self.tasks.pages.values())
         return counts
@@ -322,6 +332,7 @@ class GcsShard(Role):
         LocateObjects: on_locate_objects,
         PublishFunction: on_publish_function,
         FetchFunction: on_fetch_function,
+        ReleaseFunctions: on_release_functions,
         RegisterActor: on_register_actor,
         ActorRemoved: on_actor_removed,
         LookUpActor: on_look_up_actor,

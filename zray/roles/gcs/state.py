@@ -19,6 +19,7 @@ from ...wire.groups import RegisterGroup
 from ...wire.homes import ActorLife
 from ...wire.task_spec import TaskSpec
 from ...wire.tasks import Function
+from .functions import FunctionTable, Published
 from .groups import GroupRecord
 from .homes import Home
 from .keeping import Held, Keeping, Peer
@@ -105,6 +106,9 @@ class Part(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     attending: list[str] = []
     group_trips: int = 0
     wanted: list[bytes] = []
+    owners: list[tuple[str, bytes, str, list[bytes]]] = []  # who has which functions
+    orphans: list[bytes] = []
+    ended: list[tuple[str, bytes]] = []
 
 
 _encode = Encoder().encode
@@ -124,7 +128,7 @@ class Frozen:
         self.new_pages: deque[int] = deque()  # those that nobody has taken away from here
         self._tasks = shard.tasks
         self._records = shard.tasks.frozen = dict(shard.tasks.records)
-        self.parts = self._dump(self._records, list(shard.functions.values()), list(_dump_rest(shard)))
+        self.parts = self._dump(self._records, list(shard.functions.by_id.values()), list(_dump_rest(shard)))
 
     def _dump(self, records: dict[bytes, TaskRecord], functions: list[Function], rest: list[bytes]) -> Iterator[bytes]:
         yield from _dump_tasks(records, self._note)
@@ -146,7 +150,7 @@ class Frozen:
 def dump(shard: GcsShard) -> Iterator[bytes]:
     """The parts.  The shard must not change before the last has been taken."""
     yield from _dump_tasks(shard.tasks.records, lambda page: None)
-    for function in shard.functions.values():
+    for function in shard.functions.by_id.values():
         yield _encode(Part(functions=[function]))
     yield from _dump_rest(shard)
 
@@ -175,6 +179,7 @@ def _dump_rest(shard: GcsShard) -> Iterator[bytes]:
         yield _encode(Part(makers=makers[first : first + PART_RECORDS_MAX]))
     if shard.tasks.keeping is not None:
         yield from _dump_keeping(shard.tasks.keeping)
+    yield from _dump_owners(shard.functions)
     for group in shard.groups.records.values():
         yield _encode(Part(groups=[_group_state(group)]))
     homes = shard.homes
@@ -193,6 +198,33 @@ def _dump_rest(shard: GcsShard) -> Iterator[bytes]:
             wanted=list(shard.wanted),
         )
     )
+
+
+def _dump_owners(table: FunctionTable) -> Iterator[bytes]:
+    """After the functions."""
+    for owner, published in table.owners.items():
+        ids = list(published.functions)
+        for first in range(0, len(ids) or 1, PART_RECORDS_MAX):
+            yield _encode(Part(owners=[(*owner, ids[first : first + PART_RECORDS_MAX])]))
+    orphans = list(table.orphans)
+    for first in range(0, len(orphans), PART_RECORDS_MAX):
+        yield _encode(Part(orphans=orphans[first : first + PART_RECORDS_MAX]))
+    ended = list(table.ended)
+    for first in range(0, len(ended), PART_RECORDS_MAX):
+        yield _encode(Part(ended=ended[first : first + PART_RECORDS_MAX]))
+
+
+def _load_owners(table: FunctionTable, part: Part) -> None:
+    try:
+        for node, job_id, publisher, ids in part.owners:
+            published = table.owners.setdefault((node, job_id, publisher), Published())
+            published.functions.update(dict.fromkeys(ids))
+            published.size += sum(len(table.by_id[function_id].code) for function_id in ids)
+        table.orphans.update(dict.fromkeys(part.orphans))
+        table.orphan_bytes += sum(len(table.by_id[function_id].code) for function_id in part.orphans)
+    except KeyError as error:
+        raise ValueError("no part of a shard's state: a function that somebody has, and no code before it") from error
+    table.ended.update(dict.fromkeys(part.ended))
 
 
 def _dump_keeping(keeping: Keeping) -> Iterator[bytes]:
@@ -227,7 +259,8 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
             elif task.spec is not None and shard.tasks.is_weighed:
                 shard.tasks.weight += weight_of(task.spec)
         for function in part.functions:
-            shard.functions[function.function_id] = function
+            shard.functions.by_id[function.function_id] = function
+        _load_owners(shard.functions, part)
         for function_id, nodes in part.function_waiters:
             shard.function_waiters[function_id] = dict.fromkeys(nodes)
         shard.tasks.makers.update(part.makers)

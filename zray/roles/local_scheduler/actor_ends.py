@@ -144,6 +144,7 @@ class ActorEnds:
         actor.queue.clear()
         node.function_table.forget_waiters()
         node.guards.dismiss(actor, is_dead=was_named)
+        node.function_table.actor_ended(actor)
         if actor.options.name and was_named:
             shard = node.addresses.shard_of(name_key(actor.options.namespace, actor.options.name))
             node.send(shard, ActorRemoved(actor.actor_id))

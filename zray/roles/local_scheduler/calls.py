@@ -220,6 +220,7 @@ class Calls:
         actor.state = ActorState.STARTING
         spec = actor.creation.spec
         functions = node.dispatch.batches.functions_for(worker, [spec])
+        node.function_table.keep(actor)
         order = StartActor(spec, actor.options, functions, [], actor.life.restart_count)
         journal = actor.journal
         if journal is not None:

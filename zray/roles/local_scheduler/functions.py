@@ -1,6 +1,6 @@
 """Code of functions and classes on a node: what its processes publish, and what comes from shards.
 
-    PublishFunction -> known to its job here, and on to its shard
+    PublishFunction -> known to its job here, and on to its shard, which keeps it for as long as the job goes on
     a task whose code is not here waits for it: FetchFunction -> FetchFunctionReply
 
 A job may publish so much from one node: whoever defines a remote function in a loop makes a new one in each round, and
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...wire.gcs import FetchFunction, FetchFunctionReply
+from ...wire.gcs import FetchFunction, FetchFunctionReply, ReleaseFunctions
 from ...wire.message import Local
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
-from .tables import Actor, Task, TaskState
+from .tables import Actor, Job, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -56,11 +56,50 @@ class Functions:
             job.refused[function.function_id] = None
             node.reject("code of a job that has published as much as it may")
             return
-        job.functions[function.function_id] = None
-        job.code_bytes = size
+        self._own(job, function)
         if function.function_id not in node.functions:
-            node.send(node.addresses.shard_of(function.function_id), message)
             self.is_here(function)
+
+    # --- whose it is ---
+
+    def _own(self, job: Job, function: Function) -> None:
+        """It is the job's: its shard keeps it until that ends, or its node is lost."""
+        node = self.node
+        job.functions[function.function_id] = None
+        job.code_bytes += len(function.code)
+        owner = node.address if job.facts.is_heir else job.home
+        node.send(node.addresses.shard_of(function.function_id), PublishFunction(function, owner, job.job_id))
+
+    def keep(self, actor: Actor) -> None:
+        """It is about to start, and may outlive its job: what it is made of is its own."""
+        function = self.node.functions[actor.creation.spec.function_id]
+        if actor.job.facts.is_heir and function.function_id not in actor.job.functions:
+            self._own(actor.job, function)
+
+    def outlives(self, actor: Actor, job: Job) -> None:
+        """Its job has ended, and it goes on: with all the code that was published here, and its own."""
+        functions, heir = self.node.functions, actor.job
+        if job.home == self.node.address:
+            heir.functions, heir.code_bytes = job.functions, job.code_bytes  # ours to release as it is
+            return
+        for function_id in dict.fromkeys((*job.functions, actor.creation.spec.function_id)):
+            if function_id in functions:
+                self._own(heir, functions[function_id])
+
+    def job_ended(self, job_id: bytes) -> None:
+        """A job whose end is ours to say; or the last of what has outlived it here."""
+        node = self.node
+        actors = node.calls.actors.values()
+        if not any(actor.job.job_id == job_id and actor.options.detached for actor in actors):
+            for shard in node.addresses.shards:
+                node.send(shard, ReleaseFunctions(node.address, job_id))
+
+    def actor_ended(self, actor: Actor) -> None:
+        """It is dead."""
+        if actor.job.facts.is_heir and actor.job.functions and actor.job.job_id not in self.node.jobs:
+            self.job_ended(actor.job.job_id)
+
+    # --- what waits for it ---
 
     def why_refused(self, actor: Actor) -> str:
         """Of one that a process here makes, whose class was one too many; "": it was not."""
@@ -129,7 +168,10 @@ class Functions:
     def needed(self) -> set[bytes]:
         """What unfinished tasks run, and what actors are made of."""
         needed = {task.spec.function_id for task in self.node.tasks.values()}
-        needed.update(actor.creation.spec.function_id for actor in self.node.calls.actors.values())
+        for actor in self.node.calls.actors.values():
+            needed.add(actor.creation.spec.function_id)
+            if actor.job.facts.is_heir:
+                needed.update(actor.job.functions)
         return needed
 
     def forget_waiters(self) -> None:

@@ -197,8 +197,7 @@ class WorkerPool:
         for key in [key for key in self.idle if key[0] == job.job_id]:
             del self.idle[key]
 
-    @staticmethod
-    def _outlive(worker: Worker, job: Job) -> None:
+    def _outlive(self, worker: Worker, job: Job) -> None:
         """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
         heir = Job(job.job_id, replace(job.facts, is_heir=True))
         assert worker.actor is not None
@@ -206,6 +205,7 @@ class WorkerPool:
         worker.job = worker.process.job = worker.actor.job = worker.actor.creation.job = heir
         for task in (*worker.actor.inflight.values(), *worker.actor.queue):
             task.job = heir
+        self.node.function_table.outlives(worker.actor, job)
 
     def exited(self, message: WorkerExited) -> None:
         """A worker is dead.  What it had begun last is blamed; what it had not begun is not."""

@@ -205,6 +205,7 @@ class LocalScheduler(Role):
         if process is job.driver:
             self.ended_jobs[job.job_id] = self.address  # one that went up may come down here again
             self.end_job(job)
+            self.function_table.job_ended(job.job_id)
             for peer in self.members.peers:
                 self.send(peer, JobEnded(job.job_id))
 
