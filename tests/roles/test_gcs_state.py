@@ -12,7 +12,21 @@ from zray.ids import return_id
 from zray.roles.gcs import GcsShard, state
 from zray.wire.chain import ShardReply, ShardRequest
 from zray.wire.gcs import LineageNeeded, NodeLost, ObjectLost, RebuildObject
-from zray.wire.groups import CommitBundles, KeepGroup, PrepareBundles, ReturnBundles
+from zray.wire.groups import (
+    AttendShard,
+    BundlesPrepared,
+    CommitBundles,
+    GiveUpGroup,
+    GroupSpec,
+    KeepGroup,
+    LocateGroup,
+    PrepareBundles,
+    RegisterGroup,
+    RemoveGroup,
+    ReturnBundles,
+    TryPlaces,
+)
+from zray.wire.homes import ActorAt, ActorKilled, ActorLife
 
 TASKS = [bytes([number]) * 16 for number in range(3)]
 OBJECTS = [return_id(task, index) for task in TASKS for index in (1, 2, 1 << 31)]
@@ -90,6 +104,36 @@ def test_a_state_in_parts_is_that_of_its_first_moment_whatever_happens_meanwhile
         assert parts == before
 
     stays()
+
+
+def test_homes_and_groups_of_a_state_in_parts_are_those_of_its_first_moment(monkeypatch):
+    """Whatever changes them: nodes that come, are asked for, and are lost; actors that move and are killed."""
+    monkeypatch.setattr(state, "PART_RECORDS_MAX", 1)
+    shard, nodes = GcsShard("gcs-0"), ["n1/local", "n2/local", "n3/local"]
+    turn(shard, AttendShard("n1/local", True))
+    for number, node in enumerate(nodes):
+        spec = GroupSpec([{"CPU": 1}], "PACK", f"group {number}", "", True)
+        turn(shard, RegisterGroup(TASKS[number], spec, node, nodes[0], b"job", "n1/local"))
+        turn(shard, ActorAt(TASKS[number], node, ActorLife(f"{node}#1"), True, nodes[number - 1]))
+    trip = shard.groups.records[TASKS[0]].trip
+    changes = [
+        LocateGroup(TASKS[2], "n2/local"),
+        TryPlaces(TASKS[0], trip, [(0, "n1/local")]),
+        BundlesPrepared(TASKS[0], trip, "n1/local", True),
+        GiveUpGroup(TASKS[1], shard.groups.records[TASKS[1]].trip, "no"),
+        AttendShard("n2/local", True),
+        ActorAt(TASKS[0], "n1/local", ActorLife("n1/local#1"), False, ""),
+        ActorKilled(TASKS[1]),
+        RemoveGroup(TASKS[0], "it was removed"),
+        NodeLost("n2/local", "killed"),
+    ]
+    for change in changes:
+        before = list(shard.dump())
+        frozen = shard.freeze()
+        turn(shard, change)
+        assert list(frozen.parts) == before, type(change)
+        frozen.close()
+        assert list(shard.dump()) != before, type(change)
 
 
 def test_what_is_no_state_is_refused():

@@ -238,3 +238,7 @@ def test_an_actor_that_does_not_stay_waits_for_no_code():
 def test_a_guardian_that_hands_an_actor_on_lets_go_of_its_handle():
     """It had taken it from a node that left, for handles of others only; and nobody heard that it held none."""
     assert_all_is_well([5121], nodes=4, replicas=2, deaths=True, drains=True, curious=True, tight=True)
+
+
+def test_a_pool_may_exceed_its_cap_where_tasks_wait_for_those_in_groups():
+    assert_all_is_well([1004233], nodes=1, replicas=3)

@@ -50,9 +50,10 @@ class Checkers:
         ]
         if len(workers) > self.workers_max:
             self.workers_max = len(workers)
-        # Tasks of other nodes, actors that wait, and tasks of several environments may need more (start_beyond_cap).
-        # So they may on the last node that is left: those workers go when they are idle.
-        has_one = "environments" not in self.world.options.programs
+        # Tasks of other nodes, actors that wait, tasks of several environments, and tasks that wait for those in groups
+        # may need more (start_beyond_cap).  So they may on the last node that is left: those workers go when idle.
+        names = self.world.options.programs
+        has_one = "environments" not in names and not any(name.startswith("groups") for name in names)
         if has_one and node.scheduler.is_embedded and not node.scheduler.calls.actors and not self.had_actors:
             dying = len(node.is_dying)
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...wire.groups import (
     CREATED,
@@ -68,6 +69,11 @@ class GroupRecord(Struct, eq=False):
         registered = self.registered
         return GroupFact(registered.group_id, registered.spec, self.state, list(self.places), self.reason)
 
+    def copy(self) -> GroupRecord:
+        """One that changes by itself."""
+        own = (list(self.places), dict(self.trying), dict(self.awaited), dict(self.subscribers))
+        return replace(self, places=own[0], trying=own[1], awaited=own[2], subscribers=own[3])
+
     def nodes(self) -> dict[str, None]:
         """Those that have bundles of it, or are asked to."""
         return dict.fromkeys(node for node in (*self.places, *self.trying.values()) if node)
@@ -78,14 +84,24 @@ class GroupTable:
 
     def __init__(self) -> None:
         self.records: dict[bytes, GroupRecord] = {}
+        self.frozen: dict[bytes, GroupRecord] | None = None  # as they were when a dump began (state.Frozen)
         self.by_name: dict[tuple[str, str], bytes] = {}
         self.attending: dict[str, None] = {}  # nodes that can be asked for bundles
         self.trips = 0  # searches, ever
 
     def require(self, group_id: bytes, trip: int) -> GroupRecord | None:
-        """The group, if it is on that search."""
+        """The group, to change it, if it is on that search."""
         record = self.records.get(group_id)
-        return record if record is not None and record.trip == trip else None
+        if record is None or record.trip != trip:
+            return None
+        self.changes(record)
+        return record
+
+    def changes(self, record: GroupRecord) -> None:
+        """The record is about to change: what it was stays in a state that is being handed out."""
+        group_id = record.registered.group_id
+        if self.frozen is not None and self.frozen.get(group_id) is record:
+            self.frozen[group_id] = record.copy()
 
 
 # --- creation ---
@@ -98,6 +114,7 @@ def attend(shard: GcsShard, message: AttendShard) -> None:
         return
     attending[message.node] = None
     for record in shard.groups.records.values():
+        shard.groups.changes(record)
         is_without_keeper, was_given_up = not record.keeper, record.state == UNSCHEDULABLE
         if is_without_keeper:
             record.keeper = message.node
@@ -212,6 +229,7 @@ def remove(shard: GcsShard, message: RemoveGroup) -> None:
     record = shard.groups.records.pop(message.group_id, None)
     if record is None:
         return
+    shard.groups.changes(record)
     spec = record.registered.spec
     if spec.name:
         del shard.groups.by_name[(spec.namespace, spec.name)]
@@ -228,6 +246,7 @@ def node_lost(shard: GcsShard, node: str) -> None:
     table = shard.groups
     table.attending.pop(node, None)
     for record in list(table.records.values()):
+        table.changes(record)
         registered = record.registered
         spec, group_id = registered.spec, registered.group_id
         record.subscribers.pop(node, None)
@@ -266,6 +285,7 @@ def locate(shard: GcsShard, message: LocateGroup) -> None:
         return
     record = shard.groups.records.get(message.group_id)
     if record is not None:
+        shard.groups.changes(record)
         record.subscribers[message.node] = None
         shard.send(message.node, GroupLocated(record.fact()))
     else:

@@ -51,10 +51,16 @@ class ActorHomes:
         self, lost: dict[str, None], send: Callable[[str, Message], None], is_held: Callable[[bytes], bool]
     ) -> None:
         self.homes: dict[bytes, Home] = {}
+        self.frozen: dict[bytes, Home] | None = None  # as they were when a dump began (state.Frozen)
         self.askers: dict[bytes, dict[str, None]] = {}  # actor that is not settled, or not heard of -> who asks
         self._lost = lost
         self._send = send
         self._is_held = is_held  # whether somebody has a handle, by the handle's object
+
+    def changes(self, actor_id: bytes, home: Home) -> None:
+        """The home is about to change: what it was stays in a state that is being handed out."""
+        if self.frozen is not None and self.frozen.get(actor_id) is home:
+            self.frozen[actor_id] = Home(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
 
     # --- claims ---
 
@@ -82,6 +88,7 @@ class ActorHomes:
             return
         elif not is_new and sender != node:
             return  # it has claimed it since it was handed over
+        self.changes(actor_id, home)
         home.node, home.life, home.is_settled = node, life, message.is_settled
         home.guardian = "" if message.guardian in self._lost else message.guardian
         if sender == node and (life.term or home.guardian):
@@ -97,12 +104,14 @@ class ActorHomes:
         """ActorKilled: nobody makes it again."""
         home = self.homes.get(message.actor_id)
         if home is not None:
+            self.changes(message.actor_id, home)
             home.is_killed = True
 
     def on_actor_unguarded(self, message: ActorUnguarded, sender: str) -> None:
         """ActorUnguarded: where its node is lost, it is dead now."""
         home = self.homes.get(message.actor_id)
         if home is not None and home.life.birth == message.birth and home.guardian == sender:
+            self.changes(message.actor_id, home)
             home.guardian = ""
             self._answer(message.actor_id, home)
             self.handle_gone(message.actor_id)  # the last one may have gone while it was to be made again
@@ -162,6 +171,7 @@ class ActorHomes:
         for actor_id, home in list(self.homes.items()):
             was_guarded = bool(home.guardian)
             if home.guardian == node:
+                self.changes(actor_id, home)
                 home.guardian = ""
             if home.node == node or (was_guarded and home.node in self._lost):
                 self._answer(actor_id, home)

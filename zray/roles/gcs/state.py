@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
@@ -28,6 +29,8 @@ from .tables import PLACE_BITS, Flushed, ObjectRecord, TaskRecord, weight_of
 
 if TYPE_CHECKING:
     from .shard import GcsShard
+
+T = TypeVar("T")
 
 # In one part: what takes a millisecond or two.
 PART_RECORDS_MAX = 250
@@ -118,19 +121,24 @@ _decode = Decoder(Part).decode
 class Frozen:
     """A shard as it is when this is made, in parts, while the shard goes on.  One at a time; `close` ends it.
 
-    What may be long is copied as references: of a task's record, whoever is about to change it has a copy take its
-    place here (`TaskTable.changes`); functions never change.  The rest is encoded at once.
+    What may be long is copied as references: whoever is about to change a task's record, an actor's home or a group has
+    a copy take its place here (`changes` of each table); functions and names are never changed in place.  The rest is
+    encoded at once.
     """
 
     def __init__(self, shard: GcsShard) -> None:
         assert shard.tasks.frozen is None, "two states at once"
         self.pages: dict[int, None] = {}  # in which the specs of the parts lie, so far
         self.new_pages: deque[int] = deque()  # those that nobody has taken away from here
-        self._tasks = shard.tasks
+        self._shard = shard
         self._records = shard.tasks.frozen = dict(shard.tasks.records)
-        self.parts = self._dump(self._records, list(shard.functions.by_id.values()), list(_dump_rest(shard)))
+        homes = shard.homes.frozen = dict(shard.homes.homes)
+        groups = shard.groups.frozen = dict(shard.groups.records)
+        self.parts = self._dump(self._records, list(shard.functions.by_id.values()), _dump_rest(shard, groups, homes))
 
-    def _dump(self, records: dict[bytes, TaskRecord], functions: list[Function], rest: list[bytes]) -> Iterator[bytes]:
+    def _dump(
+        self, records: dict[bytes, TaskRecord], functions: list[Function], rest: Iterator[bytes]
+    ) -> Iterator[bytes]:
         yield from _dump_tasks(records, self._note)
         for function in functions:
             yield _encode(Part(functions=[function]))
@@ -143,8 +151,9 @@ class Frozen:
 
     def close(self) -> None:
         """Nobody wants more of it."""
-        if self._tasks.frozen is self._records:
-            self._tasks.frozen = None
+        shard = self._shard
+        if shard.tasks.frozen is self._records:
+            shard.tasks.frozen = shard.homes.frozen = shard.groups.frozen = None
 
 
 def dump(shard: GcsShard) -> Iterator[bytes]:
@@ -152,7 +161,7 @@ def dump(shard: GcsShard) -> Iterator[bytes]:
     yield from _dump_tasks(shard.tasks.records, lambda page: None)
     for function in shard.functions.by_id.values():
         yield _encode(Part(functions=[function]))
-    yield from _dump_rest(shard)
+    yield from _dump_rest(shard, shard.groups.records, shard.homes.homes)
 
 
 def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], None]) -> Iterator[bytes]:
@@ -172,31 +181,27 @@ def _dump_tasks(records: dict[bytes, TaskRecord], note_page: Callable[[int], Non
         yield _encode(Part(tasks))
 
 
-def _dump_rest(shard: GcsShard) -> Iterator[bytes]:
-    waiters = [(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()]
-    makers = list(shard.tasks.makers.items())
-    for first in range(0, len(makers), PART_RECORDS_MAX):
-        yield _encode(Part(makers=makers[first : first + PART_RECORDS_MAX]))
-    if shard.tasks.keeping is not None:
-        yield from _dump_keeping(shard.tasks.keeping)
-    yield from _dump_owners(shard.functions)
-    for group in shard.groups.records.values():
-        yield _encode(Part(groups=[_group_state(group)]))
-    homes = shard.homes
-    yield _encode(
-        Part(
-            function_waiters=waiters,
-            actors=list(shard.actor_by_name.values()),
-            homes=[
-                (actor_id, HomeState(home.node, home.life, home.is_settled, home.guardian, home.is_killed))
-                for actor_id, home in homes.homes.items()
-            ],
-            home_askers=[(actor_id, list(nodes)) for actor_id, nodes in homes.askers.items()],
-            lost=list(shard.lost),
-            attending=list(shard.groups.attending),
-            group_trips=shard.groups.trips,
-            wanted=list(shard.wanted),
-        )
+def _dump_rest(shard: GcsShard, groups: dict[bytes, GroupRecord], homes: dict[bytes, Home]) -> Iterator[bytes]:
+    """All but tasks and functions.  groups, homes: what is in them when they are come to."""
+    makers, actors = dict(shard.tasks.makers), list(shard.actor_by_name.values())
+    last = Part(
+        function_waiters=[(function_id, list(nodes)) for function_id, nodes in shard.function_waiters.items()],
+        home_askers=[(actor_id, list(nodes)) for actor_id, nodes in shard.homes.askers.items()],
+        lost=list(shard.lost),
+        attending=list(shard.groups.attending),
+        group_trips=shard.groups.trips,
+        wanted=list(shard.wanted),
+    )
+    kept = _dump_keeping(shard.tasks.keeping) if shard.tasks.keeping is not None else ()
+    owners = list(_dump_owners(shard.functions))
+    return chain(
+        (_encode(Part(makers=some)) for some in _portions(makers.items())),
+        kept,
+        owners,
+        (_encode(Part(groups=[_group_state(group)])) for group in groups.values()),
+        (_encode(Part(actors=some)) for some in _portions(actors)),
+        (_encode(Part(homes=some)) for some in _portions(map(_home_state, homes.items()))),
+        [_encode(last)],
     )
 
 
@@ -229,13 +234,19 @@ def _load_owners(table: FunctionTable, part: Part) -> None:
 
 def _dump_keeping(keeping: Keeping) -> Iterator[bytes]:
     nodes, peers = list(keeping.nodes), list(keeping.peers.items())
-    yield _encode(Part(keeping=KeepingState(keeping.own, keeping.shards, peers, nodes, keeping.held)))
-    abroad = list(keeping.abroad)
-    for first in range(0, len(abroad), PART_RECORDS_MAX):
-        yield _encode(Part(abroad=abroad[first : first + PART_RECORDS_MAX]))
-    kept_for = [(task_id, list(shards)) for task_id, shards in keeping.kept_for.items()]
-    for first in range(0, len(kept_for), PART_RECORDS_MAX):
-        yield _encode(Part(kept_for=kept_for[first : first + PART_RECORDS_MAX]))
+    first = _encode(Part(keeping=KeepingState(keeping.own, keeping.shards, peers, nodes, keeping.held)))
+    abroad, kept_for = list(keeping.abroad), dict(keeping.kept_for)
+    return chain(
+        [first],
+        (_encode(Part(abroad=some)) for some in _portions(abroad)),
+        (_encode(Part(kept_for=[(task_id, list(it)) for task_id, it in some])) for some in _portions(kept_for.items())),
+    )
+
+
+def _portions(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while some := list(islice(rest, PART_RECORDS_MAX)):
+        yield some
 
 
 def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes]] | None = None) -> None:
@@ -282,6 +293,11 @@ def load(shard: GcsShard, parts: Iterable[bytes], pages: Mapping[int, list[bytes
         shard.groups.attending.update(dict.fromkeys(part.attending))
         shard.groups.trips = max(shard.groups.trips, part.group_trips)
         shard.wanted.update(dict.fromkeys(part.wanted))
+
+
+def _home_state(item: tuple[bytes, Home]) -> tuple[bytes, HomeState]:
+    actor_id, home = item
+    return actor_id, HomeState(home.node, home.life, home.is_settled, home.guardian, home.is_killed)
 
 
 def _group_state(record: GroupRecord) -> GroupState:

@@ -260,9 +260,10 @@ class TaskTable:
     def keep_for(self, task_id: bytes, shard: int) -> None:
         """A record of another shard needs this one."""
         assert self.keeping is not None
-        shards = self.keeping.kept_for.setdefault(task_id, {})
+        shards = self.keeping.kept_for.get(task_id, {})
         if shard not in shards:
-            shards[shard] = None
+            # Never changed in place: a state that is being handed out has it too.
+            self.keeping.kept_for[task_id] = {**shards, shard: None}
             self.require(task_id).dependents += 1
 
     def let_go_for(self, task_id: bytes, shard: int) -> None:
@@ -270,8 +271,9 @@ class TaskTable:
         assert self.keeping is not None
         shards = self.keeping.kept_for.get(task_id)
         if shards is not None and shard in shards:
-            del shards[shard]
-            if not shards:
+            if len(shards) > 1:
+                self.keeping.kept_for[task_id] = {other: None for other in shards if other != shard}
+            else:
                 del self.keeping.kept_for[task_id]
             self.require(task_id).dependents -= 1
             self._let_go(task_id)
