@@ -1,8 +1,9 @@
 """What a local scheduler tells the shard of its tasks' records."""
 
 from tests.roles.desk import DRIVER, JOB, Desk
+from zray.roles.local_scheduler import lineage
 from zray.roles.local_scheduler.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS, LineageTimeout
-from zray.wire.gcs import RecordTasks, ReleaseAtNode
+from zray.wire.gcs import RecordTasks, RecordTasksReply, ReleaseAtNode
 from zray.wire.objects import ReleaseObjects
 from zray.wire.scheduling import PlaceTask
 
@@ -97,3 +98,29 @@ def test_more_than_may_wait_are_told_in_portions():
         portions.append(recorded(desk))
     assert sum(portions, []) == specs
     assert max(map(len, portions)) == PORTION_COUNT
+
+
+def test_while_a_shard_is_behind_it_is_told_no_more_and_what_dies_does_not_wait_for_it(monkeypatch):
+    monkeypatch.setattr(lineage, "UNHEARD_MAX", 2)
+    monkeypatch.setattr(lineage, "FRESH_COUNT", 10)
+    desk = Desk()
+    room = desk.scheduler.lineage
+    room.sift_at = 10
+    requests, kept = [], []
+    for _ in range(60):
+        spec = desk.new_spec()
+        (result,) = desk.submit(spec)
+        desk.run_all()
+        let_pass(desk, YOUTH_SECONDS)
+        requests += [message.request for _, message in desk.take_sent(RecordTasks)]
+        assert len(room.fresh) <= 10
+        if len(kept) < 5:
+            kept.append(spec)
+        else:
+            desk.tell(DRIVER, ReleaseObjects([result]))
+    assert len(requests) == len(room.unheard) == 2 and desk.take_sent(ReleaseAtNode) == []
+    assert ("portions of lineage without an answer", 2, 3) in list(desk.scheduler.bounds())
+    desk.tell("gcs-0", RecordTasksReply(requests[0]))
+    let_pass(desk, YOUTH_SECONDS)
+    assert recorded(desk) == kept[2:]
+    assert not room.fresh

@@ -36,6 +36,8 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (LOCAL + "remote_calls.BATCH_COUNT_MAX",): (1, 2),
     (LOCAL + "lending.NESTED_SEARCH_MAX",): (1, 2),
     (LOCAL + "functions.IDLE_COUNT_MAX",): (0, 1, 2),
+    (LOCAL + "lineage.UNHEARD_MAX",): (1, 2),
+    (LOCAL + "lineage.FRESH_COUNT",): (1, 3),
     (LOCAL + "batches.LEARNED_COUNT_MAX", "task_executor.LEARNED_COUNT_MAX"): (1, 2),
     (LOCAL + "batches.LEARNED_BYTES_MAX", "task_executor.LEARNED_BYTES_MAX"): (1, 20),
     (OBJECTS + "sources.WINDOW_BYTES", OBJECTS + "sources.WINDOW_BYTES_MAX", OBJECTS + "gives.WINDOW_BYTES_MAX"): (

@@ -23,6 +23,7 @@ from . import (
     infeasible,
     journals,
     lending,
+    lineage,
     members,
     scheduler,
     waits,
@@ -42,6 +43,8 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX
     yield "functions whose run times are known", len(node.dispatch.mean_us), dispatch.MEANS_MAX
     beats_max = int(node.members.lease.seconds / members.LOAD_SECONDS) + 2
+    # A portion for several shards may take two requests.
+    yield "portions of lineage without an answer", len(node.lineage.unheard), lineage.UNHEARD_MAX + 1
     yield "heartbeats without an answer", len(node.members.lease.sent), beats_max
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX

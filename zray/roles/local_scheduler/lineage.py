@@ -37,6 +37,11 @@ YOUNG_MAX = 20_000
 # next so many this much later.
 PORTION_COUNT = 2_000
 PORTION_SECONDS = 0.005
+# Portions that the shards have not acknowledged: with so many under way no more are sent, so that what waits for a
+# shard that is cut off, or slow, is as much as lives here, however long that takes.
+UNHEARD_MAX = 32
+# What has died leaves the fresh ones meanwhile, each time that there are twice as many, and so many at least.
+FRESH_COUNT = 1_000
 
 
 class LineageTimeout(Local):
@@ -60,6 +65,8 @@ class Lineage:
         self.young_since = 0.0  # when the first of them was seen
         self.chosen: deque[Task] = deque()  # a batch, which goes in portions
         self.timer_is_set = False
+        self.unheard: dict[int, int] = {}  # requests of portions -> replies that are missing
+        self.sift_at = FRESH_COUNT
         self.owed: dict[int, Owed] = {}  # by request, in their order
         self.owed_by_object: dict[bytes, Owed] = {}
 
@@ -72,9 +79,13 @@ class Lineage:
     def on_lineage_timeout(self) -> None:
         """Send a portion, once it is time."""
         self.timer_is_set = False
+        if len(self.unheard) >= UNHEARD_MAX:
+            self._sift()
+            return
         if not self.chosen and self.fresh and not self._are_young():
             self._choose()
-        self._record([self.chosen.popleft() for _ in range(min(PORTION_COUNT, len(self.chosen)))])
+        portion = [self.chosen.popleft() for _ in range(min(PORTION_COUNT, len(self.chosen)))]
+        self._record(portion, self.node.acks.next_request())
         if not self.chosen:
             self._let_go_of_freed()
 
@@ -101,8 +112,18 @@ class Lineage:
             self._record(chosen)
         self._let_go_of_freed()
 
+    def _sift(self) -> None:
+        """The shards are behind: what has died need not wait for them."""
+        if len(self.fresh) >= self.sift_at:
+            alive = self._take_alive()
+            self.fresh += alive
+            self.sift_at = max(FRESH_COUNT, 2 * len(alive))
+
     def _choose(self) -> None:
         """Those of the fresh ones that the shard must know."""
+        self.chosen += self._take_alive()
+
+    def _take_alive(self) -> list[Task]:
         # The list itself stays: whoever fills it may be the one who has us flush.
         fresh = self.fresh.copy()
         self.fresh.clear()
@@ -116,7 +137,7 @@ class Lineage:
         ]
         if len(alive) != len(fresh) and any(task.spec.deps or task.spec.holds for task in alive):
             alive = self._with_ancestors(alive, {task.spec.task_id: task for task in fresh})
-        self.chosen += alive
+        return alive
 
     def _let_go_of_freed(self) -> None:
         freed = self.node.objects.freed_recorded
@@ -154,7 +175,8 @@ class Lineage:
         # In the order of submission: a shard hears of an ancestor before its descendants.
         return [task for task_id, task in fresh_by_id.items() if task_id in chosen]
 
-    def _record(self, tasks: list[Task]) -> None:
+    def _record(self, tasks: list[Task], portion: int = 0) -> None:
+        """portion: the request by which it is acknowledged; 0: whoever has this told asks for more than that."""
         if not tasks:
             return
         node = self.node
@@ -177,9 +199,11 @@ class Lineage:
                     other.is_recorded = True
                     further.append(other.object_id)
         if shard:
-            node.send(shard, RecordTasks(node.address, specs))
+            node.send(shard, RecordTasks(node.address, specs, portion))
+            if portion:
+                self.unheard[portion] = 1
         else:
-            self._record_at_several(tasks, specs_by_shard)
+            self._record_at_several(tasks, specs_by_shard, portion)
             self.held_again(further)
         for address, ids in self._by_shard(further).items():
             node.send(address, HoldAtNode(node.address, ids, 0))
@@ -187,7 +211,7 @@ class Lineage:
 
     # --- several shards ---
 
-    def _record_at_several(self, tasks: list[Task], specs_by_shard: dict[str, list[TaskSpec]]) -> None:
+    def _record_at_several(self, tasks: list[Task], specs_by_shard: dict[str, list[TaskSpec]], portion: int) -> None:
         node = self.node
         self.held_again([task.entry.object_id for task in tasks])
         across = {address for address, specs in specs_by_shard.items() if self._are_across(address, specs)}
@@ -195,8 +219,12 @@ class Lineage:
         if across:
             request = node.acks.next_request()
             self.owed[request] = Owed(len(across), {})
+            if portion:
+                self.unheard[request] = len(across)
+        if portion and len(across) < len(specs_by_shard):
+            self.unheard[portion] = len(specs_by_shard) - len(across)
         for address, specs in specs_by_shard.items():
-            asked = request if address in across else 0
+            asked = request if address in across else portion
             node.send(address, RecordTasks(node.address, specs, asked, len(node.addresses.shards)))
 
     def record_one(self, spec: TaskSpec, request: int) -> None:
@@ -242,6 +270,10 @@ class Lineage:
 
     def on_recorded(self, message: RecordTasksReply) -> None:
         """RecordTasksReply: what the tasks take is kept by their records."""
+        if message.request in self.unheard:
+            self.unheard[message.request] -= 1
+            if not self.unheard[message.request]:
+                del self.unheard[message.request]
         self.node.remote.on_recorded(message)
         owed = self.owed.get(message.request)
         if owed is None:
