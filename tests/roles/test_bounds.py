@@ -1,6 +1,6 @@
 """Each role says what bounds what it keeps (USERS 2.4, 10); the simulator asserts it after each turn (tests/sim)."""
 
-from tests.roles.desk import Desk
+from tests.roles.desk import JOB, Desk
 from zray.roles.effects import SetTimer
 from zray.roles.gcs import GcsShard, homes
 from zray.roles.gcs import shard as shard_module
@@ -9,6 +9,7 @@ from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
 from zray.roles.global_scheduler.placement import UNREPORTED_MAX, NodeLoad
 from zray.roles.latest import Latest
+from zray.roles.local_scheduler import dispatch
 from zray.roles.object_manager import manager
 from zray.roles.relay import TUNNELS_MAX, Relay
 from zray.wire.gcs import (
@@ -130,3 +131,27 @@ def test_a_table_of_the_latest_forgets_the_oldest_first():
         lost[node] = None
     assert list(lost) == ["n2", "n3"]
     assert list(Latest(2, dict.fromkeys("abc"))) == ["b", "c"]
+
+
+def test_kinds_of_tasks_that_are_over_are_forgotten(monkeypatch):
+    """Of a program that gives each of its tasks a name."""
+    monkeypatch.setattr(dispatch, "QUEUES_MAX", 5)
+    desk = Desk()
+    job = desk.scheduler.jobs[JOB]
+    for number in range(30):
+        spec = desk.new_spec()
+        spec.options = encode_options(TaskOptions(name=f"task {number}"))
+        desk.submit(spec)
+        if number != 3:
+            desk.run_all()
+    assert len(job.queues) <= 5 and desk.scheduler.finished_count == 30
+    held = [desk.new_spec() for _ in range(20)]
+    for number, spec in enumerate(held):
+        spec.options = encode_options(TaskOptions(name=f"held {number}"))
+    desk.submit(*held)
+    assert {queue.options.name for queue in job.queues.values() if queue.tasks} <= {f"held {n}" for n in range(20)}
+    bounds = {what: (count, most) for what, count, most in desk.scheduler.bounds()}
+    count, most = bounds[f"kinds of tasks of job {JOB.hex()}"]
+    assert 18 <= count <= most <= 40
+    desk.run_all()
+    assert desk.scheduler.finished_count == 50

@@ -28,6 +28,7 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (LOCAL + "departures.TASKS_PER_TURN", LOCAL + "trips.TASKS_PER_TURN"): (1, 2),
     (LOCAL + "departures.AWAY_MAX",): (1, 3),
     (LOCAL + "drain.MOVING_MAX",): (1, 2),
+    (LOCAL + "dispatch.QUEUES_MAX",): (1, 2),
     (LOCAL + "dispatch.MEANS_MAX", "task_executor.MEANS_MAX"): (1, 2),
     (LOCAL + "undoing.PORTION_COUNT_MAX",): (1, 3),
     (LOCAL + "explain.ASKED_COUNT_MAX",): (0, 1),

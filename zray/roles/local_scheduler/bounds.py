@@ -56,6 +56,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
         yield f"tasks sent to {worker.address}", len(worker.inflight), batches.INFLIGHT_COUNT_MAX
     for job in node.jobs.values():
         yield f"functions of job {job.job_id.hex()}", len(job.functions), FUNCTIONS_COUNT_MAX
+        yield f"kinds of tasks of job {job.job_id.hex()}", len(job.queues), job.queues_max
         yield f"bytes of code of job {job.job_id.hex()}", job.code_bytes, FUNCTIONS_BYTES_MAX
         yield f"bundles of job {job.job_id.hex()}", len(job.facts.code), code.BUNDLES_MAX
         # Of groups twice as many: their errors come from others.

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 0.005
 # Functions whose run times are known: of a program that makes ever new ones, the oldest are forgotten.
 MEANS_MAX = 10_000
+# A job's kinds of tasks (by options and depth), beyond those of which some wait: a program may give each task a name.
+QUEUES_MAX = 1_000
 # A lease that has lasted so long ends when other queues wait: jobs and kinds of tasks share the node (B20).
 LEASE_SECONDS = 0.02
 
@@ -101,6 +103,8 @@ class Dispatch:
         key = (task.depth, task.spec.options)
         queue = queues.get(key)
         if queue is None:
+            if len(queues) >= task.job.queues_max:
+                self._forget_kinds(task.job)
             queue = queues[key] = ReadyQueue(task.job, task.depth, task.spec.options, task.options)
             where = queue.options.where
             is_guest = self.node.members.is_guest and not self.node.strategies.is_bound(where)
@@ -110,6 +114,13 @@ class Dispatch:
         if not queue.tasks and queue not in self.queues:
             self.queues.append(queue)
         return queue  # type: ignore[no-any-return]
+
+    def _forget_kinds(self, job: Job) -> None:
+        """Of those of its queues in which nothing is."""
+        served = set(map(id, self.queues))
+        for key in [key for key, queue in job.queues.items() if not queue.tasks and id(queue) not in served]:
+            del job.queues[key]
+        job.queues_max = max(QUEUES_MAX, 2 * len(job.queues))
 
     def takes(self, function_id: bytes, mean_us: int) -> None:
         """A worker's mean of late."""

@@ -63,6 +63,7 @@ class Job:
         "job_id",
         "noticed",
         "queues",
+        "queues_max",
         "refused",
     )
 
@@ -73,6 +74,7 @@ class Job:
         self.noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
         self.driver: Process | None = None
         self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob
+        self.queues_max = 1  # with so many, those in which nothing is are forgotten
         self.functions: dict[bytes, None] = {}  # those that its processes here have published, and how large they are
         self.code_bytes = 0
         self.refused: Latest[bytes, None] = Latest(REFUSED_MAX)  # and those that were too many
