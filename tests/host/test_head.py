@@ -1,5 +1,6 @@
 """The head's GCS in processes of its own, and on disk."""
 
+import contextlib
 import os
 import signal
 
@@ -69,20 +70,31 @@ def test_one_replica_and_one_scheduler_are_in_the_head(cluster):
 def test_a_replica_is_killed_and_replaced_while_tasks_run(cluster, victim):
     made = cluster(gcs_replicas=2)
     work = far(lambda number: number)
-    for _ in range(3):
+    for _ in range(2):
+        until(lambda: is_settled(made))
         before = services(made.head_node.pid)[victim]
         refs = [work.remote(number) for number in range(100)]
         os.kill(before, signal.SIGKILL)
         refs += [work.remote(number) for number in range(100)]
         assert zray.get(refs, timeout=30) == [*range(100)] * 2
         until(lambda pid=before: services(made.head_node.pid).get(victim, pid) != pid)
-        until(lambda: replicas(made) == 2)
 
 
-def replicas(made):
-    """Of the first shard, as the chain master counts them."""
+def counts(made):
+    """What the head's roles count."""
     with control.Control(made.head_node.session, made.head_node.pid) as link:
-        return link.status().counts["gcs-0_replicas"]
+        return link.status().counts
+
+
+def is_on(made, machines):
+    """Whether the chain has two members that have everything, on so many nodes."""
+    found = counts(made)
+    return (found["gcs-0_replicas"], found["gcs-0_machines"]) == (2, machines)
+
+
+def is_settled(made):
+    """Whether it is on both nodes, and what the head runs beyond that is a spare: nobody is on the way out."""
+    return is_on(made, machines=2) and counts(made)["gcs-0_spares"] == 1
 
 
 def test_all_replicas_at_once_go_on_from_their_logs(cluster):
@@ -91,7 +103,35 @@ def test_all_replicas_at_once_go_on_from_their_logs(cluster):
     for pid in services(made.head_node.pid).values():
         os.kill(pid, signal.SIGKILL)
     assert zray.get([far(lambda: 2).remote() for _ in range(10)], timeout=30) == [2] * 10
-    until(lambda: replicas(made) == 2)
+    until(lambda: is_settled(made))
+
+
+@pytest.mark.slow
+def test_the_second_replica_lives_on_the_other_node_and_either_may_be_lost(cluster):
+    """Nothing that was acknowledged is lost, and another one catches up: a new process there, or the head's spare."""
+    made = cluster(gcs_replicas=2, resources={"here": 1})
+    (node,) = made.worker_nodes
+    until(lambda: is_on(made, machines=2))
+    (there,) = services(node.pid).values()
+    lasting = zray.remote(type("Lasting", (), {"ping": lambda self: 7}))
+    lasting.options(name="lasting", lifetime="detached", num_cpus=0, resources={"here": 0.1}).remote()
+    ping = lambda: zray.get(zray.get_actor("lasting").ping.remote(), timeout=30)  # noqa: E731
+    assert ping() == 7
+    # The head's members, all at once: only the other node has everything now.
+    for pid in services(made.head_node.pid).values():
+        with contextlib.suppress(ProcessLookupError):  # a spare to be, that has just been taken out
+            os.kill(pid, signal.SIGKILL)
+    assert ping() == 7
+    assert zray.get([far(lambda number: number).remote(number) for number in range(20)], timeout=30) == [*range(20)]
+    until(lambda: is_on(made, machines=2))
+    # The one there.
+    os.kill(there, signal.SIGKILL)
+    assert ping() == 7
+    until(lambda: there not in services(node.pid).values() and is_on(made, machines=2))
+    # The whole node.
+    made.remove_node(node)
+    until(lambda: is_on(made, machines=1))
+    assert ping() == 7
 
 
 def test_nothing_is_left_of_a_head_that_is_killed(cluster, leftovers):

@@ -16,13 +16,16 @@ from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
+from ..roles.hosting import Hosting
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.relay import Relay
+from ..roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutOutReplica
 from ..roles.services import Services
 from ..store.durable import StoreError
 from ..wire.gcs import NodeLost, RegisterNode
 from .membership import Membership, shard_names
+from .roster import key_of_hosted
 from .services import ServiceProcesses
 from .session import Session
 from .shard_logs import ORDERS, ShardLog
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 class Head:
     """A node's part as the head."""
+
+    loop: Reactor
 
     def __init__(self, session: Session, member: Membership, state: StateFolder, log: Callable[[str], None]) -> None:
         self.session = session
@@ -47,9 +52,26 @@ class Head:
         self.shard_log: ShardLog | None = None
         self.member: ChainMember | None = None
         first_offers = {name: len(logs) for name, logs in self.logs.items()}
-        self.master = ChainMaster(f"{host}/chains", replicas=plan.replicas, first_offers=first_offers)
+        roster = state.roster
+        self.master = ChainMaster(
+            f"{host}/chains",
+            replicas=plan.replicas,
+            first_offers=first_offers,
+            former=[NoteChain(note.shard, note.members, note.full) for note in roster.chains.values()],
+            machines={key_of_hosted(record).roles[0]: record.node for record in roster.hosted.values()},
+        )
         self.relay = Relay(f"{host}/relay")
         self.services = Services(f"{host}/services", self.master.address, host)
+        self.hosting = Hosting(
+            f"{host}/hosting",
+            names,
+            replicas=plan.replicas,
+            master=self.master.address,
+            services=self.services.address,
+            monitor=f"{host}/monitor",
+            lineage_bytes=plan.lineage_bytes,
+            known=[(record.node, record.replica) for record in roster.hosted.values()],
+        )
         self.processes = ServiceProcesses(
             session,
             member,
@@ -71,13 +93,14 @@ class Head:
             )
         listeners = [role.address for role in self.own_schedulers]
         # The services last: who is told of a node by them knows of it from here first.
-        listeners += [*shards, self.master.address, self.relay.address, self.services.address]
+        listeners += [*shards, self.master.address, self.relay.address, self.services.address, self.hosting.address]
         self.monitor = Monitor(
             f"{host}/monitor",
             listeners,
             former=self._former_members(),
-            lost=list(state.roster.lost),
+            lost=list(roster.lost),
             driver_wait=plan.driver_wait,
+            hosting=self.hosting.address,
         )
 
     def _former_members(self) -> list[RegisterNode]:
@@ -112,7 +135,8 @@ class Head:
     def roles(self) -> list[Any]:
         """In the order in which they end their turns."""
         chain = [self.member] if self.member is not None else []
-        return [self.master, *chain, *self.own_schedulers, self.monitor, self.relay, self.services, self.processes]
+        others = [self.monitor, self.relay, self.services, self.hosting, self.processes]
+        return [self.master, *chain, *self.own_schedulers, *others]
 
     def effects(self) -> dict[type, Any]:
         """What is performed here."""
@@ -121,7 +145,22 @@ class Head:
             **dict.fromkeys(ORDERS, self._on_disk),
             NoteMember: lambda role, effect: roster.registered(effect.node),
             NoteLost: lambda role, effect: roster.judged(effect.node, effect.reason),
+            NoteChain: lambda role, effect: roster.chained(effect.shard, effect.members, effect.full),
+            LetInReplica: self._let_in,
+            ShutOutReplica: self._shut_out,
         }
+
+    def _let_in(self, role: str, effect: LetInReplica) -> None:
+        host, refusal = effect.replica.host, ""
+        try:
+            self.links.meet(host, self.state.roster.let_in(effect.replica, effect.node), "")
+        except StoreError as error:
+            refusal = f"the head cannot write down that it is let in ({error})"
+        self.loop.deliver(role, ReplicaLetIn(host, refusal))
+
+    def _shut_out(self, role: str, effect: ShutOutReplica) -> None:
+        self.state.roster.shut_out(effect.host)
+        self.links.forget(effect.host, effect.reason)
 
     def _on_disk(self, role: str, order: Any) -> None:
         assert self.shard_log is not None
@@ -133,6 +172,7 @@ class Head:
         Raises:
             ZrayError: the log cannot be used; says where.
         """
+        self.loop = loop
         self.processes.attach(loop)
         if self.member is not None:
             (log,) = self.logs[self.member.shard]
@@ -147,6 +187,8 @@ class Head:
         for key, seen_at in self.state.roster.hosts():
             self.links.meet(key.name, key, "")
             self.links.by_host[key.name].seen_at = seen_at
+        for record in self.state.roster.hosted.values():
+            self.links.meet(record.replica.host, self.links.ring.keys[record.replica.public_key], "")
         self.monitor.start()
         loop._perform(self.monitor.address, self.monitor.take_effects())
         # The verdicts may not have reached the shards: they went with the head that gave them.

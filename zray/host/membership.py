@@ -32,6 +32,7 @@ from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
 from .dealing import DENIED, WRONG_KEY, Dealer
 from .detours import Detours
+from .hosted import HostedReplicas
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbours import Neighbours
 from .probes import Probes
@@ -40,6 +41,7 @@ from .versions import python_version
 
 if TYPE_CHECKING:
     from .reactor import Reactor
+    from .session import Session
 
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
@@ -68,12 +70,24 @@ class Membership:
         self.notice = ""  # on these, for people
         self.head_finding: Finding | None = None  # of the last look at it
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
+        self.hosted: HostedReplicas | None = None  # what a node that joined runs for the cluster
 
     @property
     def helpers(self) -> list[Any]:
         """What the reactor gives timers to, and letters."""
-        helpers = (self.neighbours, self.probes, self.tunnels, self.detours)
+        keeper = self.hosted.keeper if self.hosted is not None else None
+        helpers = (self.neighbours, self.probes, self.tunnels, self.detours, keeper)
         return [helper for helper in helpers if helper is not None]
+
+    def host_replicas(self, session: Session) -> Membership:
+        """A node runs replicas of shards where the head wants it to; the node of a program from outside does not."""
+        if self.kind == "node":
+            self.hosted = HostedReplicas(session, self, self.neighbours.log)
+        return self
+
+    def effects(self) -> dict[type, Any]:
+        """What is performed here."""
+        return self.hosted.effects() if self.hosted is not None else {}
 
     def attach(self, loop: Reactor) -> None:
         """Run on this loop, for its roles."""
@@ -81,9 +95,13 @@ class Membership:
         self.probes.attach(loop)
         if (tunnels := self.tunnels) is not None:
             tunnels.attach(loop, lambda message: loop.box(tunnels.address, f"{self.head}/relay").append(message))
+        if self.hosted is not None:
+            self.hosted.attach(loop)
 
     def close(self) -> None:
         """What the links do not close."""
+        if self.hosted is not None:
+            self.hosted.close()
         self.probes.close()
         if self.detours is not None:
             self.detours.close()

@@ -147,7 +147,7 @@ class Node:
         self.token = secret if cluster.get("rejoin") else b""
         joined = membership.join_cluster(self.host, self.session.folder, cluster, secret, self.log)
         joined.head_wait = cluster.get("head_wait") or joined.head_wait
-        return joined
+        return joined.host_replicas(self.session)
 
     def _roles(self, total: dict[str, int], capacity: int, labels: dict[str, str]) -> list[Any]:
         member, host = self.membership, self.host
@@ -214,7 +214,8 @@ class Node:
     def _new_head(self, former: str, welcome: HostWelcome) -> None:
         assert self.membership is not None
         changed = self.membership.follow(welcome)
-        for role in (self.local, *self.chain_clients, self.doorman):
+        keepers = [self.membership.hosted.keeper] if self.membership.hosted is not None else []
+        for role in (self.local, *self.chain_clients, self.doorman, *keepers):
             self.reactor.deliver(role.address, changed)
 
     def _expelled(self, host: str, reason: str) -> None:
@@ -297,6 +298,7 @@ class Node:
             ForgetHost: self._forget_host,
             ProbeHost: self._probe_host,
             **(self.head.effects() if self.head is not None else {}),
+            **(self.membership.effects() if self.membership is not None else {}),
         }
 
     def _output(self, role: str, effect: Any) -> None:

@@ -2,8 +2,9 @@
 
     <state folder>/members/     a log (store/log.py), compacted at each start
 
-What the ring of keys, and the monitor, must not forget: a key that was handed out, a use of a token, a key that was
-revoked, a member (RegisterNode, in the order in which they came), a verdict.  Each is on the disk before anybody is
+What the ring of keys, and the roles of a head, must not forget: a key that was handed out, a use of a token, a key that
+was revoked, a member (RegisterNode, in the order in which they came), a verdict, a replica on another node and its end,
+who is in a chain (roles/gcs/master.py).  Each is on the disk before anybody is
 told of it; there are few.  Keys of the head's own processes are not here: they end with it.
 """
 
@@ -18,6 +19,7 @@ from ..exceptions import ZrayError
 from ..store.durable import StoreBroken, StoreError, StoreFull
 from ..store.log import Log
 from ..wire.gcs import RegisterNode
+from ..wire.hosting import HostedReplica
 from .keys import Key, KeyRing
 
 # A verdict is kept so long that shards have heard of it; older ones concern hosts that nobody lets in any more.
@@ -56,7 +58,28 @@ class Lost(Struct, array_like=True, tag=5, forbid_unknown_fields=True):
     reason: str
 
 
-Record = KeyEntered | KeySpent | KeyRevoked | Registered | Lost
+class Hosted(Struct, array_like=True, tag=6, forbid_unknown_fields=True):
+    """That node runs a replica, which is let in."""
+
+    node: str
+    replica: HostedReplica
+
+
+class Unhosted(Struct, array_like=True, tag=7, forbid_unknown_fields=True):
+    """A replica on another node is gone."""
+
+    host: str
+
+
+class Chained(Struct, array_like=True, tag=8, forbid_unknown_fields=True):
+    """Who the members of a chain are; as in NoteChain."""
+
+    shard: str
+    members: dict[str, str]
+    full: list[str]
+
+
+Record = KeyEntered | KeySpent | KeyRevoked | Registered | Lost | Hosted | Unhosted | Chained
 
 _encode = Encoder().encode
 _decode = Decoder(Record).decode
@@ -74,6 +97,8 @@ class Roster:
         self.seen_at: dict[bytes, str] = {}  # of keys of hosts
         self.members: dict[str, RegisterNode] = {}
         self.lost: dict[str, str] = {}
+        self.hosted: dict[str, Hosted] = {}  # by host
+        self.chains: dict[str, Chained] = {}  # by shard
         try:
             self._store = Log(folder)
         except StoreError as error:
@@ -109,13 +134,21 @@ class Roster:
             self.members.pop(record.node, None)
             self.lost[record.node] = record.reason
             self.ring.forget(record.node.partition("/")[0], is_lost=True)
+        elif type(record) is Hosted:
+            self.hosted[record.replica.host] = record
+            self.ring.add(key_of_hosted(record))
+        elif type(record) is Unhosted:
+            self.hosted.pop(record.host, None)
+            self.ring.forget(record.host)
+        elif type(record) is Chained:
+            self.chains[record.shard] = record
 
     def _records(self) -> Iterator[Record]:
         """What leads to this state; without what does not matter any more."""
         for key in list(self.ring.keys.values()):
             if self.ring.why_not(key.public):
                 del self.ring.keys[key.public]
-            else:
+            elif key.name not in self.hosted:
                 yield KeyEntered(key, self.seen_at.get(key.public, ""))
         for node in self.members.values():
             yield Registered(node)
@@ -123,6 +156,8 @@ class Roster:
             del self.lost[name]
         for name, reason in self.lost.items():
             yield Lost(name, reason)
+        yield from self.hosted.values()
+        yield from self.chains.values()
 
     def _note(self, *records: Record) -> None:
         for record in records:
@@ -165,6 +200,27 @@ class Roster:
         """The verdict."""
         self._note_whatever(Lost(node, reason))
 
+    def let_in(self, replica: HostedReplica, node: str) -> Key:
+        """A replica that this node runs; its key.  Raises: StoreError: it is not."""
+        self._store.append([_encode(record := Hosted(node, replica))])
+        self._apply(record)
+        return self.ring.keys[replica.public_key]
+
+    def shut_out(self, host: str) -> None:
+        """That replica is gone."""
+        if host in self.hosted:
+            self._note_whatever(Unhosted(host))
+
+    def chained(self, shard: str, members: dict[str, str], full: list[str]) -> None:
+        """Who is in that chain."""
+        self._note_whatever(Chained(shard, members, full))
+
     def close(self) -> None:
         """Another head may have it."""
         self._store.close()
+
+
+def key_of_hosted(record: Hosted) -> Key:
+    """What it may say: what its member of that one shard may."""
+    replica = record.replica
+    return Key(replica.public_key, "replica", replica.host, roles=[f"{replica.host}/{replica.shard}"], node=record.node)

@@ -1,7 +1,7 @@
 """A host process without a node: one replica of a shard, or one global scheduler, on a reactor of its own.
 
-Started by the head (services.py), and gone with it: the kernel kills it when the head ends, and it watches the head
-itself.  It imports neither numpy nor pickle.
+Started by the head (services.py) or, for a replica, another node (hosted.py), and gone with it: the kernel kills it
+when that ends, and it watches that itself.  It imports neither numpy nor pickle.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import zmq
 from msgspec import msgpack
 
 from ..printable import printable
-from ..roles.effects import EndSession
+from ..roles.effects import EndSession, HeadChanged
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.global_scheduler import GlobalScheduler
 from ..store.durable import StoreError, StoreLocked
-from ..wire.hosts import HostAdded, HostRemoved
+from ..wire.hosts import HostAdded, HostRemoved, HostWelcome
 from .keys import Key, KeyPair, KeyRing, key_of
 from .neighbours import Neighbours
 from .node_main import forbid_unpickling
 from .peers import Peers
-from .processes import end_with_parent
+from .processes import end_with_parent, wait_for_end
 from .reactor import Reactor
 from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .shard_logs import ORDERS, ShardLog
@@ -48,6 +48,7 @@ class ServiceHost:
         self.options = options
         self.host: str = options["host"]
         self.address = f"{self.host}/host"
+        self.head: str = options["head"]
         self.log_bytes = 0
         self.shard_log: ShardLog | None = None
         self.member: ChainMember | None = None
@@ -81,7 +82,10 @@ class ServiceHost:
     def _replica(self) -> list[Any]:
         shard = self.options["shard"]
         chains, limit = self.options["chains"], self.options["lineage_bytes"]
-        self.member = ChainMember(f"{self.host}/{shard}", shard, chains, is_durable=True, lineage_bytes=limit)
+        is_hosted = self.options.get("is_hosted", False)
+        self.member = ChainMember(
+            f"{self.host}/{shard}", shard, chains, is_durable=True, is_hosted=is_hosted, lineage_bytes=limit
+        )
         return [self.member]
 
     def _scheduler(self) -> list[Any]:
@@ -124,6 +128,15 @@ class ServiceHost:
             self.neighbours.forget(message.host)
         return []
 
+    def _new_head(self, former: str, welcome: HostWelcome) -> None:
+        """The head was started again; its own processes have ended with it, and we are of a node that goes on."""
+        self.head = welcome.host
+        for host, neighbour in list(self.neighbours.by_host.items()):
+            if neighbour.key.kind in ("replica", "scheduler") and not neighbour.key.node:
+                self.neighbours.forget(host)
+        if self.member is not None:
+            self.reactor.deliver(self.member.address, HeadChanged(former, self.head, welcome.global_schedulers))
+
     def end_turn(self, now: float) -> list[Any]:
         """A replica that is out of its chain makes room for a new one."""
         if self.member is not None and self.member.is_out:
@@ -143,12 +156,13 @@ class ServiceHost:
     # --- the whole ---
 
     def run(self) -> None:
-        """Until the head ends."""
+        """Until whoever started it ends."""
         options, reactor = self.options, self.reactor
-        head = options["head"]
-        reactor.watch(NODE_DESCRIPTOR, lambda: self.end("the head has ended"))
+        head = self.head
+        reactor.watch(NODE_DESCRIPTOR, lambda: self.end("whoever started it has ended"))
         self.neighbours.attach(reactor, reactor.role_by_address)
-        self.neighbours.on_goodbye = lambda host, reason: self.end(reason) if host == head else None
+        self.neighbours.on_goodbye = lambda host, reason: self.end(reason) if host == self.head else None
+        self.neighbours.on_new_head = self._new_head
         self.neighbours.meet(head, Key(options["head_key"], "head", head), options["head_endpoint"])
         for role in (self.member, *self.clients):
             if role is not None:
@@ -172,6 +186,8 @@ def main() -> None:
     options = msgpack.decode(bytes.fromhex(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
+    if wait_for_end(NODE_DESCRIPTOR, 0):
+        os._exit(1)  # it had ended before that: what we would write into its session's folder would stay
     for descriptor in (READY_DESCRIPTOR, NODE_DESCRIPTOR, SECRET_DESCRIPTOR):
         os.set_inheritable(descriptor, False)
     forbid_unpickling()

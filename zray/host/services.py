@@ -15,11 +15,11 @@ from msgspec import msgpack
 
 from ..roles.replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from ..wire.message import Local
+from .hosted import start_service
 from .keys import Key, KeyPair
 from .membership import Membership
 from .processes import how_it_ended, last_lines
-from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
-from .spawn import spawn
+from .session import Session
 
 if TYPE_CHECKING:
     from .reactor import Reactor
@@ -110,22 +110,7 @@ class ServiceProcesses:
             "head_endpoint": self.member.endpoint,
             "head_key": links.keys.public,
         }
-        ready, its_end = os.pipe2(os.O_CLOEXEC)
-        secret, writer = os.pipe2(os.O_CLOEXEC)
-        os.write(writer, keys.secret)
-        os.close(writer)
-        ourselves = os.pidfd_open(os.getpid())
-        output = self.session.open_log(self.session.log_path(order["name"]))
-        try:
-            pid = spawn(
-                "zray.host.service_main",
-                [msgpack.encode(options).hex()],
-                output=output,
-                descriptors={its_end: READY_DESCRIPTOR, ourselves: NODE_DESCRIPTOR, secret: SECRET_DESCRIPTOR},
-            )
-        finally:
-            for descriptor in (its_end, ourselves, secret, output):
-                os.close(descriptor)
+        pid, ready = start_service(self.session, order["name"], keys, options)
         service = self.running[host] = Service(host, order, pid, ready)
         self.loop.watch(service.pidfd, lambda: self._ended(service))
         self.loop.watch(ready, lambda: self._listens(service))

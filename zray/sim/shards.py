@@ -186,9 +186,8 @@ class Shards:
         host = ShardHost(world, f"r{len(self.hosts) + 1}", node.name)
         self.hosts[host.name] = host
         master = world.heads.known_master(node.name)
-        member = ChainMember(
-            f"{host.name}/{effect.shard}", effect.shard, master, is_hosted=True, lineage_bytes=effect.lineage_bytes
-        )
+        address, limit = f"{host.name}/{effect.shard}", effect.lineage_bytes
+        member = ChainMember(address, effect.shard, master, is_durable=True, is_hosted=True, lineage_bytes=limit)
         host.add_role(member)
         world.heads.known[host.name] = world.heads.known.get(node.name, "n1")
         for pair in [pair for pair in world.faults.cuts if node.name in pair]:

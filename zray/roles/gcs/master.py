@@ -288,7 +288,12 @@ class ChainMaster(Role):
             yield f"members of {chain.shard} that may lack something", len(chain.tentative), len(chain.members)
 
     def statistics(self) -> dict[str, Any]:
-        return {f"{chain.shard}_replicas": len(chain.members) for chain in self.chains.values()}
+        counts = {}
+        for chain in self.chains.values():
+            counts[f"{chain.shard}_replicas"] = len(chain.full())
+            counts[f"{chain.shard}_spares"] = len(chain.spares)
+            counts[f"{chain.shard}_machines"] = len({self.spread.machine(member) for member in chain.full()})
+        return counts
 
     HANDLERS = {
         ChainOffer: on_chain_offer,
