@@ -16,6 +16,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import api
+from ..exceptions import GetTimeoutError
 from ..ids import named_group_id
 from ..object_ref import ObjectRef
 from ..options import MEMORY, check_memory
@@ -49,6 +50,7 @@ __all__ = [
 
 VALID_PLACEMENT_GROUP_STRATEGIES = set(STRATEGIES)
 WAIT_SECONDS = 30
+REMOVAL_SECONDS = 10.0  # the head may be away: it is removed when that is back
 RESOURCES_MAX = 1_000  # of one bundle
 NAME_CHARACTERS_MAX = 1_000
 
@@ -243,6 +245,8 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     """Give its bundles back.  What runs or waits in it ends, with TaskPlacementGroupRemoved or
     ActorPlacementGroupRemoved.  Nothing happens if it has been removed already.
 
+    Returns when its nodes are told, if that takes no longer than REMOVAL_SECONDS.
+
     Raises:
         TypeError: no placement group.
     """
@@ -250,8 +254,12 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     if placement_group.is_empty:
         return
     runtime = api.require_runtime()
-    runtime.say(RemoveGroup(bytes(placement_group.id), "remove_placement_group() was called"))
-    runtime.flush()
+    group_id = bytes(placement_group.id)
+    runtime.say(RemoveGroup(group_id, "remove_placement_group() was called"))
+    try:
+        runtime.ask(lambda request: FindGroups(request, group_id), timeout=REMOVAL_SECONDS)  # answered behind it
+    except GetTimeoutError:
+        pass
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:

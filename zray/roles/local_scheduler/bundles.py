@@ -123,6 +123,8 @@ class Bundles:
                 leaving.append(bundle)
         if len(leaving) < len(self.leaving):
             self.node.keeping.room_changed()
+            if self.node.members.peers:  # what is spread right behind a removal goes where that was, too
+                self.node.members.report_load()
         self.leaving = leaving
 
     # --- removal ---
