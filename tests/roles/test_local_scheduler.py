@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.exceptions import SYSTEM_ERROR
 from zray.roles import effects as e
+from zray.roles.local_scheduler.dispatch import ProgressTimeout
 from zray.roles.local_scheduler.pool import START_FAILURES_MAX
 from zray.wire.objects import HoldObjects, PutObject, PutObjects, ReleaseObjects, UnpinObjects
 from zray.wire.task_spec import StoredValue, TaskOptions, TaskSpec, encode_options
@@ -18,6 +19,7 @@ from zray.wire.tasks import (
     TaskResult,
     TasksFinished,
     TasksReturned,
+    Timing,
     WaitObjects,
     WaitReply,
 )
@@ -276,6 +278,23 @@ def test_a_task_that_runs_again_holds_what_its_first_run_made(desk):
     assert desk.scheduler.objects.is_held_by(entries[b"p" * 20], process)
     desk.run_all()
     assert ref in entries
+
+
+def test_a_worker_that_has_lost_half_of_its_tasks_loses_the_rest_when_it_does_not_move(desk):
+    """It had them since such tasks took no time before."""
+    desk.submit(desk.new_spec())
+    first = desk.give_birth()
+    spec = desk.queues[first].pop(0)
+    desk.windows[first] -= 1
+    desk.tell(first, TasksFinished([TaskResult(spec.task_id, [b"\1"])], [Timing(spec.function_id, 60)]))
+    desk.submit(*[desk.new_spec() for _ in range(60)])
+    while desk.starting:
+        desk.give_birth()
+    assert desk.scheduler.pool.workers[first].stale, "none of its tasks went to the others"
+    desk.now += 1.0
+    desk.tell("timer", ProgressTimeout())
+    assert {len(worker.inflight) for worker in desk.scheduler.dispatch.leased.values()} == {1}
+    assert desk.scheduler.dispatch.ready_count == 60 - len(desk.scheduler.dispatch.leased)
 
 
 def test_the_driver_takes_everything_with_it(desk):

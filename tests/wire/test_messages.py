@@ -88,6 +88,7 @@ TAGS = {
     71: "ActorStarted",
     72: "ActorStartFailed",
     73: "ActorExited",
+    79: "StealTasks",
     80: "LoadReport",
     81: "SpillTask",
     82: "SpillRefused",

@@ -49,6 +49,8 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (OBJECTS + "gives.PIECE_CHUNKS",): (1, 2),
     ("global_scheduler.scheduler.LOCATING_MAX",): (0, 1),
     ("client.BUFFERED_COUNT_MAX", ".sim.process.BUFFERED_COUNT_MAX"): (1, 2),
+    ("global_scheduler.stealing.LONG_SECONDS",): (0,),
+    ("global_scheduler.stealing.PORTION_MAX",): (1, 3),
 }
 
 

@@ -150,6 +150,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
     options.lineage_bytes = Random(f"zray lineage {seed}").choice((0, 1, 2_000, 10_000))
     _add_groups(options, are_wanted=wanted.groups)
     _add_recovery(options)
+    _add_backlog(options)
     if wanted.crashes:
         _add_crashes(options)
     if wanted.cuts:
@@ -193,6 +194,13 @@ def _add_recovery(options: Options) -> None:
     has_room = not options.is_small and (not options.node_drains or _count_that_stays(options) >= 2)
     if random.random() < 0.15 and has_room:
         options.programs = (*options.programs, "ledger")
+
+
+def _add_backlog(options: Options) -> None:
+    """Some clusters have more to do than they can do soon; the others are what they would be without."""
+    random = Random(f"zray backlog {options.seed}")
+    if random.random() < 0.2 and options.nodes > 1 and not options.is_small:
+        options.programs = (*options.programs, "backlog")
 
 
 def _add_groups(options: Options, *, are_wanted: bool) -> None:

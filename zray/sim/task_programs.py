@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from .language import Drop, Get, Publish, Runs, Sleep, Submit, Wait, remote
+from .language import Drop, Get, Publish, Put, Runs, Sleep, Submit, Wait, remote
 from .values import Big, RemoteError, UserError
 
 Script = Generator[Any, Any, Any]
@@ -172,6 +172,32 @@ def run_returns(count: int) -> Script:
         yield Submit(nothing_at_all, (), num_returns=0)
         results.append((yield Submit(total, (one, three))))
     return (yield from outcomes(results))
+
+
+@remote
+def weigh(seconds: float, number: int, big: Big) -> Script:
+    """Work that takes something along, and has a child."""
+    yield Sleep(seconds)
+    return big.size + number + (yield Get((yield Submit(increment, (number,)))))
+
+
+def run_backlog(count: int, seconds: float, size: int) -> Script:
+    """More than can be done soon: the first ones are short, and say nothing of how long the rest takes."""
+    first = yield Submit(nap, (0.0, 0))
+    yield Get(first)
+    big = yield Put(Big(1, size))
+    kept = [first]
+    for number in range(count):
+        if number % 5 == 4:
+            kept.append((yield Submit(weigh, (seconds, number, big))))
+            continue
+        ref = yield Submit(nap, (seconds, number))
+        if number % 7 == 3:
+            yield Drop([ref])
+        else:
+            kept.append(ref)
+    yield Drop([big])
+    return (yield from outcomes(kept))
 
 
 # --- waiting ---

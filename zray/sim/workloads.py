@@ -26,6 +26,7 @@ from .group_programs import run_groups, run_groups_of_actors, run_groups_without
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_ledger
 from .task_programs import (
+    run_backlog,
     run_chain,
     run_code,
     run_deep,
@@ -115,6 +116,14 @@ GROUP_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "groups_without_places": (run_groups_without_places, lambda random: (random.choice(STRATEGIES),)),
 }
 # As above.
+BACKLOG_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    # Nodes with nothing to do get some of what waits at others.
+    "backlog": (
+        run_backlog,
+        lambda random: (*random.choice(((10, 0.3), (30, 0.1), (60, 0.05))), random.choice((50, 5_000, 100_000))),
+    ),
+}
+# As above.
 RECOVERY_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "ledger": (
         run_ledger,
@@ -161,7 +170,7 @@ PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
     """The script of that name, and its arguments from a seed."""
-    for programs in (PROGRAMS, GROUP_PROGRAMS, RECOVERY_PROGRAMS):
+    for programs in (PROGRAMS, GROUP_PROGRAMS, BACKLOG_PROGRAMS, RECOVERY_PROGRAMS):
         if name in programs:
             return programs[name]
     return SPECIAL_PROGRAMS[name]

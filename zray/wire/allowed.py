@@ -144,6 +144,7 @@ from .scheduling import (
     PublishCode,
     SpillRefused,
     SpillTask,
+    StealTasks,
     TaskAccepted,
     TaskDeferred,
     TaskDone,
@@ -232,7 +233,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("gcs", "global"): frozenset({LocateObjectsReply}),
     ("global", "gcs"): frozenset({LocateObjects}),
     ("global", "local"): frozenset(
-        {PlaceTask, TaskPlaced, TaskDeferred, SpillRefused, PlaceActor, ActorDeferred, PlacesFound}
+        {PlaceTask, TaskPlaced, TaskDeferred, SpillRefused, StealTasks, PlaceActor, ActorDeferred, PlacesFound}
     ),
     ("global", "host"): frozenset({NodesReply}),
     ("host", "global"): frozenset({GetNodes}),

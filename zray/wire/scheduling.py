@@ -6,7 +6,9 @@ global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: whe
 global scheduler    PlaceTask      to the chosen node's local scheduler
 global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
-local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs; ask again
+local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs, or another node has
+                                   nothing to do; ask again
+global scheduler    StealTasks     to a node with a long queue: others have nothing to do
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
 local scheduler     TaskDone       to the one that spilled it: small results, ahead of the news by way of the shard
 local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
@@ -139,6 +141,21 @@ class TaskGivenBack(Message, tag=90):
     task_id: TaskID
     trip: Natural
     attempts: Natural
+    thief: str = ""  # it would wait long here, and that node has nothing to do
+
+
+class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
+    """A node that has nothing to do, would take so many tasks, and what its actors hold."""
+
+    node: str
+    count: Natural
+    held: dict[str, int] = {}
+
+
+class StealTasks(Message, tag=79):
+    """global scheduler -> local scheduler.  These nodes have nothing to do, and yours wait long: pass some up again."""
+
+    thieves: list[Thief]
 
 
 class TaskDone(Message, tag=91):

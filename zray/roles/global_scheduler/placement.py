@@ -48,6 +48,11 @@ class NodeLoad(Struct, gc=False):
     waiting_count: int = 0  # those of them that find nothing free
     endpoint: str = ""
     hostname: str = ""
+    # Of work stealing: tasks that others were asked to pass up for it, until when they are awaited, and when it was
+    # asked for some of its own.
+    coming_count: int = 0
+    coming_until: float = 0.0
+    asked_at: float = 0.0
 
     def fact(self) -> NodeFact:
         """What is told of it."""
@@ -82,6 +87,7 @@ class NodeLoad(Struct, gc=False):
     def assign(self, request: Mapping[str, int]) -> None:
         """A task is placed there."""
         self.assigned_count += 1
+        self.coming_count = max(0, self.coming_count - 1)
         self.unreported.append(request)
         self._count(request)
 

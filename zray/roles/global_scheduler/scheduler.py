@@ -2,7 +2,8 @@
 
 Dialog (who says it -> what we do):
 
-    local scheduler    LoadReport            believe it, until the next; of members only
+    local scheduler    LoadReport            believe it, until the next; of members only.  Now and then StealTasks, to
+                                             those with long queues while others are idle
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
                                              nobody has room beside its actors: TaskDeferred
     local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
@@ -30,6 +31,7 @@ from ...wire.groups import FindPlaces, PlacesFound
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import (
     BOTTOM_UP,
+    CENTRAL,
     NO_LOCALITY,
     RANDOM,
     LoadReport,
@@ -38,8 +40,10 @@ from ...wire.scheduling import (
     PlaceTask,
     SpillRefused,
     SpillTask,
+    StealTasks,
     TaskDeferred,
     TaskPlaced,
+    Thief,
 )
 from ...wire.task_spec import parse_options
 from ...wire.where import Where, no_such_labels, no_such_node
@@ -56,6 +60,7 @@ from .placement import (
     preferred,
     random_node,
 )
+from .stealing import LOOK_SECONDS, thefts
 
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 # How much one report counts for what a task takes, where a node does not know.
@@ -79,6 +84,7 @@ class GlobalScheduler(Role):
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes, for good
         self.dead: Latest[str, NodeFact] = Latest(DEAD_MAX)  # the last of those, for people
         self.request = 0
+        self.looked_at = 0.0  # for nodes with nothing to do
         self.spread_count = 0  # tasks and actors that go to one node after the other
         # request -> the task, replies still missing, what is known of its arguments
         self.locating: dict[int, tuple[SpillTask, list[int], list[tuple[bytes, int, list[str]]]]] = {}
@@ -110,13 +116,23 @@ class GlobalScheduler(Role):
         load.renew(message)
         if message.task_s_mean:
             self.task_s_mean += MEAN_WEIGHT * (message.task_s_mean - self.task_s_mean)
+        if self.now - self.looked_at >= LOOK_SECONDS:
+            self.looked_at = self.now
+            self._have_tasks_stolen()
+
+    def _have_tasks_stolen(self) -> None:
+        """For nodes with nothing to do, of those with long queues."""
+        if len(self.loads) < 2 or self.policy in (CENTRAL, RANDOM):  # these are there to be compared with
+            return
+        for victim, orders in thefts(self.loads.values(), self.task_s_mean, self.equals, self.now):
+            self.send(victim.node, StealTasks([Thief(load.node, count, load.held) for load, count in orders]))
 
     def _shard_of(self, object_id: bytes) -> str:
         return self.shards[int.from_bytes(object_id[6:16], "big") % len(self.shards)]
 
     def on_spill_task(self, message: SpillTask) -> None:
         origin = self.loads.get(message.origin)
-        if origin is not None:
+        if origin is not None and message.trip == 1:
             origin.free = {}  # it says so by spilling, whatever its last report was
         by_shard: dict[str, list[bytes]] = {}
         for object_id in message.spec.deps if self.policy not in (RANDOM, NO_LOCALITY) else ():

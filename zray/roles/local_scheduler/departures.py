@@ -113,7 +113,9 @@ class Departures:
 
     def went(self, queue: ReadyQueue, count: int) -> None:
         """So many of them did."""
-        self.kinds[queue.blob].away += count
+        kind = self.kinds.get(queue.blob)
+        if kind is not None:
+            kind.away += count
 
     def look_again(self) -> None:
         """Some stay here that might go later."""

@@ -302,7 +302,7 @@ class Dispatch:
         for worker in self.leased.values():
             queue = worker.queue
             unbegun = len(worker.inflight) - 1
-            if unbegun < 1 or queue is None or worker.stale or not self.node.resources.fits(queue.resources):
+            if unbegun < 1 or queue is None or not self.node.resources.fits(queue.resources):
                 continue
             if worker.inflight[-1].missing:
                 continue  # it could not run elsewhere either: its maker is ahead of it in this queue
@@ -320,7 +320,7 @@ class Dispatch:
             self.timer_is_set = True
             still = node.now - worker.progress_at
             mean = self.mean_us.get(worker.inflight[0].spec.function_id, 0)
-            if still >= PROGRESS_SECONDS and still * 1e6 > 2 * mean and not worker.stale:
+            if still >= PROGRESS_SECONDS and still * 1e6 > 2 * mean:
                 node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
         if self.timer_is_set:
             node.set_timer(PROGRESS_SECONDS, ProgressTimeout())

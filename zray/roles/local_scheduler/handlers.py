@@ -28,6 +28,7 @@ from . import (
     pool,
     remote_calls,
     routes,
+    stealing,
     trips,
     undoing,
 )
@@ -60,6 +61,7 @@ ROOM_HANDLERS: dict[type, Any] = {
     **pool.HANDLERS,
     **remote_calls.HANDLERS,
     **routes.HANDLERS,
+    **stealing.HANDLERS,
     **departures.HANDLERS,
     **trips.HANDLERS,
     **undoing.HANDLERS,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...wire.groups import plain
 from ...wire.scheduling import LoadReport
+from ...wire.task_spec import RESOURCE_UNIT
+from .resources import CPU
 from .tables import Task, TaskState
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ MEASURED_BYTES_MIN = 1 << 20
 # One that has lasted so long is counted though others go on.
 MEASURED_SECONDS_MAX = 1.0
 MEASURE_WEIGHT = 0.2
+# A run that lasts longer than is known of its function says something only when it lasts so long: the news of its end
+# may be late, on a machine that is busy.
+LONG_US = 100_000
 # Queued tasks that are looked at to know what the queue holds.
 SAMPLE_MAX = 100
 
@@ -92,13 +97,30 @@ class Load:
 
     def _mean_seconds(self) -> float:
         """What those take, as far as it is known; else what has run here took."""
-        means = self.node.dispatch.mean_us
+        means, longer = self.node.dispatch.mean_us, self._longer_than_known()
         known = []
         for queue in islice(self.node.dispatch.queues, SAMPLE_MAX):
             tasks = islice(queue.tasks, max(1, SAMPLE_MAX // len(self.node.dispatch.queues)))
-            known += [means[task.spec.function_id] for task in tasks if task.spec.function_id in means]
-        known = known or list(means.values())
+            ids = [task.spec.function_id for task in tasks]
+            known += [longer.get(found) or means[found] for found in ids if found in means or found in longer]
+        known = known or list(longer.values()) or list(means.values())
         return sum(known) / len(known) / 1e6 if known else 0.0
+
+    def _longer_than_known(self) -> dict[bytes, int]:
+        """Functions, all runs of which have lasted for long, and longer than known; what they take at least, in us."""
+        means = self.node.dispatch.mean_us
+        lasted: dict[bytes, int] = {}
+        for worker in self.node.dispatch.leased.values():
+            if worker.inflight and worker.frames[-1].wait is None:
+                function_id = worker.inflight[0].spec.function_id
+                us = int((self.node.now - worker.progress_at) * 1e6)
+                lasted[function_id] = min(us, lasted.get(function_id, us))
+        return {function_id: us for function_id, us in lasted.items() if us > max(LONG_US, means.get(function_id, 0))}
+
+    def wait_seconds(self) -> float:
+        """How long what waits here would last."""
+        slots = (self.node.resources.total.get(CPU, 0) - self.node.resources.held.get(CPU, 0)) // RESOURCE_UNIT
+        return self._queue_count() * self._mean_seconds() / max(1, slots)
 
     def _held(self) -> dict[str, int]:
         """What actors and bundles hold, and actors that are about to start."""

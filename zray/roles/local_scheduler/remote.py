@@ -252,7 +252,7 @@ class Remote:
         node.flights.landed(task.spec.task_id)
         node.trips.forget(task)
         node.infeasible.parked.pop(task.spec.task_id, None)
-        task.origin = node.address  # not up again, unless it is stranded
+        task.origin = node.address  # not up again, unless it is stranded, or stolen
         if not node.trips.wait_again(task):
             node.dispatch.enqueue(task)
             return

@@ -13,8 +13,8 @@ Dialog (who says it -> what we do):
     worker            TasksReturned     queue them again
     worker            ActorStarted, ActorStartFailed, ActorExited
     object manager    ObjectFetched, FetchFailed, ReadInline, ClaimObject
-    global scheduler  PlaceTask         queue it here; it stays, unless actors hold what it needs
-    global scheduler  TaskPlaced, TaskDeferred, SpillRefused
+    global scheduler  PlaceTask         queue it here; it stays, unless actors hold what it needs, or others are idle
+    global scheduler  TaskPlaced, TaskDeferred, SpillRefused, StealTasks
     local scheduler   TaskAccepted, TaskGivenBack, TaskDone, JobEnded, JobNotice, JobOutput
     GCS shard         ...Reply, ObjectLocated, FreeCopies, RebuildObject, ObjectLost
     monitor           NodeJoined, NodeLost, HeartbeatReply
@@ -98,6 +98,7 @@ from .remote import Remote
 from .remote_calls import RemoteCalls
 from .resources import Resources
 from .routes import Routes
+from .stealing import Stealing
 from .strategies import Strategies
 from .tables import Job, ObjectEntry, Process, Task
 from .trips import Trips
@@ -157,6 +158,7 @@ class LocalScheduler(Role):
         self.fetches = Fetches(self)
         self.trips = Trips(self)
         self.departures = Departures(self)
+        self.stealing = Stealing(self)
         self.strategies = Strategies(self)
         self.groups = Groups(self)
         self.bundles = Bundles(self)

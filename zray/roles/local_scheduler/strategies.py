@@ -43,6 +43,14 @@ class Strategies:
         """Whether this is its node, whatever there is to do."""
         return where is not None and (where.node == self.host or bool(where.group))
 
+    def may_move(self, where: Where | None, peer: str) -> bool:
+        """Whether it may run there as well as here: what has a place of its own, or its turn, keeps that."""
+        if where is None:
+            return True
+        labels = self.node.members.labels.get(peer, {})
+        rules = (*self._rules(where), *where.soft)
+        return not (where.node or where.group or where.is_spread) and matches(labels, rules)
+
     def _peers(self) -> Iterable[str]:
         members = self.node.members
         return [peer for peer in members.peers if peer not in members.outside]

@@ -1,7 +1,8 @@
 """Tasks that leave this node, or come back to it: when they go up, and when they are asked for again.
 
-A placed task stays, whatever the load: or two full nodes would play ball with it.  But where actors hold what it needs,
-for as long as they live, it would stay for ever; such a task is stranded, and goes back to whoever spilled it.
+A placed task stays, whatever the load: or two full nodes would play ball with it.  (When another node has nothing to do
+it may go back: stealing.py.)  But where actors hold what it needs, for as long as they live, it would stay for ever;
+such a task is stranded, and goes back to whoever spilled it.
 
     ready, and would wait too long here, or stranded     up (Departures.spill)
     placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
@@ -201,12 +202,12 @@ class Trips:
         self.stop_waiting(task)
         self.give_back(task)
 
-    def give_back(self, task: Task) -> None:
-        """It is its origin's again, as if it had never been here."""
+    def give_back(self, task: Task, thief: str = "") -> None:
+        """It is its origin's again, as if it had never been here.  thief: as in TaskGivenBack."""
         node, spec = self.node, task.spec
         del node.tasks[spec.task_id]
         task.state = TaskState.DONE
-        node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts))
+        node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts, thief))
         for entry in node.lifecycle.returns_of(task):
             entry.task = None
             if entry.waiting or entry.watchers:
@@ -269,7 +270,10 @@ class Trips:
         if task is not None:
             self.node.recovery.placed.pop(message.task_id, None)
             task.attempts = message.attempts
-            self._set_aside(task)
+            if message.thief:
+                self.node.stealing.is_back(task, message.thief)
+            else:
+                self._set_aside(task)
 
     def on_deferred(self, message: TaskDeferred) -> None:
         """TaskDeferred."""
