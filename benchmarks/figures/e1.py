@@ -17,6 +17,7 @@ PAPER = "1.8 M tasks/s on 100 nodes of 64 vCPUs: 18,000 per node"
 SPREAD_MAX = 0.15  # of the CPU time per task, between 1 and 8 nodes
 WAVE = 10_000
 IN_FLIGHT = 200  # of each node, where several share these cores
+WARM_UP = 5_000  # tasks on each node, by when all its workers have started
 SIZES = (1, 5, 10, 20, 50, 100)
 CENTRAL_SIZES = (2, 5, 10, 20)
 PAPERS_RATE = 1.8e6
@@ -50,12 +51,14 @@ def one_node(effort: Effort) -> float:
 
 
 def several_nodes(figure: Figure, effort: Effort) -> None:
-    """CPU time of all processes per task; each node has a submitter of its own."""
-    costs, rates = [], []
-    for count in NODES:
-        runs = run_on(count, 10_000 if effort.quick else 20_000, 1 if effort.quick else 5)
-        costs.append((float(count), statistics.median(cost for cost, _ in runs) * 1e6))
-        rates.append((float(count), statistics.median(rate for _, rate in runs)))
+    """CPU time of all processes per task, in rounds; each node has a submitter of its own."""
+    tasks, rounds = (80_000, 1) if effort.quick else (240_000, 5)
+    runs: dict[int, list[tuple[float, float]]] = {count: [] for count in NODES}
+    for _ in range(rounds):
+        for count in NODES:
+            runs[count].append(run_on(count, tasks))
+    costs = [(float(count), statistics.median(cost for cost, _ in runs[count]) * 1e6) for count in NODES]
+    rates = [(float(count), statistics.median(rate for _, rate in runs[count])) for count in NODES]
     figure.add(
         "CPU time per task from 1 to 8 nodes: farthest from that on 1 node",
         max(abs(cost / costs[0][1] - 1) for _, cost in costs) * 100,
@@ -74,8 +77,8 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
     figure.plots.append(Plot("No-op tasks per second on these cores", "emulated nodes", "tasks/s", line))
 
 
-def run_on(count: int, tasks: int, repeats: int) -> list[tuple[float, float]]:
-    """(seconds of CPU per task, tasks per second) of each repeat, with so many tasks on each of so many nodes."""
+def run_on(count: int, tasks: int) -> tuple[float, float]:
+    """(seconds of CPU per task, tasks per second), with so many tasks in all, by so many nodes."""
 
     def submit(number: int) -> int:
         @zray.remote
@@ -87,17 +90,14 @@ def run_on(count: int, tasks: int, repeats: int) -> list[tuple[float, float]]:
             zray.get([nothing.remote() for _ in range(IN_FLIGHT)])
         return number
 
-    results = []
     with emulated(count) as cluster:
         on_each = [zray.remote(submit).options(resources={f"node-{i}": 1}, num_cpus=1) for i in range(count)]
-        zray.get([task.remote(1_000) for task in on_each])
-        for _ in range(repeats):
-            roots = processes_of(cluster)
-            before, started = cpu_seconds(roots), time.perf_counter()
-            done = sum(zray.get([task.remote(tasks) for task in on_each]))
-            seconds = time.perf_counter() - started
-            results.append(((cpu_seconds(roots) - before) / done, done / seconds))
-    return results
+        zray.get([task.remote(WARM_UP) for task in on_each])
+        roots = processes_of(cluster)
+        before, started = cpu_seconds(roots), time.perf_counter()
+        done = sum(zray.get([task.remote(tasks // count) for task in on_each]))
+        seconds = time.perf_counter() - started
+        return (cpu_seconds(roots) - before) / done, done / seconds
 
 
 def many_nodes(figure: Figure, effort: Effort) -> None:
