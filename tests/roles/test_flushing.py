@@ -85,6 +85,18 @@ def test_the_oldest_specs_leave_memory_and_what_stays_is_under_the_limit(desk):
     assert desk.members()[0].statistics()["flushed"] == kinds.count(Flushed)
 
 
+def test_specs_that_come_long_after_their_records_leave_memory_too(desk):
+    """They lie in front of what has left it already."""
+    talk = Talk(desk)
+    early = range(100, 140)
+    talk.say(HoldAtNode(N2, [return_id(task(number), 1) for number in early], 0), index=1)
+    fill(talk, 40)
+    for number in early:
+        talk.say(RecordTasks(N2, [spec(number)], 0), index=1)
+    _, tasks, _ = one(desk)
+    assert tasks.weight <= 10_000 and sum(tasks.pages.values()) > 70
+
+
 def test_what_is_lost_is_made_again_from_a_page(desk):
     talk = Talk(desk)
     fill(talk, 40)

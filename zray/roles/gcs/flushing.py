@@ -35,7 +35,7 @@ LINEAGE_BYTES = 256 << 20
 PAGE_BYTES = 256 << 10
 # Under way at once: with that, a disk that takes milliseconds for a page keeps up with what comes.
 PAGES_MAX = 16
-# When it is too much, so much of what is allowed stays: to look for the oldest is a walk over all records.
+# When it is too much, so much of what is allowed stays.
 STAYS = 0.75
 RETRY_SECONDS = 1.0
 
@@ -51,7 +51,8 @@ class Flushing:
         self.member = member
         self.limit = limit
         self.refused = ""  # why the last page was not taken
-        self._oldest: deque[bytes] = deque()  # tasks that are to go
+        self._oldest: deque[bytes] = deque()  # tasks whose specs are in memory: those that go next
+        self._excess = 0  # bytes of them that are still to go
         self._going: dict[int, list[tuple[bytes, TaskSpec]]] = {}  # token -> a page under way
         self._token = 0
         self.newest_page = 0  # the last one that we have heard of
@@ -70,22 +71,30 @@ class Flushing:
 
     def _flush(self, tasks: TaskTable) -> None:
         while len(self._going) < PAGES_MAX:
-            if not self._oldest:
+            if self._excess <= 0:
                 if self._going or tasks.weight <= self.limit:
-                    return  # what is under way must not be chosen again
+                    return  # what is under way is still weighed
+                self._excess = tasks.weight - int(self.limit * STAYS)
+            if not self._oldest:
+                if self._going:
+                    return  # it must not be chosen again
                 self._choose(tasks)
+                if not self._oldest:
+                    self._excess = 0
+                    return
             self._write_page(tasks)
 
     def _write_page(self, tasks: TaskTable) -> None:
         specs: list[bytes] = []
         going: list[tuple[bytes, TaskSpec]] = []
         size = 0
-        while self._oldest and size < PAGE_BYTES and len(specs) < 1 << PLACE_BITS:
+        while self._oldest and self._excess > 0 and size < PAGE_BYTES and len(specs) < 1 << PLACE_BITS:
             task_id = self._oldest.popleft()
             record = tasks.records.get(task_id)
             if record is not None and type(record.spec) is TaskSpec:
                 specs.append(pack_spec(record.spec))
                 size += len(specs[-1])
+                self._excess -= weight_of(record.spec)
                 going.append((task_id, record.spec))
         if specs:
             self._token += 1
@@ -93,14 +102,21 @@ class Flushing:
             self.member.perform(WritePage(pack_page(specs), self._token))
 
     def _choose(self, tasks: TaskTable) -> None:
-        """Records are in the order in which they came."""
-        excess = tasks.weight - int(self.limit * STAYS)
-        for task_id, record in tasks.records.items():
-            if type(record.spec) is TaskSpec:
-                self._oldest.append(task_id)
-                excess -= weight_of(record.spec)
-                if excess <= 0:
-                    return
+        """All whose specs are in memory, in the order in which they came; nothing is under way.
+
+        They lie behind all that has left memory, so the newest are looked at first, and what has left it not at all.
+        """
+        oldest, weight = self._oldest, 0
+        for task_id, record in reversed(tasks.records.items()):
+            spec = record.spec
+            if type(spec) is TaskSpec:
+                oldest.appendleft(task_id)
+                weight += weight_of(spec)
+            elif type(spec) is Flushed:
+                break
+        if weight < self._excess:  # others were heard of long before their specs came
+            oldest.clear()
+            oldest.extend(task_id for task_id, record in tasks.records.items() if type(record.spec) is TaskSpec)
 
     def on_written(self, message: PageWritten) -> None:
         """PageWritten: its specs leave memory."""
@@ -113,7 +129,9 @@ class Flushing:
 
     def on_refused(self, message: PageRefused) -> None:
         """PageRefused: try again soon."""
-        self._going.pop(message.token, None)
+        going = self._going.pop(message.token, [])
+        self._oldest.extendleft(task_id for task_id, _ in reversed(going))
+        self._excess += sum(weight_of(spec) for _, spec in going)
         if not self.refused:
             self.member.set_timer(RETRY_SECONDS, RetryFlush())
         self.refused = message.reason
@@ -125,6 +143,7 @@ class Flushing:
     def forget(self) -> None:
         """The member has no state any more, or another one."""
         self._oldest.clear()
+        self._excess = 0
         self._going = dict.fromkeys(self._going, [])  # pages that nobody will need
 
     # --- back again ---
