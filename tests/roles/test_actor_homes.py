@@ -3,7 +3,7 @@
 from tests.roles.desk import JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import Send
-from zray.roles.gcs import GcsShard
+from zray.roles.gcs import GcsShard, homes
 from zray.wire.actors import ActorRegistered, LookUpActor, LookUpActorReply, PlaceActor, RegisterActor
 from zray.wire.gcs import FreeCopies, HoldAtNode, NodeLost, ReleaseAtNode
 from zray.wire.homes import (
@@ -52,6 +52,19 @@ def test_an_actor_without_a_guardian_goes_with_its_node():
     assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == [(N3, dead)]
     for node in (N1, N3):
         tell(shard, node, ReleaseAtNode(node, [HANDLE]))
+    assert not shard.homes.homes
+
+
+def test_one_that_went_with_its_node_is_known_as_long_as_somebody_may_ask(monkeypatch):
+    """However many others have: who asked for one that is forgotten would wait for ever."""
+    monkeypatch.setattr(homes, "LOST_ACTORS_MAX", 0)
+    shard = shard_of(guardian="")
+    tell(shard, "monitor", NodeLost(N2, ""))
+    dead = ActorLocated(ACTOR, "", N2)
+    assert tell(shard, N3, LocateActor(ACTOR, N3)) == [(N3, dead)]
+    tell(shard, N1, ReleaseAtNode(N1, [HANDLE]))
+    assert tell(shard, N3, LocateActor(ACTOR, N3)) == [(N3, dead)]
+    tell(shard, N3, ReleaseAtNode(N3, [HANDLE]))
     assert not shard.homes.homes
 
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
-    living = shard.homes.homes.values()
-    dead = sum(home.node in shard.lost and not home.guardian for home in living)
-    yield "actors that went with their nodes", dead, homes.LOST_ACTORS_MAX
+    dead = len(shard.homes.dead_without_handles())
+    yield "actors that went with their nodes, and nobody has a handle", dead, homes.LOST_ACTORS_MAX
     asked = sum(actor_id not in shard.homes.homes for actor_id in shard.homes.askers)
     yield "actors that nobody has heard of and somebody asks for", asked, homes.ASKERS_MAX
     yield "functions that are awaited", len(shard.function_waiters), shard_module.AWAITED_MAX

@@ -27,7 +27,8 @@ from ...wire.homes import (
 )
 from ...wire.message import Message
 
-# Actors that went with their nodes are remembered up to so many: their callers may still ask.
+# Actors that went with their nodes are remembered while somebody has a handle, who may still ask, and would wait for
+# ever; and beyond those up to so many.
 LOST_ACTORS_MAX = 10_000
 # Actors that nobody has heard of are asked for up to so many, beside those that are about to settle: the news of one
 # is under way to us when its handle is passed on, and more than that are not there.
@@ -179,9 +180,17 @@ class ActorHomes:
         self._forget_dead()
 
     def _forget_dead(self) -> None:
-        dead = [actor_id for actor_id, home in self.homes.items() if home.node in self._lost and not home.guardian]
+        dead = self.dead_without_handles()
         for actor_id in dead[: max(0, len(dead) - LOST_ACTORS_MAX)]:
             del self.homes[actor_id]
+
+    def dead_without_handles(self) -> list[bytes]:
+        """Those that nobody can ask for, as far as we have heard."""
+        return [
+            actor_id
+            for actor_id, home in self.homes.items()
+            if home.node in self._lost and not home.guardian and not self._is_held(actor_id + FIRST_RETURN)
+        ]
 
     def handle_gone(self, actor_id: bytes) -> str:
         """Some node let go of its handle.  Returns who is to be told, if nobody has one any more: where it lives."""
