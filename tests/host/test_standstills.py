@@ -1,5 +1,6 @@
 """Processes of a cluster that stand still, and heads that are gone: who waits, and who gives up (F03, F04)."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -26,7 +27,11 @@ assert LONG_SECONDS > max(LEASE_SECONDS, SILENT_TICKS_MAX * TICK_SECONDS) + 1.0
 
 def all_of(node):
     """A node's process and what it has started."""
-    found, new = [], [node.pid]
+    return descendants(node.pid)
+
+
+def descendants(pid):
+    found, new = [], [pid]
     while new:
         found += new
         new = [child for pid in new for child in children_of(pid)]
@@ -34,12 +39,19 @@ def all_of(node):
 
 
 def stand_still(pids, seconds):
-    """SIGSTOP for so long: the time is the matter here."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    threading.Event().wait(seconds)
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+    """SIGSTOP for so long: the time is the matter here.  They go on in another order than they stopped in."""
+    pids = list(dict.fromkeys(pids))
+    stopped = []
+    try:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # a worker that was idle
+                os.kill(pid, signal.SIGSTOP)
+                stopped.append(pid)
+        threading.Event().wait(seconds)
+    finally:
+        for pid in sorted(stopped, key=str, reverse=True):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def nodes_of(cluster):
@@ -60,16 +72,73 @@ def test_a_head_that_stood_still_finds_its_nodes_as_they_were(cluster, gate):
     assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
 
 
-@pytest.mark.slow
-def test_where_all_stood_still_nothing_is_lost(cluster, gate):
-    """A laptop's lid (F04)."""
-    cluster.connect()
-    ref = zray.remote(lambda at: (at.wait(), 7)[1]).remote(gate)
-    until(lambda: zray.available_resources().get("CPU", 0) == 1)
-    stand_still([pid for node in cluster.list_all_nodes() for pid in all_of(node)], LONG_SECONDS)
+WORKING = """
+    import sys
+    sys.path.insert(0, {root!r})
+    import numpy as np
+    import zray
+    from tests.gates import Gate
+
+    zray.init({init})
+
+    @zray.remote(num_cpus=1)
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            return self.count
+
+    add = zray.remote(num_cpus=1)(lambda array, number: int(array.sum()) + number)
+    wait = zray.remote(num_cpus=1)(lambda: Gate({gate!r}).wait(60))
+    counter = Counter.remote()
+    put = zray.put(np.ones(100_000))
+    assert zray.get(counter.add.remote()) == 1
+    held = wait.remote()
+    refs = [add.remote(put, number) for number in range(5)] + [counter.add.remote() for _ in range(5)]
+    print(zray.host.context.runtime.node_pid, flush=True)
+    zray.get(held)
+    refs += [add.remote(put, number) for number in range(5)] + [counter.add.remote() for _ in range(5)]
+    print(zray.get(refs))
+"""
+_SUMS = [100_000 + number for number in range(5)]
+DONE = f"{[*_SUMS, *range(2, 7), *_SUMS, *range(7, 12)]}\n"
+
+
+@contextlib.contextmanager
+def working(folder, gate, init, variables=()):
+    """WORKING, which waits at the gate; and the process id of its node."""
+    code = WORKING.format(root=str(ROOT), init=init, gate=gate.path)
+    with start_script(folder, code, variables) as driver:
+        try:
+            yield driver, int(driver.stdout.readline() or driver.stderr.read())
+        finally:
+            driver.kill()
+
+
+def finish(driver, gate):
+    """It is as if nothing had been."""
     gate.open()
-    assert zray.get(ref, timeout=30) == 7
+    said, wrong = driver.communicate(timeout=60)
+    assert said == DONE, wrong
+
+
+@pytest.mark.slow
+def test_where_all_stood_still_nothing_is_lost(cluster, tmp_path, gate):
+    """A laptop's lid (F04), with the program on it; and before that the program alone, which others wait for (F03)."""
+    with working(tmp_path, gate, f"address={cluster.address!r}") as (driver, _):
+        stand_still([driver.pid], LONG_SECONDS)
+        stand_still([driver.pid, *(pid for node in cluster.list_all_nodes() for pid in all_of(node))], LONG_SECONDS)
+        finish(driver, gate)
     assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
+
+
+@pytest.mark.slow
+def test_a_session_of_a_program_that_stood_still_goes_on(tmp_path, gate, nothing_left):
+    with working(tmp_path, gate, "num_cpus=2") as (driver, node):
+        stand_still([driver.pid, *descendants(node)], LONG_SECONDS)
+        finish(driver, gate)
 
 
 @pytest.mark.slow
@@ -112,50 +181,12 @@ def hasty(nothing_left):
         yield cluster
 
 
-WORKING = """
-    import sys
-    sys.path.insert(0, {root!r})
-    import numpy as np
-    import zray
-    from tests.gates import Gate
-
-    zray.init(address={address!r})
-
-    @zray.remote(num_cpus=1)
-    class Counter:
-        def __init__(self):
-            self.count = 0
-
-        def add(self):
-            self.count += 1
-            return self.count
-
-    add = zray.remote(num_cpus=1)(lambda array, number: int(array.sum()) + number)
-    wait = zray.remote(num_cpus=1)(lambda: Gate({gate!r}).wait())
-    counter = Counter.remote()
-    put = zray.put(np.ones(100_000))
-    assert zray.get(counter.add.remote()) == 1
-    held = wait.remote()
-    refs = [add.remote(put, number) for number in range(5)] + [counter.add.remote() for _ in range(5)]
-    print(zray.host.context.runtime.node_pid, flush=True)
-    zray.get(held)
-    refs += [add.remote(put, number) for number in range(5)] + [counter.add.remote() for _ in range(5)]
-    print(zray.get(refs))
-"""
-
-
 @pytest.mark.slow
 def test_a_program_outside_whose_lid_was_closed_goes_on(cluster, tmp_path, gate):
     """F04 for one laptop of several machines: for longer than any node may be silent."""
-    variables = from_outside(cluster, tmp_path)
-    code = WORKING.format(root=str(ROOT), address=cluster.address, gate=str(gate.path))
-    with start_script(tmp_path, code, variables) as driver:
-        laptop = [driver.pid, int(driver.stdout.readline() or driver.stderr.read())]
-        stand_still(laptop, LONG_SECONDS)
-        gate.open()
-        said, wrong = driver.communicate(timeout=40)
-    sums = [100_000 + number for number in range(5)]
-    assert said == f"{[*sums, *range(2, 7), *sums, *range(7, 12)]}\n", wrong
+    with working(tmp_path, gate, f"address={cluster.address!r}", from_outside(cluster, tmp_path)) as (driver, node):
+        stand_still([driver.pid, *descendants(node)], LONG_SECONDS)
+        finish(driver, gate)
 
 
 @pytest.mark.slow

@@ -165,9 +165,11 @@ class Faults:
             self.node_kills += 1
             self.kill_node(node, "is killed")
 
-    def _spared(self) -> tuple[str, str]:
-        """The head, and where the drivers are."""
-        return self.world.heads.name, self.world.heads.home
+    def _spared(self) -> tuple[str, ...]:
+        """The head, and where the drivers are; where neither need have CPUs, one that does."""
+        heads = self.world.heads
+        with_cpus = ("n2",) if self.world.options.has_guest and heads.are_killed else ()
+        return (heads.name, heads.home, *with_cpus)
 
     def kill_node(self, node: Node, how: str) -> None:
         """And the news of it, if there are any."""

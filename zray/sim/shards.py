@@ -30,6 +30,7 @@ from ..roles.services import Services
 from ..wire.chain import ChainMemberLost
 from ..wire.gcs import RecordTasks
 from ..wire.hosting import HostedReplica
+from .cuts import GUEST
 from .heads import Disk
 from .node import Node
 
@@ -121,7 +122,7 @@ class Shards:
         if is_first:
             self._add_hosting(node)
         elif self.world.options.replicas > 1:
-            keeper = ReplicaKeeper(f"{node.name}/replicas", heads.role("hosting"), is_willing=True)
+            keeper = ReplicaKeeper(f"{node.name}/replicas", heads.role("hosting"), is_willing=node.name != GUEST)
             node.add_role(keeper)
             self.world.call_at(self.world.now, self._start, node, keeper)
         for name, address in zip(self.names, self.addresses(node.name), strict=True):
@@ -350,7 +351,7 @@ class Shards:
         """Whether each chain is on as many machines as there are, and none is on the move."""
         if not self.are_replicated:
             return True
-        machines = len(self.world.nodes)
+        machines = len(self.world.nodes.keys() - {GUEST})
         for name in self.names:
             chain = self.chain(name)
             if chain is None or chain.joining or chain.tentative:
