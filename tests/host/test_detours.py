@@ -3,12 +3,15 @@
 import random
 import socket
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 
 from tests.host.wires import Host, Wire, are_up, join, pump
 from zray.host import detours
 from zray.host.detours import STRAIGHT_SECONDS, Detours, StraightAgain, takes_detour
+from zray.host.keys import Key
+from zray.host.neighbour import Neighbour
 from zray.host.tunnels import Tunnels
 from zray.roles.relay import Relay
 from zray.wire.gcs import NodeJoined
@@ -22,6 +25,25 @@ def test_the_straight_way_first_then_both_in_turn():
     assert takes_detour(was_detour=False, down_seconds=STRAIGHT_SECONDS)
     assert not takes_detour(was_detour=True, down_seconds=STRAIGHT_SECONDS)
     assert not takes_detour(was_detour=True, down_seconds=0.0)  # it was up: the network may have changed
+
+
+def test_who_cannot_connect_to_a_replica_says_so_unless_it_is_cut_off_itself():
+    replica = Neighbour("r", Key(b"k", "replica", "r", roles=["r/gcs-0"], node="a"), "a:7", 0.0)
+    head = Neighbour("h", Key(b"h", "head", "h"), "h:6", 0.0)
+    it, said = Detours(SimpleNamespace(host="me", by_host={"r": replica, "h": head}), None), []
+    it.on_replica_out_of_reach = said.append
+
+    def tries(now):
+        it.way(replica, now)
+        replica.failures += 1
+        return said
+
+    assert not tries(0.0) and not tries(10.0), "nor is the head there"
+    head.is_up = True
+    assert not tries(20.0) and not tries(20.9 + STRAIGHT_SECONDS - 1.0)
+    assert tries(20.0 + STRAIGHT_SECONDS) == ["r"]
+    it.came_about(replica)
+    assert tries(30.0) == ["r"], "it was there meanwhile"
 
 
 class Middle:

@@ -19,7 +19,15 @@ from zray.roles.replica_effects import (
 from zray.wire.chain import ChainChanged, ChainJoined, ChainMemberLost, ChainOffer
 from zray.wire.codec import Letter
 from zray.wire.gcs import NodeJoined, NodeLost
-from zray.wire.hosting import HostedReplica, MayHost, ReplicaEnded, ReplicaListens, StartReplica, StopReplica
+from zray.wire.hosting import (
+    HostedReplica,
+    MayHost,
+    ReplicaEnded,
+    ReplicaListens,
+    ReplicaOutOfReach,
+    StartReplica,
+    StopReplica,
+)
 
 
 def sent(effects, kind):
@@ -98,6 +106,17 @@ def test_a_node_ends_replicas_of_its_own_only():
     assert not desk.say("b/replicas", ReplicaEnded(replica.host, "says b"))
     ((_, lost),) = sent(desk.say("a/replicas", ReplicaEnded(replica.host, "killed")), ChainMemberLost)
     assert lost.member == f"{replica.host}/gcs-0"
+
+
+def test_one_that_somebody_cannot_connect_to_is_moved():
+    desk = Desk(["gcs-0"])
+    ((_, order),) = sent(desk.say("a/replicas", MayHost(True, [])), StartReplica)
+    replica, _ = desk.run("a", order)
+    desk.say("b/replicas", MayHost(True, []))
+    assert not desk.say("c/tunnels", ReplicaOutOfReach("another one"))
+    ((to, _),) = sent(desk.say("c/tunnels", ReplicaOutOfReach(replica.host)), StopReplica)
+    again = sent(desk.say("a/replicas", ReplicaEnded(replica.host, "killed")), StartReplica)
+    assert to == "a/replicas" and [it for it, _ in again] == ["b/replicas"]
 
 
 def test_a_node_that_leaves_is_free_when_its_replicas_are_gone():

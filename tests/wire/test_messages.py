@@ -234,6 +234,7 @@ TAGS = {
     264: "ReplicaRefused",
     265: "StopReplica",
     266: "ReplicaEnded",
+    267: "ReplicaOutOfReach",
 }
 
 ROLES = (

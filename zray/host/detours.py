@@ -45,11 +45,15 @@ class Detours:
         self.tunnels = tunnels
         self.address = f"{links.host}/detours"
         links.way, links.on_reached = self.way, self.came_about
+        self.on_replica_out_of_reach: Callable[[str], object] = lambda host: None  # there are no tunnels to them
+        self.failing: dict[str, float] = {}  # replica that we cannot connect to, though the head is there -> since when
         self.candidates: dict[str, Dealer] = {}  # straight connections beside a tunnel
 
     def way(self, neighbour: Neighbour, now: float) -> tuple[str, float]:
         """Where to connect to, and how many seconds that may take."""
         if neighbour.key.kind in _STRAIGHT_KINDS:
+            if neighbour.key.node:
+                self._look_whether_out_of_reach(neighbour, now)
             return neighbour.endpoint, ATTEMPT_SECONDS
         was_detour = neighbour.is_detour
         neighbour.is_detour = takes_detour(was_detour=was_detour, down_seconds=now - neighbour.down_since)
@@ -61,8 +65,18 @@ class Detours:
                 neighbour.is_detour = False
         return neighbour.endpoint, STRAIGHT_SECONDS
 
+    def _look_whether_out_of_reach(self, neighbour: Neighbour, now: float) -> None:
+        """A replica on another node is about to be tried (again)."""
+        hosts = self.links.by_host
+        self.failing = {host: since for host, since in self.failing.items() if host in hosts}
+        if not any(it.is_up for it in hosts.values() if it.key.kind == "head"):
+            self.failing.clear()  # it may be us who are cut off
+        elif neighbour.failures and now - self.failing.setdefault(neighbour.host, now) >= STRAIGHT_SECONDS:
+            self.on_replica_out_of_reach(neighbour.host)
+
     def came_about(self, neighbour: Neighbour) -> None:
         """An attempt of ours has succeeded."""
+        self.failing.pop(neighbour.host, None)
         if neighbour.is_detour:
             self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is not")
             self._later(neighbour)

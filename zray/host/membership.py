@@ -26,6 +26,7 @@ from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..wire.codec import decode_mail
+from ..wire.hosting import ReplicaOutOfReach
 from ..wire.hosts import HostAdded, HostRefused, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
@@ -95,6 +96,10 @@ class Membership:
         self.probes.attach(loop)
         if (tunnels := self.tunnels) is not None:
             tunnels.attach(loop, lambda message: loop.box(tunnels.address, f"{self.head}/relay").append(message))
+            if self.detours is not None:
+                self.detours.on_replica_out_of_reach = lambda host: loop.box(
+                    tunnels.address, f"{self.head}/hosting"
+                ).append(ReplicaOutOfReach(host))
         if self.hosted is not None:
             self.hosted.attach(loop)
 

@@ -6,6 +6,7 @@ Dialog (who says it -> what we do):
     replica keeper   ReplicaListens    a look at it from outside: who is reached by nobody (NAT) is not chosen again
     our host         HostProbed        its key is let in: LetInReplica
     our host         ReplicaLetIn      the chain master and the services hear of it: now it is like any other
+    any host         ReplicaOutOfReach the same: who cannot connect to it would wait for its chain for ever
     replica keeper   ReplicaEnded      it is gone for good, and another one is started
     monitor          NodeJoined        it may be chosen, once it has said MayHost
     monitor          NodeLost          the same for all that ran there
@@ -27,6 +28,7 @@ from ..wire.hosting import (
     MayHost,
     ReplicaEnded,
     ReplicaListens,
+    ReplicaOutOfReach,
     ReplicaRefused,
     StartReplica,
     StopReplica,
@@ -227,6 +229,13 @@ class Hosting(Role):
         if self.candidates[node].is_leaving:
             self.send(self.master, MachineLeaves(node))
 
+    def on_replica_out_of_reach(self, message: ReplicaOutOfReach) -> None:
+        if node := self._node_of(message.host):
+            candidate = self.candidates[node]
+            candidate.is_willing = False  # as if it had said so itself
+            reason = f"host {_host(self.sender)} cannot connect to it: no replica runs there any more"
+            self.send(candidate.keeper, StopReplica(message.host, reason))
+
     def on_replica_refused(self, message: ReplicaRefused) -> None:
         candidate = self._candidate()
         if candidate is not None and candidate.ordered.pop(message.number, None) is not None:
@@ -298,6 +307,7 @@ class Hosting(Role):
         ReplicaLetIn: on_replica_let_in,
         ReplicaRefused: on_replica_refused,
         ReplicaEnded: on_replica_ended,
+        ReplicaOutOfReach: on_replica_out_of_reach,
         SpreadAgain: on_spread_again,
         NodeJoined: on_node_joined,
         NodeLost: on_node_lost,

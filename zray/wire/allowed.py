@@ -111,7 +111,15 @@ from .homes import (
     LocateActor,
     UnguardActor,
 )
-from .hosting import MayHost, ReplicaEnded, ReplicaListens, ReplicaRefused, StartReplica, StopReplica
+from .hosting import (
+    MayHost,
+    ReplicaEnded,
+    ReplicaListens,
+    ReplicaOutOfReach,
+    ReplicaRefused,
+    StartReplica,
+    StopReplica,
+)
 from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
 from .message import Message
 from .objects import (
@@ -258,6 +266,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("services", "global"): frozenset({NodeJoined, NodeLost}),
     # Replicas on other nodes: "hosting" is who orders them, on the head.
     ("replicas", "hosting"): frozenset({MayHost, ReplicaListens, ReplicaRefused, ReplicaEnded}),
+    ("tunnels", "hosting"): frozenset({ReplicaOutOfReach}),
     ("hosting", "replicas"): frozenset({StartReplica, StopReplica}),
     ("monitor", "hosting"): frozenset({NodeJoined, NodeLost}),
     ("hosting", "chains"): frozenset({ChainMemberLost}),

@@ -4,6 +4,7 @@ replica keeper    MayHost           to the head: this node takes replicas, or no
 hosting           StartReplica -> ReplicaListens / ReplicaRefused   run one more; where it is reached, and its key
 hosting           StopReplica       end it
 replica keeper    ReplicaEnded      it is gone for good
+tunnels           ReplicaOutOfReach   a host cannot connect to it: it is to be elsewhere
 
 A key is good for one replica of one shard (zray/host/keys.py): the process draws it, the head enters it for what it has
 ordered, and tells all others what it may say.
@@ -69,3 +70,9 @@ class ReplicaEnded(Message, tag=266):
 
     host: str
     reason: str
+
+
+class ReplicaOutOfReach(Message, tag=267):
+    """tunnels -> hosting.  The sender's host has tried for a while to connect to that one."""
+
+    host: str
