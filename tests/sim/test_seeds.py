@@ -7,13 +7,14 @@ from zray.sim.options import Wanted
 
 pytestmark = pytest.mark.sim
 
+# As many as fit into a check of every change; scripts/simulate runs more.
 CHUNK = 20
-ONE_NODE_CHUNKS = 30
-THREE_NODE_CHUNKS = 10
-REPLICATED_CHUNKS = 3
-DEATH_CHUNKS = 3
-HEAD_CHUNKS = 3
-DRAIN_CHUNKS = 2
+ONE_NODE_CHUNKS = 20
+THREE_NODE_CHUNKS = 5
+REPLICATED_CHUNKS = 1
+DEATH_CHUNKS = 2
+HEAD_CHUNKS = 1
+DRAIN_CHUNKS = 1
 
 
 def assert_all_is_well(seeds, **asked):

@@ -65,4 +65,5 @@ def explain(
     lines = reply.lines if reply is not None else [f"its node has not said why within {ANSWER_SECONDS:g} s"]
     if len(missing) > ASKED_MAX:
         lines = [*lines, f"and {len(missing) - ASKED_MAX:,} more"]
-    print(f"zray: {said}:", *map(printable, lines), sep="\n  ", file=sys.stderr, flush=True)
+    # In one piece: others may be writing there too.
+    print("\n  ".join([f"zray: {said}:", *map(printable, lines)]) + "\n", end="", file=sys.stderr, flush=True)
