@@ -1,8 +1,8 @@
 """A wait that takes long says why, on standard error (U02)."""
 
 import io
-import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,12 +20,12 @@ def impatient(monkeypatch):
 
 @pytest.fixture
 def hearing(monkeypatch):
-    """All that has been said so far on standard error.
+    """All that waits have said so far on standard error.
 
     By a stream of our own: pytest's, read while another thread writes, loses what comes as it is emptied.
     """
     said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(patience, "sys", SimpleNamespace(stderr=said))
     return said.getvalue
 
 
