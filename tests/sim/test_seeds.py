@@ -9,7 +9,8 @@ pytestmark = pytest.mark.sim
 
 # As many as fit into a check of every change; scripts/simulate runs more.
 CHUNK = 20
-ONE_NODE_CHUNKS = 20
+HALF = CHUNK // 2
+ONE_NODE_CHUNKS = 15
 THREE_NODE_CHUNKS = 5
 REPLICATED_CHUNKS = 1
 DEATH_CHUNKS = 2
@@ -85,13 +86,13 @@ def test_heads_whose_chains_reach_other_nodes():
 )
 def test_drivers_and_fork_servers_are_killed_at_any_message(nodes, asked):
     """All of a driver's job is gone with it, on each node, and nothing else; the others' programs do not notice."""
-    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, crashes=True, **asked)
+    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, crashes=True, **asked)
 
 
 @pytest.mark.parametrize("nodes, asked", [(3, {}), (4, {"deaths": True, "heads": True})], ids=str)
 def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
     """F03 to F05: for as long as they may be, they go on as if nothing had been; who is away for longer is gone."""
-    assert_all_is_well(range(1, 1 + CHUNK // 2), nodes=nodes, cuts=True, **asked)
+    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
 
 
 def test_a_task_that_was_given_back_and_came_by_another_way_asks_no_more():
@@ -144,7 +145,7 @@ def test_a_far_chain_takes_longer_to_rest():
 @pytest.mark.parametrize("chunk", range(DRAIN_CHUNKS))
 def test_nodes_that_leave_in_order(chunk, nodes, deaths, heads, shards, replicas):
     """Nothing fails, nothing is left; the head may die with the order, or before it has heard that all is done."""
-    seeds = range(1000 + chunk * CHUNK, 1000 + (chunk + 1) * CHUNK)
+    seeds = range(1000 + chunk * HALF, 1000 + (chunk + 1) * HALF)
     asked = {"nodes": nodes, "replicas": replicas, "deaths": bool(deaths), "heads": bool(heads), "shards": shards}
     assert_all_is_well(seeds, drains=True, **asked)
 
@@ -158,14 +159,14 @@ def test_an_actor_may_have_a_cpu_that_a_task_of_another_node_has_lent_out(seeds,
 @pytest.mark.parametrize("nodes, deaths", [(1, 0), (3, 0), (3, 1)])
 def test_whoever_asks_why_it_waits_is_answered(nodes, deaths):
     """And asking changes nothing."""
-    assert_all_is_well(range(1, 1 + CHUNK), nodes=nodes, deaths=bool(deaths), curious=True)
+    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, deaths=bool(deaths), curious=True)
 
 
 @pytest.mark.parametrize("nodes, deaths, heads", [(3, 0, 0), (3, 1, 0), (4, 0, 1)])
 def test_placement_groups_where_nodes_leave_and_die(nodes, deaths, heads):
     """Their bundles move, and what runs in them goes on."""
     asked = {"nodes": nodes, "deaths": bool(deaths), "heads": bool(heads)}
-    assert_all_is_well(range(1, 1 + CHUNK), groups=True, drains=True, **asked)
+    assert_all_is_well(range(1, 1 + HALF), groups=True, drains=True, **asked)
 
 
 @pytest.mark.parametrize("seeds, nodes, drains", [((66,), 3, False), ((1078,), 3, True), ((1056, 1093), 4, True)])
