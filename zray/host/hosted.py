@@ -24,7 +24,7 @@ from ..roles.replica_effects import (
 from ..roles.replica_keeper import ReplicaKeeper
 from ..wire.hosting import HostedReplica
 from .keys import KeyPair
-from .processes import how_it_ended, last_lines
+from .processes import last_lines, reap
 from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 from .spawn import spawn
 
@@ -167,10 +167,7 @@ class HostedReplicas:
         self.loop.unwatch(process.pidfd)
         os.close(process.pidfd)
         del self.running[process.host]
-        try:
-            reason = how_it_ended(os.waitpid(process.pid, 0)[1])
-        except ChildProcessError:
-            reason = "has ended"
+        reason = reap(process.pid)
         self.log(f"{process.name}: {reason}")
         shutil.rmtree(process.log, ignore_errors=True)
         if process.has_said:

@@ -29,6 +29,14 @@ def how_it_ended(status: int) -> str:
     return f"exited with code {os.WEXITSTATUS(status)}"
 
 
+def reap(pid: int) -> str:
+    """How a child of ours that has ended did, in words; the kernel keeps nothing of it from now on."""
+    try:
+        return how_it_ended(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return "has ended"  # its exit was ignored (SIGCHLD), so the kernel has reaped it
+
+
 def last_lines(path: str, count: int = 40, bytes_max: int = 16_384) -> str:
     """The end of a log, for error messages: what was written last, and the stack of a crash; "" where there is none."""
     try:

@@ -18,7 +18,7 @@ from ..wire.message import Local
 from .hosted import start_service
 from .keys import Key, KeyPair
 from .membership import Membership
-from .processes import how_it_ended, last_lines
+from .processes import last_lines, reap
 from .session import Session
 
 if TYPE_CHECKING:
@@ -157,10 +157,7 @@ class ServiceProcesses:
         self.loop.unwatch(service.pidfd)
         os.close(service.pidfd)
         del self.running[service.host]
-        try:
-            reason = how_it_ended(os.waitpid(service.pid, 0)[1])
-        except ChildProcessError:
-            reason = "has ended"
+        reason = reap(service.pid)
         name = service.order["name"]
         self.log(f"{name} (host {service.host}): {reason}")
         if not self.has_begun:

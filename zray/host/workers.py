@@ -7,7 +7,6 @@ token is never given back by its taker, so a kill -9 between two of them leaves 
 
 from __future__ import annotations
 
-import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from msgspec import msgpack
 
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 from .launch import launch_fork_server
-from .processes import end_children, how_it_ended, last_lines
+from .processes import end_children, how_it_ended, last_lines, reap
 from .session import Session
 from .spawn import PACKET_BYTES_MAX
 
@@ -165,11 +164,7 @@ class Workers:
             self.connection.close()
         self.orders.clear()
         self.is_full = False
-        try:
-            _, status = os.waitpid(self.pid, 0)
-            how = how_it_ended(status)
-        except ChildProcessError:
-            how = "ended"
+        how = reap(self.pid)
         self.log(f"the fork server {how}")
         end_children()
         if self.starts >= FORK_SERVER_STARTS_MAX:

@@ -88,7 +88,7 @@ class Client:
         Returns the id of the first one, for its ref to share.
         """
         first = spec.task_id + FIRST_RETURN
-        if num_returns == 1:
+        if num_returns == 1:  # nearly always: `_own`, without the call where the id is new
             known = self.held.setdefault(first, first)
             if known is not first:
                 first = self._own(first)
