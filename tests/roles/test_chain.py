@@ -147,6 +147,21 @@ def test_an_expelled_head_that_does_not_know_acknowledges_nothing():
     assert head.is_out and tail.is_head
 
 
+@pytest.mark.parametrize("has_offered", [True, False])
+def test_a_spare_that_is_declared_lost_and_lives_ends(desk, has_offered):
+    """Another one takes its place when it has ended: where it went on, its node ran a replica of no use."""
+    desk.settle()
+    spare = desk.offer()
+    if has_offered:
+        desk.settle()
+    # The verdict is there before its offer, or after it.
+    desk._perform(desk.master, desk.master.handle("host", ChainMemberLost(spare.address, "killed"), 0.0))
+    assert not desk.chain.spares
+    desk.settle()
+    assert spare.is_out and not desk.chain.spares
+    desk.check_all_is_well()
+
+
 def test_a_chain_whose_last_full_member_is_gone_says_so():
     desk = ChainDesk(replicas=2, offers=1)
     desk.ask()

@@ -244,3 +244,8 @@ def test_a_guardian_that_hands_an_actor_on_lets_go_of_its_handle():
 
 def test_a_pool_may_exceed_its_cap_where_tasks_wait_for_those_in_groups():
     assert_all_is_well([1004233], nodes=1, replicas=3)
+
+
+def test_a_replica_that_is_declared_lost_before_it_is_in_a_chain_is_replaced():
+    """It went on, as nobody's spare; its node ran a replica, but none that a chain could take in."""
+    assert_all_is_well([1005545], nodes=6, shards=2, replicas=3, groups=True, crashes=True)

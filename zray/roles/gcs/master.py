@@ -141,15 +141,20 @@ class ChainMaster(Role):
         """Spares on machines that leave end; not while there is no chain, which may need what they know."""
         for spare in [name for name in chain.spares if self.spread.machine(name) in self.spread.leaving]:
             if chain.members:
-                del chain.spares[spare]
-                self.send(spare, ChainChanged(chain.shard, max(1, chain.epoch), list(chain.members), chain.joining))
+                self._send_away(chain, spare, chain.spares.pop(spare)[0])
+
+    def _send_away(self, chain: Chain, spare: str, known: int) -> None:
+        """It ends when it hears of an epoch that it is not in, later than that of its log."""
+        self.send(spare, ChainChanged(chain.shard, max(chain.epoch, known + 1), list(chain.members), chain.joining))
 
     def on_chain_offer(self, message: ChainOffer) -> None:
         chain, member = self._chain(message.shard), self.sender
         if member in chain.members or member in chain.spares or member == chain.joining:
             self.reject("an offer made twice")
         elif member in self.gone:
+            # If it lives, another one takes its place when it has ended.
             self.reject("an offer of a member that is lost")
+            self._send_away(chain, member, message.epoch)
         elif not chain.members:
             chain.spares[member] = (message.epoch, message.sequence)
             self._found(chain)
@@ -259,10 +264,11 @@ class ChainMaster(Role):
             # A log of this machine's may come again.
             chain.sources.pop(member, None)
             if chain.awaited.pop(member, member) is None:
-                chain.spares.pop(member, None)
+                if member in chain.spares:
+                    self._send_away(chain, member, chain.spares.pop(member)[0])
                 self._found(chain)
         if member in chain.spares:
-            del chain.spares[member]
+            self._send_away(chain, member, chain.spares.pop(member)[0])
         elif member == chain.joining:
             chain.joining = ""
             self._change(chain, member)
