@@ -8,12 +8,17 @@ from tests.roles.desk import DRIVER, Desk
 from zray.exceptions import ProtocolError
 from zray.host import neighbour, peers
 from zray.host.control import _shown
+from zray.host.keys import Key
+from zray.host.membership import Membership, addresses_of
 from zray.host.neighbour import Neighbour
 from zray.host.peers import Peer, Peers
 from zray.printable import CHARACTERS_MAX, printable
 from zray.roles.local_scheduler import waits
 from zray.wire import link
+from zray.wire.codec import Letter
+from zray.wire.gcs import GiveUpNode, NodeLost
 from zray.wire.hosts import HostWelcome, NodeFact
+from zray.wire.scheduling import JobEnded
 from zray.wire.session import StatusReply
 from zray.wire.tasks import ObjectsReady, WaitObjects, WaitReply
 
@@ -37,15 +42,103 @@ def test_a_host_that_takes_nothing_is_dropped(monkeypatch):
 
 def test_who_takes_something_now_and_then_is_not_stuck_nor_is_all_the_world_when_we_stood_still(monkeypatch):
     monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", 0)
-    it = Neighbour("a" * 16, None, "", 0.0)
+    it = another("node")
     it.link.in_flight_bytes = 1
     for second in range(1_000):
         it.link.peer_acknowledged = second // 50
-        assert not it.is_stuck(float(second))
-    assert not it.is_stuck(10_000.0)
-    assert [it.is_stuck(10_000.0 + second) for second in range(1, neighbour.STUCK_SECONDS + 1)][-1]
+        assert not it.why_stuck(float(second))
+    assert not it.why_stuck(10_000.0)
+    assert [it.why_stuck(10_000.0 + second) for second in range(1, neighbour.STUCK_SECONDS + 1)][-1]
     it.link.in_flight_bytes = 0
-    assert not it.is_stuck(20_000.0)
+    assert not it.why_stuck(20_000.0)
+
+
+def another(kind):
+    """A host, as another one sees it."""
+    it = Neighbour("a" * 16, Key(b"k" * 32, kind, "a" * 16), "", 0.0)
+    it.came_up()
+    return it
+
+
+def seconds_until_given_up(it, held):
+    """It takes nothing, and each second there are so many bytes more for it."""
+    for second in range(1, neighbour.STUCK_SECONDS + 2):
+        it.backlog.append(Letter("n/local", "a/local", [JobEnded(bytes(held))]))
+        if it.why_stuck(float(second)):
+            return second
+    return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "is_up", "seconds"),
+    [
+        ("driver", 20_000, False, 6),  # asleep: as much as we keep
+        ("driver", 100_000, False, 5),  # a breath of a bad network is no silence
+        ("driver", 1_000, False, None),  # little waits for it: it may sleep as long as the monitor lets it
+        ("driver", 20_000, True, 6),  # it answers, and reads nothing
+        ("node", 100_000, False, None),  # the verdict is soon, by the monitor's count
+    ],
+)
+def test_what_waits_for_a_silent_program_is_bounded_in_bytes(monkeypatch, kind, held, is_up, seconds):
+    monkeypatch.setattr(neighbour, "HELD_BYTES_MAX", 110_000)
+    monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", -1)
+    it = another(kind)
+    it.is_up = is_up
+    assert seconds_until_given_up(it, held) == seconds
+    if seconds:
+        assert it.why_stuck(seconds + 0.5) == "" != it.why_stuck(seconds + 1.0)  # said again, should nobody have heard
+
+
+def test_a_program_that_wakes_has_a_moment_to_take_what_waits_for_it(monkeypatch):
+    monkeypatch.setattr(neighbour, "HELD_BYTES_MAX", 50_000)
+    monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", -1)
+    it = another("driver")
+    it.is_up = False
+    assert seconds_until_given_up(it, 500) is None
+    it.backlog.append(Letter("n/local", "a/local", [JobEnded(bytes(60_000))]))
+    it.came_up()
+    assert not it.why_stuck(61.9)
+    for frame in it.link.pack_mail(it.take_backlog()):
+        assert len(frame) > 60_000
+    assert it.held_bytes() > 60_000
+    it.link._acknowledge(it.link.sent)
+    assert not it.why_stuck(100.0) and not it.held_bytes()
+
+
+class Words:
+    """In place of a reactor: what a host's local scheduler says to others, and is told."""
+
+    def __init__(self):
+        self.role_by_address, self.said = {}, []
+
+    def watch(self, descriptor, action):
+        pass
+
+    def deliver(self, role, message):
+        self.said.append((role, message))
+
+    def _perform(self, role, effects):
+        self.said += [(effect.destination, effect.message) for effect in effects]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "says"),
+    [
+        ("node", "node", ("h/monitor", GiveUpNode("b/local", "why"))),
+        ("node", "driver", ("h/monitor", GiveUpNode("b/local", "why"))),
+        ("head", "driver", ("h/monitor", GiveUpNode("b/local", "why"))),
+        ("driver", "node", ("a/local", NodeLost("a/local", "host b was given up here: why"))),  # it goes itself
+        ("node", "head", None),  # a lease tells
+        ("node", "scheduler", None),  # the head sees to its own processes
+    ],
+)
+def test_whom_a_host_gives_up_is_the_monitors_to_judge(ours, theirs, says):
+    """Who forgot it alone would wait for ever for what it has in hand."""
+    loop = Words()
+    with Host() as host:
+        member = Membership(ours, "a", host.links, addresses_of("a", "h", [], 1), "h")
+        member._give_up(loop, Neighbour("b", Key(b"k" * 32, theirs, "b"), "", 0.0), "why")
+    assert loop.said == ([says] if says else [])
 
 
 @pytest.fixture

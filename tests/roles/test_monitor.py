@@ -8,7 +8,7 @@ from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
 from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
-from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from zray.wire.where import NODE_ID_LABEL
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
@@ -71,6 +71,23 @@ class Watch:
     def find(self, node, finding):
         """What the look told."""
         assert self.monitor.handle("host", HostProbed(node, finding), self.now) == []
+
+
+@pytest.mark.parametrize("who", [N1, "replica/gcs-0"])
+def test_whom_a_host_can_do_nothing_for_any_more_is_lost_to_all(who):
+    """One decision: those that forgot it alone would wait for it for ever."""
+    watch = Watch()
+    told = sent(watch.monitor, who, GiveUpNode(N2, "it takes nothing"))
+    verdicts = {target: message for target, message in told if type(message) is NodeLost}
+    assert verdicts.keys() == {"global", "gcs-0", N1, N2, N3}
+    assert all(message.node == N2 and "it takes nothing" in message.reason for message in verdicts.values())
+    assert sent(watch.monitor, who, GiveUpNode(N2, "it takes nothing")) == []
+
+
+def test_nobody_gives_up_the_head():
+    monitor = Monitor("monitor", [])
+    monitor.handle(N1, RegisterNode(N1, {}, kind="head"), 0.0)
+    assert sent(monitor, N2, GiveUpNode(N1, "")) == [] and N1 in monitor.nodes
 
 
 def test_a_node_that_is_silent_is_lost_within_three_seconds():

@@ -13,7 +13,7 @@ from zray.wire.allowed import ALLOWED, ROLES_OF_KEY
 from zray.wire.chain import ChainRead, ChainWrite
 from zray.wire.claims import OWN_NAME
 from zray.wire.codec import Letter
-from zray.wire.gcs import HoldAtNode, NodeLost, RegisterNode
+from zray.wire.gcs import GiveUpNode, HoldAtNode, NodeLost, RegisterNode
 from zray.wire.scheduling import LocateObjects, PlaceTask, SpillTask
 from zray.wire.task_spec import TaskSpec
 from zray.wire.tasks import Function, PublishFunction
@@ -89,6 +89,11 @@ def test_a_question_to_a_replicated_shard_is_of_a_scheduler_of_that_host():
     assert not heard(ChainRead(1, 1, f"{ME}/global", LocateObjects(1, [])), "shard-0", "gcs-0", "node")
 
 
+def test_a_program_from_outside_has_no_say_in_who_is_a_member():
+    given_up = GiveUpNode(f"{OTHER}/local", "why")
+    assert heard(given_up, target="monitor") and not heard(given_up, target="monitor", kind="driver")
+
+
 def test_code_is_published_under_its_own_name():
     """S9, B17."""
     good, bad = (PublishFunction(Function(name, "f", b"code")) for name in (function_id(b"code"), function_id(b"x")))
@@ -107,6 +112,7 @@ def test_the_rest_of_a_letter_stands():
 
 # Fields that are like names of a sender, and are not: whom a message is about.
 ABOUT_OTHERS = {
+    ("GiveUpNode", "node"),  # whom it can do nothing for any more
     ("ActorAt", "node"),  # where it will live, when it is handed over
     ("PublishFunction", "node"),  # who says when the job ends; what is published is its publisher's, up to so much
     ("RegisterActor", "node"),  # as well; the shard takes that only of who has the name so far

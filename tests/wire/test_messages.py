@@ -235,6 +235,7 @@ TAGS = {
     265: "StopReplica",
     266: "ReplicaEnded",
     267: "ReplicaOutOfReach",
+    268: "GiveUpNode",
 }
 
 ROLES = (

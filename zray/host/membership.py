@@ -22,10 +22,11 @@ import zmq
 
 from .. import __version__
 from ..exceptions import AuthenticationError, ProtocolError, ZrayError
-from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost
+from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost, Send
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..wire.codec import decode_mail
+from ..wire.gcs import GiveUpNode, NodeLost
 from ..wire.hosting import ReplicaOutOfReach
 from ..wire.hosts import HostAdded, HostRefused, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.link import open_unnumbered, unnumbered
@@ -35,6 +36,7 @@ from .dealing import DENIED, WRONG_KEY, Dealer
 from .detours import Detours
 from .hosted import HostedReplicas
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
+from .neighbour import HELD_BYTES_MAX, Neighbour
 from .neighbours import Neighbours
 from .probes import Probes
 from .tunnels import Tunnels
@@ -47,6 +49,11 @@ if TYPE_CHECKING:
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
+# Why a program from outside is not let in again: it cannot be told more.
+WAS_SILENT = (
+    "the head has not heard of it for too long, or more waited for it than others keep for a program that is silent: "
+    f"{HELD_BYTES_MAX >> 20} MiB on one node"
+)
 
 
 class Membership:
@@ -93,6 +100,7 @@ class Membership:
     def attach(self, loop: Reactor) -> None:
         """Run on this loop, for its roles."""
         self.neighbours.attach(loop, loop.role_by_address)
+        self.neighbours.on_given_up = lambda it, reason: self._give_up(loop, it, reason)
         self.probes.attach(loop)
         if (tunnels := self.tunnels) is not None:
             tunnels.attach(loop, lambda message: loop.box(tunnels.address, f"{self.head}/relay").append(message))
@@ -102,6 +110,21 @@ class Membership:
                 ).append(ReplicaOutOfReach(host))
         if self.hosted is not None:
             self.hosted.attach(loop)
+
+    def _give_up(self, loop: Reactor, neighbour: Neighbour, reason: str) -> None:
+        """We can do nothing more for it: the verdict is the monitor's, for all of us.
+
+        A program outside of the cluster has no say in that: it goes itself.  Of the head, and of its processes, the
+        head's own end tells.
+        """
+        local, node = f"{self.host}/local", f"{neighbour.host}/local"
+        if neighbour.key.kind == "replica" and neighbour.key.node:
+            if self.detours is not None:
+                self.detours.on_replica_out_of_reach(neighbour.host)
+        elif self.kind == "driver" and neighbour.key.kind in ("node", "driver"):
+            loop.deliver(local, NodeLost(local, f"host {neighbour.host} was given up here: {reason}"))
+        elif neighbour.key.kind in ("node", "driver"):
+            loop._perform(local, [Send(self.addresses.monitor, GiveUpNode(node, reason))])
 
     def close(self) -> None:
         """What the links do not close."""
@@ -227,7 +250,7 @@ def join_cluster(
     membership.detours = Detours(neighbours, membership.tunnels)
     if kind == "driver":
         # The verdict fell while we could not hear it.  (A node's lease tells it soon, and that it may join again.)
-        neighbours.on_denied = lambda host: neighbours.on_expelled(host, "the head has not heard of it for too long")
+        neighbours.on_denied = lambda host: neighbours.on_expelled(host, WAS_SILENT)
     membership.head_key = Key(token.head_public, "head", reply.head)
     log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}")
     if membership.notice:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..wire.allowed import NOTHING, ROLES_OF_KEY, Types, allowed_between, kind_of
 from ..wire.claims import CLAIMS
-from ..wire.codec import Letter
+from ..wire.codec import Letter, Mail, encode_mail
 from ..wire.link import MailLink
 from ..wire.message import Local
 from .dealing import Dealer
@@ -40,6 +40,12 @@ class Loop(Protocol):
 
 # A host whose connection answers, and which takes nothing: far longer than any pause of one that still is a member.
 STUCK_SECONDS = 60
+# A program outside of the cluster may be silent for longer than that (monitor.DRIVER_WAIT_SECONDS): the results of its
+# tasks wait for it, with each node that has some.  A breath of a bad network is no silence.
+HELD_BYTES_MAX = 64 << 20
+HELD_SECONDS = 5
+# What a message costs beside its bytes while it waits.
+OBJECT_BYTES = 200
 # How long a farewell may take to leave.
 LAST_WORDS_MS = 200
 CUT_SECONDS = 0.2
@@ -58,6 +64,7 @@ class Neighbour:
         "allowed",
         "attempt",
         "backlog",
+        "backlog_bytes",
         "dealer",
         "down_since",
         "endpoint",
@@ -70,6 +77,7 @@ class Neighbour:
         "link",
         "seen_at",
         "stuck",
+        "weighed",
         "wire",
     )
 
@@ -79,6 +87,8 @@ class Neighbour:
         self.endpoint = endpoint  # where we connect to; "": it connects to us
         self.link = MailLink()
         self.backlog: list[Letter] = []  # what the link is too full for, or not up for
+        self.weighed = 0  # so many of its letters
+        self.backlog_bytes = 0  # of these
         self.identity = b""  # of its connection to us
         self.wire: Wire | None = None  # that connection
         self.seen_at = ""  # the address that it came from
@@ -96,7 +106,7 @@ class Neighbour:
         self.host = host
         self.key = Key(self.key.public, self.key.kind, host)
         self.link = MailLink()
-        self.backlog = []
+        self.take_backlog()
         self.allowed.clear()
 
     def failed(self, is_denied: bool) -> float:
@@ -106,18 +116,47 @@ class Neighbour:
         first = DENIED_SECONDS_MIN if is_denied else RETRY_SECONDS_MIN
         return min(RETRY_SECONDS_MAX, first * 2 ** min(self.failures - 1, 10))
 
-    def is_stuck(self, now: float) -> bool:
-        """Whether it has taken nothing for STUCK_SECONDS, though there is more than the link may hold.
+    def came_up(self) -> None:
+        """It is there, and has a moment to take what it missed; not anew each time that it comes."""
+        self.is_up = True
+        self.failures = 0
+        taken, seconds, counted_at = self.stuck
+        self.stuck = (taken, min(seconds, HELD_SECONDS - 1), counted_at)
 
-        What piles up for it has an end by that: what we say in so long.  Counted in steps of ours: where we stood
-        still, one has passed.
+    def why_stuck(self, now: float) -> str:
+        """Why we can keep no more for it; "" while we can.  It has taken nothing, though there is more than the link
+        may hold, or no connection: for STUCK_SECONDS; or we keep more than HELD_BYTES_MAX for a program that sleeps.
+
+        What piles up for it has an end by that.  Counted in steps of ours: where we stood still, one has passed.
+        Said once a second.
         """
         taken, (last_taken, seconds, counted_at) = self.link.peer_acknowledged, self.stuck
-        if not self.link.is_full or last_taken != taken:
+        if last_taken != taken or (self.is_up and not self.link.is_full):
             self.stuck = (taken, 0, now)
         elif now - counted_at >= 1.0:
-            self.stuck = (taken, seconds + 1, now)
-        return self.stuck[1] >= STUCK_SECONDS
+            seconds += 1
+            self.stuck = (taken, seconds, now)
+            if seconds >= STUCK_SECONDS and self.is_up:
+                return "it takes nothing of what it is sent"
+            if seconds >= HELD_SECONDS and self.key.kind == "driver" and self.held_bytes() > HELD_BYTES_MAX:
+                return (
+                    f"more than {HELD_BYTES_MAX >> 20} MiB wait here for it, and it has taken nothing for {seconds} s"
+                )
+        return ""
+
+    def held_bytes(self) -> int:
+        """What it has not taken, in memory of ours: as frames, and as objects."""
+        if new := self.backlog[self.weighed :]:
+            self.weighed = len(self.backlog)
+            count = sum(len(letter.messages) for letter in new)
+            self.backlog_bytes += len(encode_mail(Mail(0, 0, 0, new))[0]) + count * OBJECT_BYTES
+        return self.link.in_flight_bytes + self.backlog_bytes
+
+    def take_backlog(self) -> list[Letter]:
+        """All of it: it leaves."""
+        backlog, self.backlog = self.backlog, []
+        self.weighed = self.backlog_bytes = 0
+        return backlog
 
     def sift(self, letter: Letter, roles: set[str]) -> tuple[Letter, list[str]]:
         """What may stand in it; why the rest may not."""

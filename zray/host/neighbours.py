@@ -64,6 +64,8 @@ class Neighbours:
         self.has_said_goodbye = False
         self.on_goodbye: Callable[[str, str], None] = lambda host, reason: None  # a host ends, and says so
         self.on_expelled: Callable[[str, str], None] = lambda host, reason: None  # a host lets us in no more
+        # We can do nothing more for one.
+        self.on_given_up: Callable[[Neighbour, str], None] = lambda it, reason: self.forget(it.host, reason)
         self.on_denied: Callable[[str], None] = lambda host: None  # one that had let us in does so no more
         self.on_new_head: Callable[[str, HostWelcome], None] = lambda former, welcome: None  # one that follows another
         self.way: Callable[[Neighbour, float], tuple[str, float]] = lambda it, now: (it.endpoint, ATTEMPT_SECONDS)
@@ -212,8 +214,7 @@ class Neighbours:
 
     def _is_up(self, neighbour: Neighbour) -> None:
         """Both know who the other is: what may not have arrived goes again, then what has waited."""
-        neighbour.is_up = True
-        neighbour.failures = 0
+        neighbour.came_up()
         self.on_link(neighbour.host, True)
         for frame in neighbour.link.resend():
             self._put(neighbour, frame)
@@ -235,14 +236,13 @@ class Neighbours:
                 self.log(f"dropped mail for {host[:40]!r}: a host that nobody has told us of")
 
     def _flush(self, neighbour: Neighbour) -> None:
-        if not neighbour.backlog or not neighbour.is_up:
+        if not neighbour.backlog:
             return
-        if neighbour.is_stuck(time.monotonic()):
-            self.log(f"dropped host {neighbour.host}: it takes nothing of what it is sent")
-            self.forget(neighbour.host, "it takes nothing of what it is sent")
-        elif not neighbour.link.is_full:
-            backlog, neighbour.backlog = neighbour.backlog, []
-            for frame in neighbour.link.pack_mail(backlog):
+        if reason := neighbour.why_stuck(time.monotonic()):
+            self.log(f"gave up host {neighbour.host}: {reason}")
+            self.on_given_up(neighbour, reason)
+        elif neighbour.is_up and not neighbour.link.is_full:
+            for frame in neighbour.link.pack_mail(neighbour.take_backlog()):
                 self._put(neighbour, frame)
 
     def _put(self, neighbour: Neighbour, frame: MailFrame) -> None:
@@ -421,6 +421,7 @@ class Neighbours:
         if self.offences.note(neighbour.host, time.monotonic()):
             self.log(f"dropped host {neighbour.host}: too many messages that were not its to send")
             self.forget(neighbour.host)
+            self.on_given_up(neighbour, "it said again and again what is not its to say")
 
     def trouble(self, neighbour: Neighbour, error: Exception) -> None:
         """A role could not digest what it said."""

@@ -17,13 +17,15 @@ import zmq
 from msgspec import msgpack
 
 from ..printable import printable
-from ..roles.effects import EndSession, HeadChanged
+from ..roles.effects import EndSession, HeadChanged, Send
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.global_scheduler import GlobalScheduler
 from ..store.durable import StoreError, StoreLocked
+from ..wire.gcs import GiveUpNode
 from ..wire.hosts import HostAdded, HostRemoved, HostWelcome
 from .keys import Key, KeyPair, KeyRing, key_of
+from .neighbour import Neighbour
 from .neighbours import Neighbours
 from .node_main import forbid_unpickling
 from .peers import Peers
@@ -137,6 +139,12 @@ class ServiceHost:
         if self.member is not None:
             self.reactor.deliver(self.member.address, HeadChanged(former, self.head, welcome.global_schedulers))
 
+    def _give_up(self, neighbour: Neighbour, reason: str) -> None:
+        """The verdict is the monitor's."""
+        if neighbour.key.kind in ("node", "driver"):
+            role = self.member.address if self.member is not None else f"{self.host}/global"
+            self.reactor._perform(role, [Send(f"{self.head}/monitor", GiveUpNode(f"{neighbour.host}/local", reason))])
+
     def end_turn(self, now: float) -> list[Any]:
         """A replica that is out of its chain makes room for a new one."""
         if self.member is not None and self.member.is_out:
@@ -163,6 +171,7 @@ class ServiceHost:
         self.neighbours.attach(reactor, reactor.role_by_address)
         self.neighbours.on_goodbye = lambda host, reason: self.end(reason) if host == self.head else None
         self.neighbours.on_new_head = self._new_head
+        self.neighbours.on_given_up = self._give_up
         self.neighbours.meet(head, Key(options["head_key"], "head", head), options["head_endpoint"])
         for role in (self.member, *self.clients):
             if role is not None:

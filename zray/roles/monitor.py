@@ -5,6 +5,7 @@ Dialog (who says it -> what we do):
     local scheduler    RegisterNode    have it noted for good; tell everybody of everybody
     local scheduler    Heartbeat       it is alive: HeartbeatReply
     our host           HostLeft        a node ends in order: all are told
+    any host           GiveUpNode      it can do nothing more for a node, which is lost by that
     our host           DrainOrdered    DrainNode to that node
     local scheduler    DrainReport     how far it is; in the end the verdict, by which nothing is lost
     our host           HostLinkChanged    its connection broke, or is back: a look at its machine
@@ -33,8 +34,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sized
 
 from ..wire.drains import DrainNode, DrainReport
-from ..wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
+from ..wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ..wire.message import Local
+from ..wire.where import host_of
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
 from .latest import LOST_MAX, Latest
 from .replica_effects import MachineIsFree, MachineLeaves
@@ -60,6 +62,8 @@ LOOK_TICKS = 5
 DRIVER_WAIT_SECONDS = 60.0
 # From the end of a lease to the verdict: as for a node, whose lease is 2.2 s.
 GRACE_TICKS = 5
+# What a host has to say of another one is a sentence.
+REASON_CHARACTERS_MAX = 300
 
 
 class MonitorTimeout(Local):
@@ -159,6 +163,13 @@ class Monitor(Role):
 
     def on_host_left(self, message: HostLeft) -> None:
         self._lose(message.node, message.reason)
+
+    def on_give_up_node(self, message: GiveUpNode) -> None:
+        """What hosts would decide each for itself, the others would wait for: so it is for all."""
+        facts = self.nodes.get(message.node)
+        if facts is not None and facts.kind != "head":
+            reason = message.reason[:REASON_CHARACTERS_MAX]
+            self._lose(message.node, f"host {host_of(self.sender)} has given it up: {reason}")
 
     def on_drain_ordered(self, message: DrainOrdered) -> None:
         if message.node not in self.nodes:
@@ -296,6 +307,7 @@ class Monitor(Role):
         RegisterNode: on_register_node,
         Heartbeat: on_heartbeat,
         HostLeft: on_host_left,
+        GiveUpNode: on_give_up_node,
         HostLinkChanged: on_host_link_changed,
         HostProbed: on_host_probed,
         DrainOrdered: on_drain_ordered,

@@ -56,6 +56,7 @@ from .gcs import (
     FetchFunction,
     FetchFunctionReply,
     FreeCopies,
+    GiveUpNode,
     Heartbeat,
     HeartbeatReply,
     HoldAtNode,
@@ -228,7 +229,9 @@ ALLOWED: dict[tuple[str, str], Types] = {
         }
     ),
     ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor, FindPlaces}),
-    ("local", "monitor"): frozenset({RegisterNode, Heartbeat, DrainReport}),
+    ("local", "monitor"): frozenset({RegisterNode, Heartbeat, DrainReport, GiveUpNode}),
+    ("gcs", "monitor"): frozenset({GiveUpNode}),
+    ("global", "monitor"): frozenset({GiveUpNode}),
     ("objects", "objects"): frozenset({PullObject, ObjectChunk, ObjectInline, PullElsewhere, PullRefused, PullDone}),
     ("gcs", "local"): frozenset(
         {

@@ -18,6 +18,7 @@ from .gcs import (
     AddLocations,
     CannotRebuild,
     FetchFunction,
+    GiveUpNode,
     Heartbeat,
     HoldAtNode,
     RecordTasks,
@@ -104,6 +105,11 @@ def _own_member(message: ChainMemberLost, source: str, kind: str, public: bytes)
     return f"{source} may not say ChainMemberLost in the name of {message.member[:80]!r}"
 
 
+def _judgement(message: GiveUpNode, source: str, kind: str, public: bytes) -> str:
+    """A program outside of the cluster has no say in who is a member."""
+    return f"{source} has joined as a 'driver', and gives nobody up" if kind == "driver" else ""
+
+
 def _function(message: PublishFunction, source: str, kind: str, public: bytes) -> str:
     """Code is named by its hash: what another one has published under that name stays what it is (USERS S9)."""
     if function_id(message.function.code) == message.function.function_id:
@@ -120,5 +126,6 @@ CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     ChainRead: _read,
     **dict.fromkeys((ChainOffer, ChainJoined), _of_its_shard),
     ChainMemberLost: _own_member,
+    GiveUpNode: _judgement,
     PublishFunction: _function,
 }

@@ -12,6 +12,7 @@ GCS shard          LineageNeeded -> LineageNeededReply     by way of a node, to 
 local scheduler    FetchFunction -> FetchFunctionReply
 local scheduler    ReleaseFunctions                    the job that has published them has ended
 node               RegisterNode, Heartbeat             to the monitor
+any host           GiveUpNode                          to the monitor: we are done with that one
 monitor            HeartbeatReply, NodeJoined, NodeLost
 """
 
@@ -191,6 +192,13 @@ class HeartbeatReply(Message, tag=124):
 
     number: Natural = 0
     seconds: float = 0.0
+
+
+class GiveUpNode(Message, tag=268):
+    """local or global scheduler, GCS shard -> monitor.  Our host can do nothing more for that node: judge it."""
+
+    node: str
+    reason: str
 
 
 class NodeJoined(Message, tag=122):
