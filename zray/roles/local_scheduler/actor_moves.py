@@ -278,15 +278,19 @@ class ActorMoves:
         ask = self.asks.get(actor.actor_id)
         if ask is None:
             return True
-        if not ask.is_deferred or not self.node.calls.has_room_for(actor.options, may_borrow=True):
-            return False
-        where = actor.options.where
-        if where is not None and (where.group or not self.node.strategies.may_run_here(where)):
+        if not self.may_stay(ask) or not self.node.calls.has_room_for(actor.options, may_borrow=True):
             return False
         del self.asks[actor.actor_id]
         self.settled_here(actor)
         self.node.calls.promise(actor.options)
         return True
+
+    def may_stay(self, ask: Ask) -> bool:
+        """Whether it would start here if there were room."""
+        where = ask.actor.options.where
+        if where is not None and (where.group or not self.node.strategies.may_run_here(where)):
+            return False
+        return ask.is_deferred and not self.node.calls.is_barred(ask.actor.options)
 
     def on_ask_again_timeout(self) -> None:
         """AskAgainTimeout."""

@@ -147,8 +147,7 @@ class Calls:
 
         may_borrow: also on CPUs that are lent out by tasks that wait; these go on only when they get them back.
         """
-        drain = self.node.drain
-        if self.node.members.is_guest or (drain.is_on and drain.may_go(options.resources, options.where)):
+        if self.is_barred(options):
             return False
         free, promised = self.node.resources.free, self.promised
         for name, amount in options.resources.items():
@@ -158,6 +157,11 @@ class Calls:
             if left < amount:
                 return False
         return True
+
+    def is_barred(self, options: ActorOptions) -> bool:
+        """Whether this node takes no actor like it, room or not."""
+        drain = self.node.drain
+        return self.node.members.is_guest or (drain.is_on and drain.may_go(options.resources, options.where))
 
     def promise(self, options: ActorOptions, count: int = 1) -> None:
         """So many more are to start here: -1 when one has."""

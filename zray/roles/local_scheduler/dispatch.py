@@ -166,13 +166,16 @@ class Dispatch:
             queue = worker.queue
             if queue is None or worker.stale or worker.frames[0].cpu_lent:
                 continue
-            if queue.tasks and not (len(self.queues) > 1 and self._is_outranked(worker, queue)):
+            are_others = len(self.queues) > 1 or self.node.calls.wanting
+            if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
                 self.batches.fill(worker, queue)
             if not worker.inflight:
                 self._end_lease(worker)
 
     def _is_outranked(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Whether the lease should run out: deeper tasks of the job wait, or it has lasted while others wait."""
+        """Whether the lease should run out: deeper tasks of the job wait, or it has lasted while others wait (tasks, or
+        an actor of another job).
+        """
         is_old = self.node.now - worker.leased_at > LEASE_SECONDS
         for other in self.queues:
             if (
@@ -181,7 +184,7 @@ class Dispatch:
                 and (is_old or (other.job is queue.job and other.depth > queue.depth))
             ):
                 return True
-        return False
+        return bool(is_old and self.node.calls.wanting and self.node.actor_room.is_lacking(worker, queue))
 
     def _end_lease(self, worker: Worker) -> None:
         frame = worker.frames.pop()
@@ -230,9 +233,9 @@ class Dispatch:
 
     def has_room(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would do now."""
-        if queue.is_in_group:
-            return self.node.bundles.pick(queue)
-        return self.node.resources.fits(queue.resources)
+        if not (self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)):
+            return False
+        return not (self.node.calls.wanting and self.node.actor_room.is_kept_from(queue))
 
     def _in_order(self) -> list[ReadyQueue]:
         """The queues as they are served: jobs take turns; within one, the children of what runs go before what has

@@ -69,6 +69,7 @@ from .acks import Acks
 from .actor_ends import ActorEnds
 from .actor_moves import ActorMoves
 from .actor_names import ActorNames
+from .actor_room import ActorRoom
 from .addresses import Addresses
 from .bundles import Bundles
 from .calls import Calls
@@ -149,6 +150,7 @@ class LocalScheduler(Role):
         self.pool = WorkerPool(self, worker_prefix)
         self.dispatch = Dispatch(self)
         self.calls = Calls(self)
+        self.actor_room = ActorRoom(self)
         self.ends = ActorEnds(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
