@@ -1,5 +1,6 @@
 """Programs that do what one would rather not: fork in tasks, raise anything, press Ctrl-C, keep old refs."""
 
+import builtins
 import os
 import re
 import sys
@@ -66,6 +67,16 @@ def test_a_task_may_fork():
     refs = [exits.remote(), both_return.remote(), pool.remote()]
     assert zray.get(refs, timeout=20) == [7, "parent", [1, 2]]
     assert zray.get([identity.remote(i) for i in range(20)], timeout=20) == list(range(20))
+
+
+def test_a_task_runs_in_an_interpreter_like_its_programs():
+    """With `site`: exit() is there, the environment is the same, and what tasks start (as loky does) finds packages."""
+
+    @zray.remote
+    def seen():
+        return sys.prefix, sys.flags.no_site, hasattr(builtins, "exit")
+
+    assert zray.get(seen.remote()) == seen.local()
 
 
 def test_a_forked_driver_is_told_that_it_is_in_no_session():

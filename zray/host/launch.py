@@ -20,6 +20,7 @@ def launch_fork_server(session: Session) -> tuple[int, socket.socket]:
         [session.name, os.path.dirname(session.folder)],
         output=log,
         descriptors={theirs.fileno(): CONNECTION_DESCRIPTOR, node_pidfd: NODE_DESCRIPTOR},
+        runs_user_code=True,
     )
     os.close(log)
     os.close(node_pidfd)

@@ -14,7 +14,6 @@ PACKET_BYTES_MAX = 1 << 16
 # Above all numbers that a child sees, so that putting one in its place never covers another.
 _ASIDE = 100
 
-# -S: `site` costs milliseconds, and the path is handed over.
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 
@@ -45,12 +44,17 @@ def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str
     return tuple(dict.fromkeys((*first, *map(os.path.abspath, path)))), folder
 
 
-def spawn(module: str, arguments: list[str], *, output: int, descriptors: dict[int, int]) -> int:
+def spawn(
+    module: str, arguments: list[str], *, output: int, descriptors: dict[int, int], runs_user_code: bool = False
+) -> int:
     """Run `module`.main() in a new interpreter; its pid.
 
     output: the descriptor that becomes its standard output and error.  descriptors: ours -> the number that the
     child sees.  Everything else of ours is closed in the child, provided that it is close-on-exec, as Python's
     descriptors are.
+
+    runs_user_code: it, or what it forks, so it is to be an interpreter like the program's own.  Others do without
+    `site`, which costs milliseconds: the path is handed over.
     """
     path = import_path()
     program = _PROGRAM.format(path=path, module=module)
@@ -60,7 +64,7 @@ def spawn(module: str, arguments: list[str], *, output: int, descriptors: dict[i
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # type: ignore[list-item]
         *((os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in aside.items()),
     ]
-    command = [sys.executable, "-S", "-c", program, *arguments]
+    command = [sys.executable, *(() if runs_user_code else ("-S",)), "-c", program, *arguments]
     try:
         return os.posix_spawn(
             sys.executable,
