@@ -180,6 +180,7 @@ class Worker(Runtime):
                 self._obey(self.orders.pop(0))
                 continue
             self.receive_until(lambda: bool(queue or self.orders), None)
+            self.sent_at = time.perf_counter()  # the first of many is not sent by itself
 
     def _obey(self, order: Message) -> None:
         if type(order) is StopWorker:
@@ -213,7 +214,11 @@ class Worker(Runtime):
         self.send_results_soon()
 
     def send_results_soon(self) -> None:
-        """At once when results have waited long enough for company; else the helper looks after them."""
+        """With the last of the queue, which the loop does; before that at once when they have waited long enough for
+        company; else the helper looks after them.
+        """
+        if not self.executor.queue:
+            return
         now = time.perf_counter()
         if now - self.sent_at > RESULT_SECONDS:
             self.sent_at = now
