@@ -77,6 +77,38 @@ def test_a_burst_that_is_dropped_by_then_costs_the_shard_nothing():
     assert recorded(desk) == [] and released(desk) == []
 
 
+def test_what_came_later_still_waits_when_the_first_are_told():
+    desk = Desk()
+    first, second = desk.new_spec(), desk.new_spec()
+    desk.submit(first)
+    desk.tell("timer", LineageTimeout())
+    desk.now += YOUTH_SECONDS
+    desk.submit(second)
+    desk.tell("timer", LineageTimeout())
+    assert recorded(desk) == [first]
+    let_pass(desk, YOUTH_SECONDS)
+    assert recorded(desk) == [second]
+
+
+def test_in_a_flood_that_is_dropped_at_once_what_is_kept_grows_old(monkeypatch):
+    monkeypatch.setattr(lineage, "YOUNG_MAX", 20)
+    desk = Desk()
+    room = desk.scheduler.lineage
+    room.sift_young_at = 20
+    kept = desk.new_spec()
+    desk.submit(kept)
+    told = []
+    for _ in range(round(YOUTH_SECONDS / 0.02) + 4):
+        results = desk.submit(*(desk.new_spec() for _ in range(15)))
+        desk.run_all()
+        desk.tell(DRIVER, ReleaseObjects(results))
+        desk.tell("timer", LineageTimeout())
+        desk.now += 0.02
+        told += recorded(desk)
+        assert len(room.fresh) <= 31
+    assert told == [kept]
+
+
 def test_a_task_that_takes_something_has_all_recorded_at_the_next_batch():
     desk = Desk()
     parent = desk.new_spec()

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 # Longer batches send less, and hold the specs of dead tasks longer in memory.
 LINEAGE_SECONDS = 0.02
-# Tasks that take nothing wait so long, and so many of them: a burst that is fetched by then costs the shard nothing.
+# Tasks that take nothing wait so long (each, give or take a mark), and so many of them: a burst that is fetched by then
+# costs the shard nothing.
 YOUTH_SECONDS = 0.3
+MARK_SECONDS = 0.05
 YOUNG_MAX = 20_000
 # What waited together must not stop the others for long: so many specs (some 3 us each) are told in one turn, and the
 # next so many this much later.
@@ -55,6 +57,16 @@ class Owed(Struct, gc=False, eq=False):
     object_ids: dict[bytes, None]
 
 
+def is_alive(task: Task) -> bool:
+    """Whether it has not ended, or one of its results is referred to."""
+    entry = task.entry
+    return (
+        entry.task is not None
+        or entry.value is not None
+        or (task.more is not None and any(further.value is not None for further in task.more))
+    )
+
+
 class Lineage:
     """Specs not yet recorded, and records no longer needed."""
 
@@ -62,7 +74,8 @@ class Lineage:
         self.node = node
         self.fresh: list[Task] = []  # submitted since the last batch
         self.young_count = 0  # the first so many of them are known to take nothing
-        self.young_since = 0.0  # when the first of them was seen
+        self.marks: deque[tuple[float, int]] = deque()  # when, and how many of them there were: those are so old now
+        self.sift_young_at = YOUNG_MAX
         self.chosen: deque[Task] = deque()  # a batch, which goes in portions
         self.timer_is_set = False
         self.unheard: dict[int, int] = {}  # requests of portions -> replies that are missing
@@ -82,24 +95,40 @@ class Lineage:
         if len(self.unheard) >= UNHEARD_MAX:
             self._sift()
             return
-        if not self.chosen and self.fresh and not self._are_young():
-            self._choose()
+        if not self.chosen and self.fresh:
+            if self._take_nothing():
+                self._choose_old()
+            else:
+                self._choose()
         portion = [self.chosen.popleft() for _ in range(min(PORTION_COUNT, len(self.chosen)))]
         self._record(portion, self.node.acks.next_request())
         if not self.chosen:
             self._let_go_of_freed()
 
-    def _are_young(self) -> bool:
-        """Whether the fresh ones may wait, because none of them takes anything."""
+    def _take_nothing(self) -> bool:
+        """Whether all of the fresh ones may wait, because none of them takes anything."""
         fresh, count = self.fresh, self.young_count
-        if not count:
-            self.young_since = self.node.now
-        elif self.node.now - self.young_since >= YOUTH_SECONDS:
-            return False
-        if len(fresh) > YOUNG_MAX or any(task.spec.deps or task.spec.holds for task in islice(fresh, count, None)):
+        if any(task.spec.deps or task.spec.holds for task in islice(fresh, count, None)):
             return False
         self.young_count = len(fresh)
         return True
+
+    def _choose_old(self) -> None:
+        """Those that have waited for long enough; or all, where that many live."""
+        now, marks, due = self.node.now, self.marks, 0
+        while marks and now - marks[0][0] >= YOUTH_SECONDS:
+            due = marks.popleft()[1]
+        if due:
+            self.chosen += filter(is_alive, islice(self.fresh, due))
+            del self.fresh[:due]
+            self.marks = deque((when, count - due) for when, count in marks)
+        if len(self.fresh) > self.sift_young_at:
+            self._sift_young()
+            if len(self.fresh) > YOUNG_MAX:
+                self._choose()
+        self.young_count = len(self.fresh)
+        if self.fresh and (not self.marks or now - self.marks[-1][0] >= MARK_SECONDS):
+            self.marks.append((now, len(self.fresh)))
 
     def flush(self) -> None:
         """Record what lives, with its ancestors; let go of what died."""
@@ -111,6 +140,20 @@ class Lineage:
             self.chosen.clear()
             self._record(chosen)
         self._let_go_of_freed()
+
+    def _sift_young(self) -> None:
+        """What has died need not wait: of tasks that take nothing."""
+        fresh, marks = self.fresh, self.marks
+        alive: list[Task] = []
+        start = 0
+        self.marks = deque()
+        for when, count in marks:
+            alive += filter(is_alive, islice(fresh, start, count))
+            self.marks.append((when, len(alive)))
+            start = count
+        alive += filter(is_alive, islice(fresh, start, None))
+        fresh[:] = alive
+        self.sift_young_at = max(YOUNG_MAX, len(alive) + YOUNG_MAX // 2)
 
     def _sift(self) -> None:
         """The shards are behind: what has died need not wait for them."""
@@ -127,14 +170,10 @@ class Lineage:
         # The list itself stays: whoever fills it may be the one who has us flush.
         fresh = self.fresh.copy()
         self.fresh.clear()
+        self.marks.clear()
         self.young_count = 0
-        alive = [
-            task
-            for task in fresh
-            if (entry := task.entry).task is not None
-            or entry.value is not None
-            or (task.more and any(further.value is not None for further in task.more))
-        ]
+        self.sift_young_at = YOUNG_MAX
+        alive = list(filter(is_alive, fresh))
         if len(alive) != len(fresh) and any(task.spec.deps or task.spec.holds for task in alive):
             alive = self._with_ancestors(alive, {task.spec.task_id: task for task in fresh})
         return alive
