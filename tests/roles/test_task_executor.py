@@ -223,6 +223,13 @@ def test_a_mean_is_told_when_it_has_moved(executor):
     assert told_after(0.0) == [Timing(FUNCTIONS[0], 904)]
 
 
+def test_a_run_that_is_far_longer_than_those_before_is_unlike_them(executor):
+    assert not executor.is_unlike(FUNCTIONS[0], 1e6)  # nothing is known of it
+    executor.ran_for(FUNCTIONS[0], 100.0)
+    assert [executor.is_unlike(FUNCTIONS[0], us) for us in (100.0, 800.0, 801.0, 1e6)] == [False, False, True, True]
+    assert not executor.is_unlike(FUNCTIONS[1], 1e6)
+
+
 def test_of_the_code_the_latest_stays_and_what_the_queue_needs(executor, monkeypatch):
     monkeypatch.setattr(task_executor, "LEARNED_COUNT_MAX", 2)
     executor.count_max = 2

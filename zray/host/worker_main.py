@@ -36,6 +36,7 @@ from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context
 from .connection import Connection
+from .core_waits import CoreWaits
 from .forks import end_child
 from .hints import add_hints
 from .leaving import crash, leave
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
+# Of runs that took longer than this it is asked whether they were only held up; shorter ones change no plan.
+ODD_SECONDS = 0.001
 # Of the returns of one task, so much travels in its message; the rest lies in the arena (frames have a limit).
 SEVERAL_INLINE_BYTES_MAX = 16 << 20
 
@@ -88,6 +91,7 @@ class Worker(Runtime):
         self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
+        self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
         self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
         self.code: CodeTaker | None = None  # where the job's driver is on another node
@@ -259,8 +263,11 @@ class Worker(Runtime):
         self.call = outer
         begun_lines.write_own()
         executor = self.executor
+        is_odd = took > ODD_SECONDS and executor.is_unlike(spec.function_id, took * 1e6)
+        was_held_up = is_odd and self.core_waits.hold_up(took)
         with self.lock:
-            executor.ran_for(spec.function_id, took * 1e6)
+            if not was_held_up:
+                executor.ran_for(spec.function_id, took * 1e6)
             self.note(spec, values, contained, wants_retry=wants_retry)
         value = None  # an error's traceback has this frame, which would keep the error
 

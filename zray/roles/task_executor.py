@@ -38,6 +38,8 @@ EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
 # A mean is reported again when it has moved by this factor: the node only plans with it.
 REPORT_FACTOR = 1.25
 REPORT_US_MIN = 20
+# A run that took so much longer than its function does was perhaps only held up: its host knows whether it was.
+UNLIKE_FACTOR = 8
 # Of functions: a program that makes ever new ones has the oldest forgotten.
 MEANS_MAX = 10_000
 NOTHING_STORED: list[bytes] = []
@@ -168,6 +170,11 @@ class TaskExecutor:
         if len(values) == 1 and type(values[0]) is not StoredValue:
             return NOTHING_STORED
         return [return_id(spec.task_id, index) for index, value in enumerate(values, 1) if type(value) is StoredValue]
+
+    def is_unlike(self, function_id: bytes, us: float) -> bool:
+        """Whether a run of so many microseconds is far longer than those before."""
+        mean = self.means.get(function_id)
+        return mean is not None and us > UNLIKE_FACTOR * mean.us
 
     def ran_for(self, function_id: bytes, us: float) -> None:
         """A run took so many microseconds."""
