@@ -134,7 +134,7 @@ class Cuts:
 
     def is_stopped(self, source: str, target: str) -> bool:
         """Whether what the one says to the other does not arrive now."""
-        return (source, target) in self.one_way
+        return (source, target) in self.one_way or self.world.weather.is_clogged(source, target)
 
     def _stop(self, source: str, target: str) -> None:
         self.one_way.add((source, target))
@@ -147,5 +147,5 @@ class Cuts:
         self.one_way.discard((source, target))
         for connection in self.world.faults.between(source, target):
             for end in connection.ends.values():
-                if self.world.homes[end.name].name == source:
+                if self.world.homes[end.name].name == source and not self.is_stopped(source, target):
                     connection.release(end.name)

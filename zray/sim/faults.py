@@ -74,6 +74,7 @@ class Faults:
         if options.kills_driver:
             world.call_at(random.random() ** 3 * span, self._kill_driver)
         self.lines.start()
+        self.world.weather.start()
 
     # --- processes ---
 
@@ -205,7 +206,8 @@ class Faults:
                     connection.generation += 1
                 connection.is_up = False
 
-    def _choose_node(self) -> Node | None:
+    def choose_node(self) -> Node | None:
+        """One that may be in trouble, and has not been yet."""
         names = [name for name in self.world.nodes if name not in self._spared() and name not in self.troubled]
         names = [name for name in names if self.world.shards.may_lose(name)]
         if not names:
@@ -216,7 +218,7 @@ class Faults:
 
     def _freeze_node(self) -> None:
         """SIGSTOP of its process; its workers go on with what they have."""
-        node = self._choose_node()
+        node = self.choose_node()
         if node is not None:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
             self.world.trace.event(self.world.now, node.name, f"is stopped for {seconds:.1f} s")
@@ -235,7 +237,7 @@ class Faults:
 
     def _cut_off_node(self) -> None:
         """From all others; nobody's connections are closed."""
-        node = self._choose_node()
+        node = self.choose_node()
         if node is not None:
             seconds = self.world.random.uniform(*TROUBLE_SECONDS)
             self.world.trace.event(self.world.now, node.name, f"is cut off from all others for {seconds:.1f} s")
@@ -264,7 +266,7 @@ class Faults:
 
     def _drain_node(self) -> None:
         """`zray drain`: it leaves in order, when it has finished."""
-        node, heads = self._choose_node(), self.world.heads
+        node, heads = self.choose_node(), self.world.heads
         if node is not None and heads.is_alive:
             self.world.trace.event(self.world.now, node.name, "is to leave")
             self.drained.add(node.name)
@@ -285,7 +287,7 @@ class Faults:
 
     def are_fenced(self) -> bool:
         """Whether all nodes can reach each other again, and know who is lost."""
-        if self.cuts or self.lines.one_way:
+        if self.cuts or self.lines.one_way or self.world.weather.clogged:
             return False
         if not self.world.heads.is_alive:
             return False

@@ -205,7 +205,7 @@ class Heads:
             role for role in node.roles.values() if type(role) in (ChainMember, ChainClient, Monitor)
         ]
         for role in starting:
-            role.now = world.now
+            role.now = node.now
             role.start()
             node._perform_all(role, role.take_effects())
         for lost, reason in self.lost.items():

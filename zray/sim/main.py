@@ -211,6 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--crashes", action="store_true", help="drivers and fork servers are killed at any message")
     parser.add_argument("--cuts", action="store_true", help="programs are outside, and cut off or asleep")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
+    parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
     began = time.perf_counter()

@@ -70,6 +70,8 @@ class Connection:
             home.line_is_free_at = sent_at
         end.arrives_at = max(end.arrives_at, sent_at + world.draw_delay())
         world.call_at(end.arrives_at, self._arrive, end, frame, self.generation)
+        if later := world.weather.draw_repeat():
+            world.call_at(end.arrives_at + later, self._arrive, end, frame, self.generation)
 
     def _arrive(self, source: End, frame: bytes, generation: int) -> None:
         if generation != self.generation or not self.is_open:

@@ -99,10 +99,17 @@ class Node:
         self.is_alive = True
         self.is_frozen = False
         self.line_is_free_at = 0.0  # of all that it has sent to other nodes
+        self.ahead, self.pace = world.weather.clock()
+        self.turn_seconds, self.drag = 0.0, 1.0  # while it is slow
         # Where time costs something (costs.py):
         self.cores = Cores(world.costs.cores) if world.costs else None
         self.spent = 0.0  # in this turn
         self.free_at = 0.0  # the turn before is over
+
+    @property
+    def now(self) -> float:
+        """By its own clock."""
+        return self.world.now * self.pace + self.ahead
 
     def add_role(self, role: Role) -> None:
         """Before the first turn."""
@@ -119,7 +126,8 @@ class Node:
         self.inbox.append((sender, target, message))
         if not self.turn_is_due:
             self.turn_is_due = True
-            self.world.call_at(max(self.world.now + self.world.draw_turn_delay(), self.free_at), self.turn)
+            delay = self.world.draw_turn_delay() + self.turn_seconds
+            self.world.call_at(max(self.world.now + delay, self.free_at), self.turn)
 
     def from_process(self, address: str, messages: Any) -> None:
         """A process's frame: what is for the object manager is told by its type."""
@@ -189,9 +197,9 @@ class Node:
     def _handle(self, role: Role, sender: str, message: Any) -> list[Any]:
         world = self.world
         if world.stopwatch is None and world.costs is None:
-            return role.handle(sender, message, world.now)
+            return role.handle(sender, message, self.now)
         begun = world.stopwatch.clock() if world.stopwatch is not None else 0.0
-        effects = role.handle(sender, message, world.now)
+        effects = role.handle(sender, message, self.now)
         self._account(kind_of(role, message), things_done(message, effects), begun)
         if world.costs is not None and sender not in self.roles and sender not in ("host", "timer"):
             self.spent += world.costs.of(UNPACK, things_in(message)) + world.costs.frame
@@ -200,9 +208,9 @@ class Node:
     def _end_turn(self, role: Role) -> list[Any]:
         world = self.world
         if world.stopwatch is None and world.costs is None:
-            return role.end_turn(world.now)
+            return role.end_turn(self.now)
         begun = world.stopwatch.clock() if world.stopwatch is not None else 0.0
-        effects = role.end_turn(world.now)
+        effects = role.end_turn(self.now)
         self._account(f"{END_OF_TURN}: {type(role).__name__}", things_done(None, effects), begun)
         return effects
 
@@ -243,7 +251,7 @@ class Node:
     # --- effects ---
 
     def _set_timer(self, role: Role, effect: e.SetTimer) -> None:
-        self.world.call_later(effect.delay, self.arrive, "timer", role.address, effect.message)
+        self.world.call_later(effect.delay / self.pace, self.arrive, "timer", role.address, effect.message)
 
     def _start_worker(self, role: Role, effect: e.StartWorker) -> None:
         self.world.start_worker(self, role.address, effect)

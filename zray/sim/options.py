@@ -72,6 +72,13 @@ class Options(Struct, kw_only=True):
     node_flaps: int = 0  # nodes whose line comes and goes
     node_drains: int = 0  # nodes that are told to leave in order
     fault_seconds: float = 2.0  # faults stop then
+    # Weather.
+    clogs: int = 0  # swizzles: some lines are clogged one after the other, and free in another order
+    repeat_probability: float = 0.0  # of a frame to come twice
+    slow_nodes: int = 0
+    clocks_differ: bool = False
+    clock_jumps: int = 0  # nodes whose clock jumps
+    fills: int = 0  # nodes whose memory a stranger takes for a while
     # Replicated shards; 0 replicas: a shard is a role of the first node.
     shards: int = 1
     replicas: int = 0
@@ -85,7 +92,7 @@ class Options(Struct, kw_only=True):
     @property
     def is_small(self) -> bool:
         """Whether a store may be too full for a put, which then waits FULL_SECONDS and is refused."""
-        return self.capacity < 1 << 22 or self.pages_max < 1 << 20
+        return self.capacity < 1 << 22 or self.pages_max < 1 << 20 or self.fills > 0
 
     @property
     def loses_work(self) -> bool:
@@ -114,6 +121,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     crashes: bool = False  # drivers and fork servers die
     cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
     tight: bool = False  # queues and tables may hold little
+    weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
 
     def flags(self) -> str:
         """As arguments of scripts/simulate, each with a space before it."""
@@ -148,6 +156,8 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         options.false_verdict_probability = random.choice((0.0, 0.0, 0.5))
         options.breaks += random.choice((0, 0, 4))
     options.lineage_bytes = Random(f"zray lineage {seed}").choice((0, 1, 2_000, 10_000))
+    if wanted.weather:
+        _add_weather(options)
     _add_groups(options, are_wanted=wanted.groups)
     _add_recovery(options)
     _add_backlog(options)
@@ -171,6 +181,21 @@ def _add_cuts(options: Options) -> None:
     if options.guest_is_lost:
         # Its detached actors live on, and so does what they were made with: something is left.
         options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
+
+
+def _add_weather(options: Options) -> None:
+    random = Random(f"zray weather {options.seed}")
+    options.clogs = random.choice((0, 1, 1, 3))
+    options.repeat_probability = random.choice((0.0, 0.01, 0.2))
+    options.slow_nodes = random.choice((0, 0, 1, options.nodes))
+    options.clocks_differ = random.random() < 0.6
+    # A jump counts as a second of a lease: where other things hold messages up too, it may be over.
+    if not (options.breaks or options.node_flaps or options.pair_cuts or options.clogs):
+        options.clock_jumps = random.choice((1, options.nodes))
+    if random.random() < 0.25:
+        options.fills = random.choice((1, 2, 5))
+    elif options.nodes > 1 and random.random() < 0.2:
+        options.capacity = random.choice((16_384, 65_536))
 
 
 def _add_crashes(options: Options) -> None:

@@ -160,7 +160,7 @@ class Process:
     def busy(self, seconds: float) -> None:
         """Nothing else happens here for so long."""
         self.is_busy = True
-        self.world.call_later(seconds * self.slowness, self._busy_no_more)
+        self.world.call_later(seconds * self.slowness * self.node.drag, self._busy_no_more)
 
     def _busy_no_more(self) -> None:
         if self.is_alive:

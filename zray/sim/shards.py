@@ -53,6 +53,8 @@ class ShardHost(Node):
         """machine: the node that runs it; "": the head."""
         super().__init__(world, name, pages_max=0)
         self.machine = machine
+        on = world.nodes[machine] if machine else world.heads.node
+        self.ahead, self.pace = on.ahead, on.pace
         self.is_alive = True
         self.is_ending = False  # it is out of its chain
         self.disk = Disk()  # it keeps no log, only what leaves its memory
@@ -236,7 +238,7 @@ class Shards:
                 self._die(host)
 
     def _start(self, node: Node, role: Any) -> None:
-        role.now = self.world.now
+        role.now = node.now
         role.start()
         node._perform_all(role, role.take_effects())
         node.turn()

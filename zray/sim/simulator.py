@@ -30,6 +30,7 @@ from .output import Output
 from .process import Driver, Process
 from .shards import Shards
 from .trace import Trace
+from .weather import Weather
 from .worker import Worker
 
 WORKER_START_SECONDS = (0.5e-3, 5e-3)
@@ -60,6 +61,7 @@ class Simulator:
         self.runs: dict[bytes, int] = {}  # task -> how often it has begun
         self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
         self.faults = Faults(self)
+        self.weather = Weather(self)
         self.heads = Heads(self)
         self.checkers = Checkers(self)
         self.shards = Shards(self)
@@ -116,7 +118,7 @@ class Simulator:
         return 10 if self.options.loses_nodes or self.options.node_drains or self.options.nodes == 2 else 1
 
     def _join(self, node: Node) -> None:
-        node.scheduler.now = self.now
+        node.scheduler.now = node.now
         kind = "head" if node.name == self.heads.name else "driver" if node.name == GUEST else "node"
         node.scheduler.members.start(kind)
         node._perform_all(node.scheduler, node.scheduler.take_effects())

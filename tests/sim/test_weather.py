@@ -1,0 +1,85 @@
+"""Clogged lines, repeated frames, slow nodes, clocks that differ and jump, full memory: nobody fails by them."""
+
+import pytest
+
+from zray.roles.local_scheduler import lease
+from zray.sim.main import run_options, run_program, run_seed
+from zray.sim.options import Options, Wanted
+from zray.sim.simulator import Simulator
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize(
+    "runs, asked",
+    [
+        (8, {"nodes": 1}),
+        (10, {"nodes": 3}),
+        (8, {"nodes": 4, "deaths": True, "drains": True}),
+        (5, {"nodes": 5, "deaths": True, "heads": True, "replicas": 2}),
+        (5, {"nodes": 4, "crashes": True, "shards": 2, "replicas": 2}),
+        (2, {"nodes": 20, "deaths": True}),
+    ],
+    ids=str,
+)
+def test_any_of_it(runs, asked):
+    for seed in range(1, 1 + runs):
+        outcome = run_seed(seed, Wanted(weather=True, **asked))
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def world_of(**options):
+    world = Simulator(Options(seed=1, nodes=3, **options))
+    world.run(1.0)
+    return world
+
+
+def test_nothing_comes_through_a_clogged_line_and_all_of_it_later():
+    world = world_of()
+    world.weather._clog("n2")
+    since = world.now + 0.05  # what was on its way has arrived
+    world.run(world.now + 0.5)
+    lines = [line for line in world.trace.lines if line[0] > since and line[1].startswith(("n1/", "n3/", "monitor"))]
+    assert lines and not [line for line in lines if line[2].startswith("n2/")]
+    heard = world.heads.monitor.silent_ticks["n2/local"]
+    assert heard > 3 >= world.heads.monitor.silent_ticks["n3/local"]
+    world.weather._unclog("n2")
+    world.run(world.now + 0.5)
+    assert world.heads.monitor.silent_ticks["n2/local"] <= 3
+
+
+def test_a_line_between_two_clogged_nodes_is_free_when_both_are():
+    world = world_of()
+    for name in ("n2", "n3"):
+        world.weather._clog(name)
+    world.weather._unclog("n2")
+    assert not world.faults.lines.is_stopped("n1", "n2") and world.faults.lines.is_stopped("n2", "n3")
+    held = [pair for pair, line in world.between_nodes.items() if any(end.is_held for end in line.ends.values())]
+    assert held and all(any(role.startswith("n3/") for role in pair) for pair in held)
+    world.weather._unclog("n3")
+    assert not any(end.is_held for line in world.between_nodes.values() for end in line.ends.values())
+
+
+def test_a_frame_that_comes_again_changes_nothing():
+    outcome = run_program("tree", nodes=3, repeat_probability=1.0)
+    assert not outcome.error
+
+
+def test_no_clock_is_compared_with_that_of_another_machine(monkeypatch):
+    """Nor is a node lost by a jump of its own, which counts as one step; without that rule one would be."""
+    options = Options(seed=1, nodes=3, programs=("tree",), clocks_differ=True, clock_jumps=3)
+    world = Simulator(options)
+    assert len({node.ahead for node in world.nodes.values()}) > 1
+    assert not run_options(options).error
+    monkeypatch.setattr(lease, "STALL_SECONDS", float("inf"))
+    assert "ended itself" in run_options(options).error
+
+
+def test_memory_that_a_stranger_takes_comes_back():
+    world = world_of(fills=1)
+    node = world.nodes["n1"]
+    world.random.choice = lambda names: "n1"
+    world.weather._fill()
+    assert node.arena.pages_max < world.options.pages_max and not node.arena.reserve(0, 1 << 20)
+    world.run(world.now + 2.0)
+    assert node.arena.reserve(0, 1 << 20)

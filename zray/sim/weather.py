@@ -1,0 +1,156 @@
+"""What is no failure, and no good weather either: lines that clog, frames that come twice, nodes that are slow for a
+while, clocks that differ and jump, and memory that a stranger takes (USERS F03, F06, F07, F10, F14).
+
+Of all this nothing may be lost: who works on is a member.  But for stores that are full, where a put may be refused,
+and for long clogs, in worlds that lose nodes anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .node import Node
+    from .simulator import Simulator
+
+# How long a machine has been up: a role has no other clock than that.
+UP_SECONDS_MAX = 1e6
+# A cheap quartz is off by less (0.02 %), one that is being corrected too.
+PACE = 0.001
+# A machine that was stopped with all that it runs (a virtual one), by the clock that it finds when it goes on.
+JUMP_SECONDS = (0.5, 1.5, 30.0, 3_600.0, 86_400.0)
+# All clogs of one swizzle.  Short ones end before the lease of anybody does, whatever else holds its messages up.
+SHORT_SECONDS, LONG_SECONDS = 0.4, 6.0
+# What comes again comes a little later.
+REPEAT_SECONDS = (1e-5, 0.1)
+# A slow node: its turns wait for so long, and its processes take so much longer.
+TURN_SECONDS = (1e-3, 50e-3)
+DRAG = (3.0, 10.0)
+# A stranger's file, before it is removed.
+FILL_SECONDS = (1e-3, 1.0)
+# So many pages may be left.
+PAGES_LEFT_MAX = 4
+
+
+class Weather:
+    """That of one world."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.clogged: dict[str, None] = {}  # machines: nothing comes through to others, or from them
+
+    def start(self) -> None:
+        """Draw what happens at a certain time."""
+        options, world = self.world.options, self.world
+        random, now = world.random, world.now
+        span = max(0.0, options.fault_seconds - now)
+        for _ in range(options.clogs):
+            world.call_at(now + random.random() * span, self._swizzle)
+        for _ in range(options.slow_nodes):
+            world.call_at(now + random.random() ** 2 * span, self._slow_down)
+        for _ in range(options.fills):
+            world.call_at(now + random.random() ** 2 * span, self._fill)
+        for name in random.sample(list(world.nodes), min(options.clock_jumps, len(world.nodes))):
+            world.call_at(now + random.random() * span, self._jump, name)
+
+    # --- clocks ---
+
+    def clock(self) -> tuple[float, float]:
+        """Of a machine: by what it is ahead, and how fast it goes."""
+        if not self.world.options.clocks_differ:
+            return 0.0, 1.0
+        random = self.world.random
+        return random.choice((0.0, random.random() * UP_SECONDS_MAX)), random.uniform(1.0 - PACE, 1.0 + PACE)
+
+    def _jump(self, name: str) -> None:
+        world = self.world
+        seconds = world.random.choice(JUMP_SECONDS)
+        if name in world.nodes:
+            world.trace.event(world.now, name, f"its clock jumps by {seconds:g} s")
+            for host in (*world.nodes.values(), *world.shards.hosts.values()):
+                if self._machine(host.name) == name:
+                    host.ahead += seconds
+
+    # --- lines ---
+
+    def is_clogged(self, first: str, second: str) -> bool:
+        """Whether nothing comes through between these two hosts."""
+        if not self.clogged:
+            return False
+        machines = self._machine(first), self._machine(second)
+        return machines[0] != machines[1] and (machines[0] in self.clogged or machines[1] in self.clogged)
+
+    def _machine(self, name: str) -> str:
+        host = self.world.shards.hosts.get(name)
+        return (host.machine or self.world.heads.name) if host is not None else name
+
+    def _swizzle(self) -> None:
+        """Some nodes, one after the other; and they come back in another order."""
+        world, random, faults = self.world, self.world.random, self.world.faults
+        is_long = world.options.loses_nodes and random.random() < 0.5
+        count = random.randint(1, max(1, len(world.nodes) - 1))
+        if is_long:
+            chosen = [node.name for node in [faults.choose_node() for _ in range(count)] if node is not None]
+        else:
+            chosen = random.sample(list(world.nodes), count)
+        seconds = random.uniform(0.0, LONG_SECONDS if is_long else SHORT_SECONDS)
+        begins = sorted(random.uniform(0.0, seconds) for _ in chosen)
+        ends = [random.uniform(begin, seconds) for begin in begins]
+        for name, begin, end in zip(chosen, begins, ends, strict=True):
+            world.call_later(begin, self._clog, name)
+            world.call_later(end, self._unclog, name)
+
+    def _clog(self, name: str) -> None:
+        self.world.trace.event(self.world.now, name, "its line is clogged")
+        self.clogged[name] = None
+        self._apply()
+
+    def _unclog(self, name: str) -> None:
+        self.world.trace.event(self.world.now, name, "its line is free again")
+        self.clogged.pop(name, None)
+        self._apply()
+
+    def _apply(self) -> None:
+        world = self.world
+        for pair, connection in list(world.between_nodes.items()):
+            for source, target in (pair, pair[::-1]):
+                is_stopped = world.faults.lines.is_stopped(world.homes[source].name, world.homes[target].name)
+                if is_stopped and not connection.ends[source].is_held:
+                    connection.hold(source)
+                elif not is_stopped and connection.ends[source].is_held:
+                    connection.release(source)
+
+    def draw_repeat(self) -> float:
+        """How much later a frame comes once more; 0: it does not."""
+        world = self.world
+        probability = world.options.repeat_probability
+        if probability and not world.faults.are_over and world.random.random() < probability:
+            return world.random.uniform(*REPEAT_SECONDS)
+        return 0.0
+
+    # --- nodes ---
+
+    def _slow_down(self) -> None:
+        world, random = self.world, self.world.random
+        node = world.nodes[random.choice(list(world.nodes))]
+        if node.turn_seconds:
+            return
+        node.turn_seconds, node.drag = random.uniform(*TURN_SECONDS), random.uniform(*DRAG)
+        world.trace.event(world.now, node.name, f"is slow: {node.turn_seconds:.3f} s more a turn")
+        world.call_at(world.now + random.random() * (world.options.fault_seconds - world.now), self._speed_up, node)
+
+    def _speed_up(self, node: Node) -> None:
+        node.turn_seconds, node.drag = 0.0, 1.0
+
+    def _fill(self) -> None:
+        """Somebody else takes what is left of a machine's shared memory, or nearly so, and gives it back."""
+        world, random = self.world, self.world.random
+        node = world.nodes[random.choice(list(world.nodes))]
+        if node.arena.pages_max < world.options.pages_max:
+            return
+        node.arena.pages_max = min(node.arena.pages_max, len(node.arena.pages) + random.randint(0, PAGES_LEFT_MAX))
+        world.trace.event(world.now, node.name, "its memory is full")
+        world.call_later(random.uniform(*FILL_SECONDS), self._empty, node)
+
+    def _empty(self, node: Node) -> None:
+        node.arena.pages_max = self.world.options.pages_max
