@@ -171,7 +171,7 @@ def test_a_full_disk_holds_requests_until_there_is_space(folder, monkeypatch):
     host.hear()
     host.record(2)
     assert "no space left" in host.member.statistics()["refuses"]
-    assert host.done() == 0 and host.member.aside.held
+    assert host.done() == 0 and host.member.entrance.held
     monkeypatch.undo()
     host.tell("timer", host.timers.pop())
     while host.done() < 2:

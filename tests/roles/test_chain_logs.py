@@ -118,10 +118,10 @@ def test_a_full_disk_refuses_says_so_stays_readable_and_recovers(desk):
         desk.step()
     assert member.statistics()["refuses"] == "no space left on device"
     assert len(desk.askers[0].answers) == 3 and desk.askers[1].answers == []
-    assert member.aside.held
+    assert member.entrance.held
     disk.is_full = False
     desk.check_all_is_well()
-    assert "refuses" not in member.statistics() and not member.aside.held
+    assert "refuses" not in member.statistics() and not member.entrance.held
 
 
 def test_a_broken_disk_is_final(desk):

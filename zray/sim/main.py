@@ -133,10 +133,11 @@ def _come_to_rest(world: Simulator) -> None:
     world.run(world.now + LIVENESS_SECONDS, unless=world.shards.are_spread)
     rest = FAR_REST_SECONDS if is_far and world.shards.are_replicated else REST_SECONDS
     world.run(world.now + rest)
-    # A line of records is let go of from shard to shard, one link after the other.
+    # A line of records is let go of from shard to shard, one link after the other; and a chain that may have little
+    # under way takes one request after the other.
     end = world.now + (10 if is_far else 1) * LIVENESS_SECONDS
-    while not world.shards.have_said_all() and world.now < end:
-        world.run(end, unless=world.shards.have_said_all)
+    while not world.shards.are_done() and world.now < end:
+        world.run(end, unless=world.shards.are_done)
         world.run(world.now + rest)
 
 

@@ -369,6 +369,15 @@ class Shards:
         host = self.hosts.get(member.partition("/")[0])
         return host.machine if host is not None else ""
 
+    def are_done(self) -> bool:
+        """Whether nothing is asked of a shard, and none has something to say to another one."""
+        return self.have_said_all() and not any(client.pending for client in self.clients())
+
+    def clients(self) -> list[ChainClient]:
+        """Of all nodes."""
+        roles = (role for node in self.world.nodes.values() for role in node.roles.values())
+        return [role for role in roles if type(role) is ChainClient]
+
     def have_said_all(self) -> bool:
         """Whether no shard has words for another one that it is not known to have heard."""
         for shard in self.authorities():
@@ -405,21 +414,17 @@ class Shards:
                 assert not member.replica.shard.wanted, "the head has not said what it found"
                 for session in member.replica.sessions.values():
                     assert len(session.results) < UNCONFIRMED_MAX
-        for node in self.world.nodes.values():
-            for role in node.roles.values():
-                if type(role) is ChainClient:
-                    assert not role.pending and not role.reads, f"{role.address} waits for an answer"
-                    # The monitor tells shards of nodes that join, which is nothing to them.
-                    assert set(role.rejected) <= {"no handler for NodeJoined"}, role.rejected
+        for client in self.clients():
+            assert not client.pending and not client.reads, f"{client.address} waits for an answer"
+            # The monitor tells shards of nodes that join, which is nothing to them.
+            assert set(client.rejected) <= {"no handler for NodeJoined"}, client.rejected
 
     def records_under_way(self) -> set[bytes]:
         """Tasks whose record a node has for a chain that may not have it yet."""
         return {
             spec.task_id
-            for node in self.world.nodes.values()
-            for role in node.roles.values()
-            if type(role) is ChainClient
-            for _, request in role.pending
+            for client in self.clients()
+            for _, request in client.pending
             if type(request) is RecordTasks
             for spec in request.specs
         }
@@ -441,8 +446,4 @@ class Shards:
                 f"  {name} runs {running}, is to run {list(candidate.ordered.values())}, failures "
                 f"{candidate.failures}, rests {candidate.rests}, leaves {candidate.is_leaving}"
             )
-        for node in self.world.nodes.values():
-            for role in node.roles.values():
-                if type(role) is ChainClient:
-                    lines.append(f"  {role.address} {role.statistics()} {role.rejected}")
-        return lines
+        return lines + [f"  {client.address} {client.statistics()} {client.rejected}" for client in self.clients()]

@@ -6,6 +6,7 @@ Each has room of its own, so that one that says too much, or what it should not,
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence
 from typing import TYPE_CHECKING, Any
 
 from ...wire.chain import ChainAgain, ChainHave, ChainRead, ChainWrite
@@ -13,6 +14,7 @@ from ...wire.chain import ChainAgain, ChainHave, ChainRead, ChainWrite
 if TYPE_CHECKING:
     from .chain import ChainMember
 
+Waiting = MutableSequence[tuple[str, Any]]  # senders and what they have said
 # Requests of one client: far more than come in the moment that a change of the chain takes; on a full disk,
 # where nothing is done for as long as it lasts, they stay with the client instead.
 ASIDE_MAX = 10_000
@@ -25,12 +27,11 @@ class Aside:
         self.member = member
         self.early: list[tuple[str, Any]] = []  # of an epoch that we have not heard of
         self.waiting: list[tuple[str, Any]] = []  # until we have caught up
-        self.held: list[tuple[str, Any]] = []  # requests, while the disk is full
         self.counts: dict[str, int] = {}  # sender -> requests of its that are here
         self.refused: dict[str, None] = {}  # clients that are to send again
 
-    def put(self, items: list[tuple[str, Any]], message: Any) -> None:
-        """Into one of the lists above, if there is room."""
+    def put(self, items: Waiting, message: Any) -> None:
+        """Into one of the lists above, or what is held at the entrance, if there is room."""
         member = self.member
         sender = member.sender
         if type(message) is ChainHave:
@@ -51,7 +52,7 @@ class Aside:
         sender = member.sender
         taken, items[:] = list(items), []
         for source, message in taken:
-            self._took(source, message)
+            self.took(source, message)
         for member.sender, message in taken:
             member.HANDLERS[type(message)](member, message)
         member.sender = sender
@@ -60,18 +61,18 @@ class Aside:
         """Of those that wait: whoever has asked for updates asks again."""
         for source, message in self.waiting:
             if type(message) is not ChainRead:
-                self._took(source, message)
+                self.took(source, message)
         self.waiting[:] = [item for item in self.waiting if type(item[1]) is ChainRead]
 
     def _drop_questions(self, member: str) -> None:
         for items in (self.early, self.waiting):
             for item in [item for item in items if item[0] == member and type(item[1]) is ChainHave]:
-                self._took(*item)
+                self.took(*item)
                 items.remove(item)
 
     def clear(self) -> None:
         """All of it, for good."""
-        for items in (self.early, self.waiting, self.held, self.counts, self.refused):
+        for items in (self.early, self.waiting, self.member.entrance.held, self.counts, self.refused):
             items.clear()
 
     def end_turn(self) -> None:
@@ -84,7 +85,8 @@ class Aside:
             session = replica.sessions.get(client) if replica is not None else None
             self.member.send(client, ChainAgain(1 + (session.received if session is not None else 0)))
 
-    def _took(self, sender: str, message: Any) -> None:
+    def took(self, sender: str, message: Any) -> None:
+        """It waits no longer."""
         self.counts[sender] -= _weight(message)
         if not self.counts[sender]:
             del self.counts[sender]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX
 from ..latest import LOST_MAX
-from . import aside, client, flushing, functions, homes, keeping
+from . import aside, client, entrance, flushing, functions, homes, journal, keeping
 from . import shard as shard_module
 
 if TYPE_CHECKING:
@@ -48,9 +48,14 @@ def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
     for sender, count in member.aside.counts.items():
         yield f"messages of {sender} that wait", count, max(aside.ASIDE_MAX, client.REQUESTS_MAX)
+    if member.journal is not None:
+        most = journal.GATHERED_MAX + 2 * entrance.HISTORY_MAX  # one that is appended; with as many epochs
+        yield "records that wait for the disk", member.journal.waiting, most
     yield "pages under way", len(member.flushing._going), flushing.PAGES_MAX
     replica = member.replica
     if replica is not None:
+        # Those that a member which joins lacked, and those under way.
+        yield "updates that others may lack", len(member.history), 2 * entrance.HISTORY_MAX
         if member.is_tail and member.has_caught_up:
             yield "clients that were told something", len(member.results.told), len(replica.sessions)
         yield "clients that are lost", len(replica.lost), LOST_MAX

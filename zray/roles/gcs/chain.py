@@ -77,13 +77,14 @@ from ..effects import (
     Send,
 )
 from ..role import Role
+from . import entrance
 from .aside import Aside
 from .bounds import bounds_of_member
 from .flushing import Flushing, RetryFlush
 from .handover import Handover
 from .inspection import check_member, count_member
 from .journal import Journal, RetryAppend, recover
-from .replica import Replica, speaks_for
+from .replica import Replica
 from .results import Results
 
 
@@ -124,6 +125,7 @@ class ChainMember(Role):
         self.is_announced = True  # the master knows that we have caught up
         self.announced_from = 0  # it may know when the log has this update
         self.aside = Aside(self)
+        self.entrance = entrance.Entrance(self)
         # Updates that the tail has not acknowledged (a tail's: that a joining member lacks), and what is before them.
         self.history: deque[Update] = deque()
         self.forgotten = 0
@@ -185,6 +187,8 @@ class ChainMember(Role):
         if message.epoch <= self.epoch or self.is_out:
             return
         was_tail = self.is_tail
+        if was_tail:
+            self._forget_updates(self.safe)  # of this turn
         if self.is_recovered and message.members[:1] != [self.address]:
             self._forget_state()
         self.is_recovered = False
@@ -251,33 +255,7 @@ class ChainMember(Role):
             return False
         return True
 
-    # --- requests ---
-
-    def on_chain_write(self, message: ChainWrite) -> None:
-        if message.epoch > self.epoch and not self.is_out:
-            self.aside.put(self.aside.early, message)
-            return
-        replica = self.replica
-        if not self.is_head or replica is None:
-            self.reject("a request for the head")  # its sender hears of the change too, and sends it again
-            return
-        if self.journal is not None and self.journal.refused:
-            self.aside.put(self.aside.held, message)
-            return
-        client = self.sender
-        if client in replica.lost or not speaks_for(client, message.requests):
-            self.reject("a request from a node that is lost, or in the name of another host's role")
-            return
-        session = replica.sessions.get(client)
-        received = session.received if session is not None else 0
-        known = received + 1 - message.first
-        if known < 0:
-            self.reject("a gap between requests")
-            return
-        requests = message.requests[known:]
-        if requests or (session is not None and session.results and session.results[0].number <= message.taken):
-            now = max(self.now, replica.clock)
-            self.apply(Update(replica.sequence + 1, now, client, received + 1, message.taken, requests))
+    # --- what is asked (of the head: entrance) ---
 
     def apply(self, update: Update) -> None:
         """The next step."""
@@ -347,11 +325,6 @@ class ChainMember(Role):
 
     # --- from our log ---
 
-    def on_log_appended(self, message: LogAppended) -> None:
-        assert self.journal is not None
-        self.journal.on_appended(message)
-        self.aside.handle(self.aside.held)
-
     def on_log_broken(self, message: LogBroken) -> None:
         """Nobody knows what is on the disk: this replica ends."""
         self._leave()
@@ -376,6 +349,7 @@ class ChainMember(Role):
     def end_turn(self, now: float) -> list[Effect]:
         """What the turn brought goes on: down the chain, up the chain, and from the tail to the clients."""
         self.now = now
+        self.entrance.end_turn()
         self.aside.end_turn()
         if self.replica is not None and self.members:
             self.flushing.end_turn()
@@ -410,7 +384,13 @@ class ChainMember(Role):
         if predecessor and self.has_caught_up and known > self.told_acknowledged:
             self.told_acknowledged = known
             self.send(predecessor, ChainAck(self.epoch, known))
-        limit = min(known, self.joined_sequence) if self.is_tail and self.joining else known
+        self._forget_updates(known)
+
+    def _forget_updates(self, known: int) -> None:
+        limit = known
+        if self.is_tail and self.joining:
+            # One that is far behind, and is appended all the same, will be given the whole state again.
+            limit = min(known, max(self.joined_sequence, self.sequence - entrance.HISTORY_MAX))
         history = self.history
         while history and history[0].sequence <= limit:
             self.forgotten = history.popleft().sequence
@@ -429,7 +409,7 @@ class ChainMember(Role):
     HANDLERS = {
         ChainChanged: on_chain_changed,
         HeadChanged: lambda self, message: self.handover.on_head_changed(message),
-        ChainWrite: on_chain_write,
+        ChainWrite: lambda self, message: self.entrance.on_chain_write(message),
         ChainRead: on_chain_read,
         ChainLineage: lambda self, message: self.handover.on_chain_lineage(message),
         ChainState: lambda self, message: self.handover.on_chain_state(message),
@@ -438,7 +418,7 @@ class ChainMember(Role):
         ChainHave: lambda self, message: self.handover.on_chain_have(message),
         ChainAck: on_chain_ack,
         ChainSafe: lambda self, message: self.handover.on_chain_safe(message),
-        LogAppended: on_log_appended,
+        LogAppended: lambda self, message: self.journal.on_appended(message),
         LogRefused: lambda self, message: self.journal.on_refused(message),
         LogBroken: on_log_broken,
         PageWritten: lambda self, message: self.flushing.on_written(message),

@@ -158,7 +158,7 @@ class Flushing:
         """As the head, for what the shard wants."""
         member = self.member
         assert member.replica is not None
-        if not member.is_head or (member.journal is not None and member.journal.refused):
+        if not member.is_head or member.entrance.is_full:
             return
         records = member.replica.shard.tasks.records
         found: list[LineageFound] = []
@@ -176,6 +176,8 @@ class Flushing:
             if size > PAGE_BYTES:
                 self._say(found)
                 found, size = [], 0
+                if member.entrance.is_full:
+                    return  # the rest when there is room
         if found:
             self._say(found)
 
@@ -201,8 +203,8 @@ class Flushing:
         """PageLost: what lies there cannot be made again."""
         self._reading.pop(message.page, None)
         replica = self.member.replica
-        if replica is None or not self.member.is_head:
-            return
+        if replica is None or not self.member.is_head or self.member.entrance.is_full:
+            return  # what the shard still wants is looked for again
         reason = f"The record of its task cannot be read: {message.reason}"
         found = []
         for object_id in replica.shard.wanted:

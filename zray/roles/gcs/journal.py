@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 # A start reads at most about so much of a log, or twice the state if that is more.
 SNAPSHOT_BYTES = 64 << 20
 RETRY_SECONDS = 1.0
+# Records that wait for the disk of a member where nobody else does: one in the middle, or one that joins.  When it is
+# so far behind it keeps none of them, and has its state saved when the disk takes something again.  (For the head's
+# disk and the tail's, and for that of a hosted tail's predecessor, the clients wait: see entrance.)
+GATHERED_MAX = 8_192
 
 
 class Entry(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -69,18 +73,28 @@ class Journal:
 
     def update(self, update: Update) -> None:
         """It has been applied."""
-        self._gathered.append(_encode(Entry(self.entered, update)))
-        self._gathered_to = update.sequence
+        self._gather(Entry(self.entered, update), update.sequence)
 
     def epoch(self) -> None:
         """It has been entered, with all that was acknowledged before."""
         self.entered = self.member.epoch
         if self.member.replica is not None:
-            self._gathered.append(_encode(Entry(self.entered, None)))
-            self._gathered_to = self.member.replica.sequence
+            if self._gathered and _decode(self._gathered[-1]).update is None:
+                self._gathered.pop()  # a disk that takes nothing, and one epoch after another
+            self._gather(Entry(self.entered, None), self.member.replica.sequence)
+
+    def _gather(self, entry: Entry, upto: int) -> None:
+        member = self.member
+        is_awaited = member.is_head or member.is_tail or member.handover.wants_safe
+        if len(self._gathered) >= GATHERED_MAX and not is_awaited and not self._is_replaced:
+            self.replaced()
+        if self._is_replaced and self._dump is None:
+            return  # it will be in the snapshot
+        self._gathered.append(_encode(entry))
+        self._gathered_to = upto
 
     def replaced(self) -> None:
-        """The member got a whole state from its predecessor: that is what counts, whatever the log holds."""
+        """The whole state is what counts, whatever the log holds: it is another one, or the log is far behind."""
         self.forget()
         self._is_replaced = True
         self._gathered.clear()
@@ -95,6 +109,11 @@ class Journal:
         if self._dump is not None:
             self._dump.close()
         self._dump = self._part = None
+
+    @property
+    def waiting(self) -> int:
+        """Records that the disk is still to be given; those that come while it gets the state before them aside."""
+        return len(self._gathered) if not self._is_replaced else 0
 
     @property
     def is_saving(self) -> bool:
