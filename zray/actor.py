@@ -10,7 +10,7 @@ from . import api
 from .exceptions import ActorAlreadyExistsError
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
-from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, resource_units, where_of
+from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_generator, check_options, resource_units, where_of
 from .remote_function import Code, serialize_call
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_from, signature_of
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 ASYNC_CONCURRENCY = 1000
 # Methods that every actor has.
 BUILT_IN_METHODS = ("__ray_ready__", "__ray_terminate__", "__ray_call__")
-# The key under which a handle knows a method's parameters, beside its options.
+# Under these keys a handle knows a method's parameters, and that it is a generator, beside its options.
 PARAMETERS = " parameters"
+IS_GENERATOR = " is a generator"
 
 
 class ActorClassInheritanceException(TypeError):
@@ -101,7 +102,9 @@ class ActorClass:
                 described = dict(getattr(function, "__zray_method__", {}))
                 described[PARAMETERS] = parameters_of(self._cls, name, function)
                 self._methods[name] = described
-                if inspect.iscoroutinefunction(function):
+                if inspect.isgeneratorfunction(function):
+                    described[IS_GENERATOR] = True
+                elif inspect.iscoroutinefunction(function):
                     self._is_async = True
                 elif inspect.isasyncgenfunction(function):
                     raise NotImplementedError("Async generators as actor methods are not built yet.")
@@ -357,6 +360,8 @@ class ActorMethod:
         from .store.values import serialize, to_bytes
 
         options = self._options
+        if IS_GENERATOR in options:
+            check_generator(options)
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_task_retries")

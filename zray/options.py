@@ -138,6 +138,16 @@ def _num_returns(name: str, value: Any) -> None:
     _integer(0, NUM_RETURNS_MAX)(name, value)
 
 
+def check_generator(options: dict[str, Any]) -> None:
+    """The options of a call of a generator.
+
+    Raises:
+        NotImplementedError: its values are to come one by one.
+    """
+    if options.get("num_returns") is None:
+        raise NotImplementedError("Generators whose values come one by one are not built yet: give num_returns=n.")
+
+
 def _retry_exceptions(name: str, value: Any) -> None:
     if isinstance(value, bool):
         return

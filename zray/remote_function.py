@@ -11,7 +11,7 @@ from . import api
 from .ids import function_id as id_of_code
 from .ids import return_id
 from .object_ref import ObjectRef
-from .options import TASK_OPTIONS, check_options, resource_units, where_of
+from .options import TASK_OPTIONS, check_generator, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
 from .store.arguments import Arguments, serialize_arguments, simple_payload
@@ -33,10 +33,6 @@ class RemoteFunction:
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         check_options(options, TASK_OPTIONS, "a remote function")
-        if inspect.isgeneratorfunction(function) and not isinstance(options.get("num_returns"), int):
-            raise NotImplementedError(
-                "Remote generators without a fixed num_returns (streaming) are not built yet: give num_returns=n."
-            )
         if inspect.iscoroutinefunction(function):
             raise NotImplementedError("async remote functions are not built yet: use an async actor's method.")
         functools.update_wrapper(self, function)
@@ -123,6 +119,8 @@ class RemoteFunction:
         from .store.values import serialize, to_bytes
 
         options = self._options
+        if inspect.isgeneratorfunction(self._function):
+            check_generator(options)
         retry = options.get("retry_exceptions") or False
         classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
         retries = options.get("max_retries")
