@@ -1,9 +1,10 @@
 """What a second replica of the GCS costs in throughput of tasks (E6).
 
-    python -m benchmarks.chain_throughput [--rounds 5] [--tasks 20000]
+    python -m benchmarks.chain_throughput [--rounds 5] [--tasks 20000] [--remote]
 
 No-op tasks on the head of a cluster, submitted and gathered by one driver: with one replica and with two, by turns, in
-clusters that are both there all the time.  A round lasts long enough for lineage to go to the shard.
+clusters that are both there all the time.  --remote: each has a node without CPUs too, and there the second replica
+lives.  A round lasts long enough for lineage to go to the shard.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import time
 
 import zray
 from zray.cluster_utils import Cluster
+
+from .chain_failover import READY_SECONDS, machines
 
 LIMIT = 0.10
 KEEP_SECONDS = 1.0  # long enough for lineage to be sent
@@ -41,11 +44,15 @@ def rate(cluster: Cluster, count: int) -> float:
         zray.shutdown()
 
 
-def measure(rounds: int, tasks: int) -> dict[int, list[float]]:
+def measure(rounds: int, tasks: int, *, is_remote: bool = False) -> dict[int, list[float]]:
     """Tasks per second by number of replicas, by turns."""
     rates: dict[int, list[float]] = {1: [], 2: []}
     clusters = {count: Cluster(True, head_node_args={"num_cpus": 2, "gcs_replicas": count}) for count in rates}
     try:
+        if is_remote:
+            for cluster in clusters.values():
+                cluster.add_node(num_cpus=0)
+            wait_for_spread(clusters[2])
         for _ in range(rounds):
             for count, cluster in clusters.items():
                 rates[count].append(rate(cluster, tasks))
@@ -55,13 +62,22 @@ def measure(rounds: int, tasks: int) -> dict[int, list[float]]:
     return rates
 
 
+def wait_for_spread(cluster: Cluster) -> None:
+    """Until the chain is on both nodes."""
+    deadline = time.monotonic() + READY_SECONDS
+    while machines(cluster) != (2, 2):
+        assert time.monotonic() < deadline, f"(members, nodes): {machines(cluster)}"
+        time.sleep(0.05)
+
+
 def main() -> None:
     """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--remote", action="store_true", help="the second replica is another node's")
     given = parser.parse_args()
-    rates = measure(given.rounds, given.tasks)
+    rates = measure(given.rounds, given.tasks, is_remote=given.remote)
     one, two = (statistics.median(rates[count]) for count in (1, 2))
     for count, found in rates.items():
         print(f"{count} replica(s): median {statistics.median(found):,.0f} tasks/s of {[round(x) for x in found]}")

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from ..chain_failover import LIMIT_MS, failovers
 from ..timing import Effort
-from .results import MEASURED, Figure, Plot, Series
+from .results import EMULATED, MEASURED, Figure, Plot, Series
 
 
 def measure(figure: Figure, effort: Effort) -> None:
     """Chain of two; the head and the tail are killed by turns; a new member catches up before the next kill."""
-    silences, acknowledged, lost = failovers(4 if effort.quick else 20)
-    for name, found in silences.items():
-        figure.add(
-            f"{name} killed {len(found)} times: the longest time without an answer",
-            max(found),
-            "ms",
-            MEASURED,
-            paper="< 30 ms with detection",
-            at_most=LIMIT_MS,
-        )
-    words = f"{acknowledged:,} requests acknowledged, {lost} of their records lost"
-    figure.add_fact("nothing acknowledged is lost", lost == 0, words, MEASURED)
-    lines = [
-        Series(f"{name} killed", MEASURED, [(float(i), value) for i, value in enumerate(found, 1)])
-        for name, found in silences.items()
-    ]
-    title = "Longest time without an answer"
-    figure.plots.append(Plot(title, "kill", "ms", lines, is_line=False))
+    for is_remote, where, kind in ((False, "both replicas on the head", MEASURED), (True, "one on a node", EMULATED)):
+        silences, acknowledged, lost = failovers(4 if effort.quick else 20, is_remote=is_remote)
+        for name, found in silences.items():
+            figure.add(
+                f"{name} killed {len(found)} times, {where}: the longest time without an answer",
+                max(found),
+                "ms",
+                kind,
+                paper="< 30 ms with detection",
+                at_most=LIMIT_MS,
+            )
+        words = f"{acknowledged:,} requests acknowledged, {lost} of their records lost"
+        figure.add_fact(f"nothing acknowledged is lost, {where}", lost == 0, words, kind)
+        lines = [
+            Series(f"{name} killed", kind, [(float(i), value) for i, value in enumerate(found, 1)])
+            for name, found in silences.items()
+        ]
+        figure.plots.append(Plot(f"Longest time without an answer, {where}", "kill", "ms", lines, is_line=False))

@@ -66,6 +66,7 @@ def fields_of(process: int) -> list[str]:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
 
 
-def processes_of(cluster: Cluster) -> list[int]:
-    """The driver and the nodes; all else descends from them."""
-    return [os.getpid(), *(node.pid for node in cluster.list_all_nodes())]
+def cluster_seconds(cluster: Cluster) -> float:
+    """CPU time of this process, which is the driver, and of the nodes with all that descends from them."""
+    nodes = cpu_seconds(node.pid for node in cluster.list_all_nodes())
+    return nodes + cpu_seconds([os.getpid()], with_children=False)
