@@ -4,6 +4,7 @@ import pytest
 
 from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS
 from zray.sim.actor_programs import Counter
+from zray.sim.cuts import GUEST
 from zray.sim.faults import MEETING_SECONDS
 from zray.sim.language import Call, Create, Drop, Get, Kill, Sleep, Submit
 from zray.sim.options import Options
@@ -133,3 +134,12 @@ def tasks_and_an_actor(count, look):
     yield Get((yield Call(actor, "add", ("driver", 1))))
     look()
     yield Drop([actor, *refs])
+
+
+@pytest.mark.parametrize("home", ["n1", "n2", GUEST])
+def test_an_actor_of_another_node_finds_room(home):
+    """Which has none, or as little; it asks again five times a second."""
+    world = World(use, CPU, home=home, cpus=2, nodes=2, has_guest=home == GUEST, seconds=0.005, count=800)
+    other, whole = world.end()
+    assert whole > 1.0
+    assert other < 0.8

@@ -216,13 +216,15 @@ class GlobalScheduler(Role):
     def on_spill_actor(self, message: SpillActor) -> None:
         request, where, actor_id = message.options.resources, message.options.where, message.spec.task_id
         able = eligible(self.loads.values(), where, request)
+        of_job = (message.job_id, message.job)
+        place = PlaceActor(message.spec, message.options, message.origin, message.life, *of_job, message.may_borrow)
         load = self._home(able, message)
         if load is not None:
             for name, amount in request.items():
                 load.free[name] -= amount  # until its next report
                 load.held[name] = load.held.get(name, 0) + amount
-            of_job = (message.job_id, message.job)
-            place = PlaceActor(message.spec, message.options, message.origin, message.life, *of_job, message.may_borrow)
+            self.send(load.node, place)
+        elif (load := self._hope(able, message)) is not None:
             self.send(load.node, place)
         elif any(is_enough(load.total, request) for load in able):
             self.send(message.origin, ActorDeferred(actor_id))
@@ -241,6 +243,13 @@ class GlobalScheduler(Role):
             return None
         others = [load for load in able if load.node != message.origin]
         return best_home(preferred(others, where), request) or best_home(others, request)
+
+    def _hope(self, able: list[NodeLoad], message: SpillActor) -> NodeLoad | None:
+        """Nobody has room, again: a node that could have some keeps what comes free for it (one after the other)."""
+        where = message.options.where
+        if not message.may_borrow or (where is not None and where.is_spread):
+            return None
+        return self._next_in_turn([load for load in able if load.node != message.origin], message.options.resources)
 
     def on_find_places(self, message: FindPlaces) -> None:
         loads = sorted(

@@ -121,9 +121,13 @@ class ActorMoves:
         has_ended = message.job.home in node.recovery.lost or node.has_ended(message.job_id, message.job)
         is_over = has_ended and not message.options.detached  # it was on its way when we were told
         has_room = options is not None and node.calls.has_room_for(options, may_borrow=message.may_borrow)
-        if options is None or not has_room or known is not None or is_lost or is_over:
+        is_wanted = options is not None and known is None and not is_lost and not is_over
+        if options is None or not is_wanted or not has_room:
+            if options is not None and is_wanted and not (options.where is not None and options.where.group):
+                node.actor_room.wish(spec.task_id, message.job_id, options)
             node.send(message.origin, ActorDeferred(spec.task_id))
             return
+        node.actor_room.wishes.pop(spec.task_id, None)
         job = node.code.job_of(message.job_id, message.job, is_detached=options.detached)
         self.offers[spec.task_id] = message.origin
         accepted = ActorAccepted(spec.task_id, message.life.birth)

@@ -4,18 +4,22 @@ A lease is for a while, and an actor holds what it has for life.  So tasks come 
 find no room any more beside the actor.  But a job whose tasks never end would shut the actors of others out.  Therefore
 leases that have lasted end for the actor that has waited for the longest time, as they do for other queues, and what it
 asks for is not leased again; others would have it before its process is there.
+
+So it is for actors of other nodes: a global scheduler offers one that nobody has room for to a node where there could
+be some (PlaceActor).  That has none, and keeps what comes free until the actor is offered again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ...wire.message import Local
-from .tables import Actor, Job, ReadyQueue, Worker
+from ...wire.task_spec import ActorOptions
+from .tables import ReadyQueue, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -28,16 +32,28 @@ LOOK_COUNT_MAX = 100
 # Where several leases must end for one actor, what the first ones leave is idle until the last one has: no longer than
 # tasks last that are short.
 SHORT_TASK_SECONDS = 1.0
+# So long for an actor of another node: it asks again after 0.2 s, and by then its global scheduler has had our report.
+WISH_SECONDS = 0.5
+WISHES_MAX = 100
 
 
 class LookAgainTimeout(Local):
     """Lease what is kept for nobody any more."""
 
 
+class Wish(Struct, gc=False, eq=False):
+    """An actor of another node that was offered when there was no room."""
+
+    job_id: bytes
+    options: ActorOptions
+    until: float
+
+
 class Next(Struct, gc=False, eq=False):
     """An actor, and what must be free for it to start."""
 
-    actor: Actor
+    actor_id: bytes
+    job_id: bytes
     amounts: Mapping[str, int]
 
 
@@ -49,13 +65,20 @@ class ActorRoom:
         self.next: Next | None = None
         self.looked_at = float("-inf")
         self.timer_is_set = False
+        self.wishes: dict[bytes, Wish] = {}  # by actor
 
-    # --- asked by dispatch, while actors wait ---
+    def wish(self, actor_id: bytes, job_id: bytes, options: ActorOptions) -> None:
+        """There is no room for it, and it will be offered again."""
+        self.wishes.pop(actor_id, None)
+        if len(self.wishes) < WISHES_MAX and not self.node.calls.is_barred(options):
+            self.wishes[actor_id] = Wish(job_id, options, self.node.now + WISH_SECONDS)
+
+    # --- asked by dispatch, while actors wait (`calls.wanting`, `wishes`) ---
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would take what an actor is to have."""
         found, free = self._next(), self.node.resources.free
-        if found is None or found.actor.job is queue.job or not self._leaves_room(found.amounts, queue):
+        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
             return False
         for name, amount in queue.resources.items():
             wanted = found.amounts.get(name, 0)
@@ -69,7 +92,7 @@ class ActorRoom:
     def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
         """Whether an actor lacks what this lease has."""
         found, free = self._next(), self.node.resources.free
-        if found is None or found.actor.job is queue.job or not self._leaves_room(found.amounts, queue):
+        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
             return False
         has = worker.frames[0].resources
         return any(free.get(name, 0) < amount and has.get(name) for name, amount in found.amounts.items())
@@ -90,39 +113,45 @@ class ActorRoom:
         return True
 
     def _next(self) -> Next | None:
-        node = self.node
-        if node.now - self.looked_at >= LOOK_SECONDS:
+        node, found = self.node, self.next
+        if node.now - self.looked_at >= LOOK_SECONDS or (found is not None and not self._still_waits(found.actor_id)):
             self.looked_at = node.now
             self.next = self._find()
-        if self.next is not None and self.next.actor.actor_id not in node.calls.wanting:
-            self.next = self._find()
         return self.next
+
+    def _still_waits(self, actor_id: bytes) -> bool:
+        return actor_id in self.node.calls.wanting or actor_id in self.wishes
 
     def _find(self) -> Next | None:
         """The first that leases of other jobs are to make room for."""
         node = self.node
         queues = [queue for queue in node.dispatch.queues if queue.tasks]
-        jobs: list[Job] = []
-        for queue in queues:
-            if queue.job not in jobs:
-                jobs.append(queue.job)
-        for actor in islice(node.calls.wanting.values(), LOOK_COUNT_MAX):
-            if actor.job in jobs or actor.creation.missing or actor.incoming is not None:
-                continue  # tasks of its own job come first; or it lacks more than room
-            amounts = self._amounts(actor)
-            if amounts and any(self._leaves_room(amounts, queue) for queue in queues) and self._may_come_free(amounts):
-                return Next(actor, amounts)
+        busy = {queue.job.job_id for queue in queues}  # tasks of its own job come first
+        for actor_id, job_id, amounts in self._waiting():
+            if job_id not in busy and any(self._leaves_room(amounts, queue) for queue in queues):
+                if self._may_come_free(amounts):
+                    return Next(actor_id, job_id, amounts)
         return None
 
-    def _amounts(self, actor: Actor) -> Mapping[str, int] | None:
-        """What must be free for it to start; None: nothing, or it is not to start here."""
-        node, options = self.node, actor.options
-        ask = node.moves.asks.get(actor.actor_id)
-        if actor.actor_id in node.groups.unsettled or (ask is not None and not node.moves.may_stay(ask)):
-            return None
-        if ask is None:
-            return options.resources
-        promised = node.calls.promised
+    def _waiting(self) -> Iterator[tuple[bytes, bytes, Mapping[str, int]]]:
+        """Actors that lack nothing but room, with their jobs, and with what must be free for them to start."""
+        node, now = self.node, self.node.now
+        for actor in islice(node.calls.wanting.values(), LOOK_COUNT_MAX):
+            if not actor.creation.missing and actor.incoming is None and actor.actor_id not in node.groups.unsettled:
+                ask = node.moves.asks.get(actor.actor_id)
+                if ask is None:
+                    yield actor.actor_id, actor.job.job_id, actor.options.resources
+                elif node.moves.may_stay(ask):
+                    yield actor.actor_id, actor.job.job_id, self._beside_promises(actor.options)
+        for actor_id, wish in list(self.wishes.items()):
+            if wish.until < now:
+                del self.wishes[actor_id]
+            else:
+                yield actor_id, wish.job_id, self._beside_promises(wish.options)
+
+    def _beside_promises(self, options: ActorOptions) -> Mapping[str, int]:
+        """It starts only where those that are to start here would find room too."""
+        promised = self.node.calls.promised
         return {name: amount + promised.get(name, 0) for name, amount in options.resources.items()}
 
     def _may_come_free(self, amounts: Mapping[str, int]) -> bool:

@@ -13,6 +13,7 @@ from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX
 from ..latest import LOST_MAX
 from . import (
     actor_ends,
+    actor_room,
     batches,
     calls,
     code,
@@ -112,4 +113,5 @@ def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     workers = len(node.pool.workers)
     yield "idle workers", sum(map(len, node.pool.idle.values())), workers
     yield "leased workers", len(node.dispatch.leased), workers
+    yield "actors of other nodes that want room", len(node.actor_room.wishes), actor_room.WISHES_MAX
     yield "actors that want a worker", len(node.calls.wanting), len(node.calls.actors)

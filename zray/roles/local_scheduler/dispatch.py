@@ -166,7 +166,7 @@ class Dispatch:
             queue = worker.queue
             if queue is None or worker.stale or worker.frames[0].cpu_lent:
                 continue
-            are_others = len(self.queues) > 1 or self.node.calls.wanting
+            are_others = len(self.queues) > 1 or self.node.calls.wanting or self.node.actor_room.wishes
             if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
                 self.batches.fill(worker, queue)
             if not worker.inflight:
@@ -184,7 +184,7 @@ class Dispatch:
                 and (is_old or (other.job is queue.job and other.depth > queue.depth))
             ):
                 return True
-        return bool(is_old and self.node.calls.wanting and self.node.actor_room.is_lacking(worker, queue))
+        return is_old and self.node.actor_room.is_lacking(worker, queue)
 
     def _end_lease(self, worker: Worker) -> None:
         frame = worker.frames.pop()
@@ -235,7 +235,8 @@ class Dispatch:
         """Whether one more lease of it would do now."""
         if not (self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)):
             return False
-        return not (self.node.calls.wanting and self.node.actor_room.is_kept_from(queue))
+        room = self.node.actor_room
+        return not ((self.node.calls.wanting or room.wishes) and room.is_kept_from(queue))
 
     def _in_order(self) -> list[ReadyQueue]:
         """The queues as they are served: jobs take turns; within one, the children of what runs go before what has
