@@ -52,6 +52,7 @@ class Dispatch:
         self.mean_us: Latest[bytes, int] = Latest(MEANS_MAX)  # run time per function
         self.leased: dict[str, Worker] = {}  # workers with frames, by address
         self.idle_leases: list[Worker] = []  # leased workers whose queue may have run dry in this turn
+        self.lease_count = 0  # ever
         self.is_dirty = False
         self.timer_is_set = False
 
@@ -216,6 +217,8 @@ class Dispatch:
                 worker.state = WorkerState.LEASED
                 worker.queue = queue
                 worker.leased_at = node.now
+                self.lease_count += 1
+                queue.job.served_at = self.lease_count
                 worker.frames.append(Frame(queue.resources, queue.depth))
                 self.leased[worker.address] = worker
                 self.batches.fill(worker, queue)
@@ -239,16 +242,13 @@ class Dispatch:
         return not ((self.node.calls.wanting or room.wishes) and room.is_kept_from(queue))
 
     def _in_order(self) -> list[ReadyQueue]:
-        """The queues as they are served: jobs take turns; within one, the children of what runs go before what has
-        not begun (its workers wait for them).
+        """The queues as they are served: the job goes first that has had no lease for the longest time; within one, the
+        children of what runs go before what has not begun (its workers wait for them).
         """
         if len(self.queues) == 1:
             return [self.queues[0]]
         self.queues.rotate(-1)
-        rank: dict[bytes, int] = {}
-        for queue in self.queues:
-            rank.setdefault(queue.job.job_id, len(rank))
-        return sorted(self.queues, key=lambda queue: (rank[queue.job.job_id], -queue.depth))
+        return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, -queue.depth))
 
     # --- what comes back ---
 

@@ -65,6 +65,7 @@ class Job:
         "queues",
         "queues_max",
         "refused",
+        "served_at",
     )
 
     def __init__(self, job_id: bytes, facts: JobFacts) -> None:
@@ -79,6 +80,7 @@ class Job:
         self.code_bytes = 0
         self.refused: Latest[bytes, None] = Latest(REFUSED_MAX)  # and those that were too many
         self.is_over = False
+        self.served_at = 0  # when it last got a lease, in counts of these (dispatch)
 
     @property
     def home(self) -> str:

@@ -1,15 +1,16 @@
-"""An actor is made soon though another program has more to do than there is room for; and that one's tasks go on."""
+"""A program is served soon though another one has more to do than there is room for; and that one goes on."""
 
 import pytest
 
 from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS
+from zray.roles.local_scheduler.dispatch import LEASE_SECONDS
 from zray.sim.actor_programs import Counter
 from zray.sim.cuts import GUEST
 from zray.sim.faults import MEETING_SECONDS
 from zray.sim.language import Call, Create, Drop, Get, Kill, Sleep, Submit
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
-from zray.sim.task_programs import nap
+from zray.sim.task_programs import increment, nap
 from zray.wire.task_spec import RESOURCE_UNIT
 
 pytestmark = pytest.mark.sim
@@ -143,3 +144,24 @@ def test_an_actor_of_another_node_finds_room(home):
     other, whole = world.end()
     assert whole > 1.0
     assert other < 0.8
+
+
+@pytest.mark.parametrize("cpus", [1, 2])
+def test_one_task_at_a_time_waits_for_one_lease_of_another_at_most(cpus):
+    """And for what its worker has been sent by then: a task, and one behind it."""
+    took = []
+    seconds = 0.005
+    world = World(one_at_a_time, 20, lambda: world.world.now, took, cpus=cpus, seconds=seconds, count=300 * cpus)
+    world.end()
+    assert max(took) < LEASE_SECONDS + 2 * seconds + 0.002
+    assert len(took) == 20
+
+
+def one_at_a_time(count, clock, took):
+    yield Get((yield Submit(increment, (1,))))  # there is a worker now
+    for _ in range(count):
+        begun = clock()
+        ref = yield Submit(increment, (1,))
+        yield Get(ref)
+        yield Drop([ref])
+        took.append(clock() - begun)
