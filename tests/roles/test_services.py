@@ -8,6 +8,7 @@ from zray.roles.effects import Send
 from zray.roles.services import ServiceAdded, ServiceEnded, ServiceListens, Services
 from zray.wire.chain import ChainMemberLost
 from zray.wire.gcs import NodeJoined, NodeLost
+from zray.wire.hosting import REPLICAS_MAX
 from zray.wire.hosts import HostAdded, HostRemoved
 
 HEAD, NODE = "head", "node"
@@ -66,3 +67,12 @@ def test_one_that_ends_is_forgotten_by_all_and_its_chain_is_closed(services):
     ]
     assert told(services, ServiceEnded(ONE, "killed")) == [] and told(services, ServiceListens(ONE, "x:1")) == []
     assert told(services, NodeLost(f"{NODE}/local", "dead")) == [(f"{TWO}/host", HostRemoved(NODE, "dead"))]
+
+
+def test_services_say_how_many_replicas_a_node_runs(services):
+    for host in (ONE, TWO):
+        told(services, ServiceAdded(host, "replica", b"k", [f"{host}/gcs-0"], "node/local"))
+    told(services, ServiceAdded("own", "replica", b"k", ["own/gcs-0"]))
+    assert list(services.bounds()) == [("replicas that node/local runs", 2, REPLICAS_MAX)]
+    told(services, ServiceEnded(ONE, "it was killed"))
+    assert list(services.bounds()) == [("replicas that node/local runs", 1, REPLICAS_MAX)]

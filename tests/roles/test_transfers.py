@@ -102,6 +102,24 @@ def test_what_is_under_way_is_bounded_in_bytes(monkeypatch):
     assert all(fleet.desks["n2"].bytes_of(IDS[number]) == DATA for number in range(3))
 
 
+def test_what_has_come_and_is_not_copied_yet_is_bounded_with_what_is_under_way(monkeypatch):
+    """Or a node whose copies are slow would keep whole objects in frames."""
+    monkeypatch.setattr("zray.roles.object_manager.sources.WINDOWS_BYTES_MAX", 4 * CHUNK)
+    fleet = fleet_of("n1", "n2", "n3", holders=("n1", "n3"))
+    fleet.desks["n3"].store(IDS[1], DATA)
+    manager = fleet.desks["n2"].manager
+    windows, most = manager.pulls.windows, 0
+    fleet.fetch("n2", IDS[0], SIZE, ["n1"])
+    fleet.fetch("n2", IDS[1], SIZE, ["n3"])
+    while moves := fleet.moves():
+        fleet.step(moves[0])  # all mail first: nothing is copied while something comes
+        most = max(most, windows.total + windows.copying)
+        assert all(count <= count_max for _, count, count_max in manager.bounds())
+    assert 4 * CHUNK <= most <= 6 * CHUNK and not windows.copying
+    assert all(fleet.desks["n2"].bytes_of(IDS[number]) == DATA for number in range(2))
+    assert is_at_rest(fleet)
+
+
 def test_a_small_value_arrives_inline():
     fleet = Fleet(["n1", "n2"])
     fleet.inline[ONE] = b"abc"

@@ -16,8 +16,12 @@ nobody.  A replica on another node than the head (hosting.py) has been seen from
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from ..wire.chain import ChainMemberLost
 from ..wire.gcs import NodeJoined, NodeLost
+from ..wire.hosting import REPLICAS_MAX
 from ..wire.hosts import HostAdded, HostRemoved
 from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from .role import Role
@@ -116,6 +120,12 @@ class Services(Role):
         if service.added.kind == "scheduler":
             for role in service.added.roles:
                 self.send(role, message)
+
+    def bounds(self) -> Iterable[tuple[str, int, int]]:
+        """The head's own are as many as it was told to start; the nodes as many as the monitor lets in."""
+        hosted = Counter(service.added.node for service in self.services.values() if service.added.node)
+        for node, count in hosted.items():
+            yield f"replicas that {node} runs", count, REPLICAS_MAX
 
     HANDLERS = {
         ServiceAdded: on_service_added,

@@ -81,6 +81,7 @@ class Pull:
         "sources",
         "ticket",
         "wants_whole",
+        "writing",
     )
 
     def __init__(self, object_id: bytes, size: int, sources: list[str], chunk_bytes: int, *, is_small: bool) -> None:
@@ -97,6 +98,7 @@ class Pull:
         self.reserved = 0  # bytes from the start whose pages are there
         self.chunks = bytearray(max(1, -(-size // chunk_bytes)))  # the state of each
         self.here = 0  # how many are HERE
+        self.writing = 0  # and WRITING
         self.asked_at: dict[int, float] = {}  # those that are ASKED: when
         self.heard_at = 0.0  # when a chunk came from the source, or it was first asked
         self.contained: tuple[bytes, ...] = ()
@@ -195,7 +197,7 @@ class Pulls:
         if pull.place is None or not self._choose(pull):
             return
         now = self.manager.now
-        room = self.windows.room(pull.source, is_first=not pull.asked_at)
+        room = self.windows.room(pull.source, is_first=not pull.asked_at and not pull.writing)
         if not pull.asked_at:
             pull.heard_at = now
         index = -1
@@ -223,7 +225,8 @@ class Pulls:
     def _end(self, pull: Pull, index: int) -> int:
         return min(pull.size, (index + 1) * self.chunk_bytes)
 
-    def _length(self, pull: Pull, index: int) -> int:
+    def length(self, pull: Pull, index: int) -> int:
+        """Of that chunk, in bytes."""
         return min(self.chunk_bytes, pull.size - index * self.chunk_bytes)
 
     def _leave(self, pull: Pull, *, is_said: bool = True) -> None:
@@ -237,7 +240,7 @@ class Pulls:
             return
         for index in pull.asked_at:
             pull.chunks[index] = MISSING
-            self.windows.answered(source, self._length(pull, index))
+            self.windows.answered(source, self.length(pull, index))
         pull.asked_at.clear()
         self.windows.leave(source, pull)
 
@@ -292,7 +295,9 @@ class Pulls:
         for index in indices:
             del pull.asked_at[index]
             pull.chunks[index] = WRITING
+        pull.writing += len(indices)
         self.windows.answered(source, len(message.data), waited)
+        self.windows.copying += len(message.data)
         pull.is_attached = True
         pull.heard_at = now
         pull.contained = pull.contained or message.contained
@@ -312,6 +317,8 @@ class Pulls:
     def written(self, message: RangeWritten) -> None:
         """RangeWritten."""
         pull, indices = self.writing.pop(message.token)
+        self.windows.copying -= self._end(pull, indices[-1]) - indices[0] * self.chunk_bytes
+        pull.writing -= len(indices)
         self.manager.end_copy(message.token)
         if self.coming.get(pull.object_id) is not pull:
             return
@@ -320,6 +327,8 @@ class Pulls:
         pull.here += len(indices)
         if pull.here == len(pull.chunks):
             self._is_here(pull)
+        elif pull.source:
+            self._ask_more(pull)
         self.manager.gives.chunks_are_here(pull, indices)
 
     def inline(self, message: ObjectInline) -> None:
@@ -420,20 +429,6 @@ class Pulls:
             elif len(pull.sources) > 1:
                 pull.sources.append(pull.sources.pop(pull.sources.index(pull.source)))
                 self._go_on(pull)
-
-    def check_everything(self) -> None:
-        """What has been asked for adds up."""
-        asked: dict[str, int] = {}
-        for pull in self.coming.values():
-            assert all(pull.chunks[index] == ASKED for index in pull.asked_at)
-            assert pull.chunks.count(ASKED) == len(pull.asked_at)
-            assert pull.chunks.count(HERE) == pull.here
-            length = sum(self._length(pull, index) for index in pull.asked_at)
-            asked[pull.source] = asked.get(pull.source, 0) + length
-        for source, window in self.windows.by_source.items():
-            assert window.asked == asked[source], "credits do not add up"
-            assert all(pull.source == source for pull in window.pulls.values())
-        assert all(self.coming[object_id] is pull for object_id, pull in self.queue.items())
 
 
 PULL_HANDLERS: dict[type, Callable[..., None]] = {

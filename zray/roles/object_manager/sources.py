@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .pulls import Pull
 
 WINDOW_BYTES, WINDOW_BYTES_MAX = 4 << 20, 16 << 20
-# Of all windows together, where there are many sources.
+# Of all windows together, where there are many sources, and what has come and is not copied into the arena yet.
 WINDOWS_BYTES_MAX = 64 << 20
 # A chunk should arrive so soon after it was asked for.
 PATIENCE_SECONDS = 0.25
@@ -44,6 +44,7 @@ class Windows:
         self.chunk_bytes = chunk_bytes
         self.by_source: dict[str, Window] = {}
         self.total = 0  # asked of all of them
+        self.copying = 0  # bytes that have come, in the frames that brought them
 
     def enter(self, source: str, pull: Pull) -> None:
         """It pulls from there from now on."""
@@ -62,10 +63,10 @@ class Windows:
         return list(window.pulls.values()) if window is not None else []
 
     def room(self, source: str, *, is_first: bool = False) -> int:
-        """How much may be asked for now.  is_first: by one that has nothing under way."""
+        """How much may be asked for now.  is_first: by one that has nothing under way, here neither."""
         window = self.by_source[source]
         most = min(window.size, WINDOWS_BYTES_MAX // len(self.by_source))
-        room = min(most - window.asked, WINDOWS_BYTES_MAX - self.total)
+        room = min(most - window.asked, WINDOWS_BYTES_MAX - self.total - self.copying)
         if room < most // ORDERS_PER_WINDOW:
             room = 0
         return max(room, self.chunk_bytes) if is_first else max(room, 0)
