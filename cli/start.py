@@ -36,6 +36,11 @@ Note: {count} on this machine already:
 To end one: {ends}"""
 
 
+# A head need not know where others reach it: who joins says so.
+HEAD_IS_ADVERTISED = (
+    "--advertise is for nodes that join.  Name an address of this machine with --host; behind a router, have nodes "
+    "`zray start --address ROUTER:PORT`, with a port of the router's that leads to the head's."
+)
 # They make sense with --head alone.
 HEAD_OPTIONS = (
     "gcs_shards",
@@ -190,8 +195,10 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
 
     if where["token_file"] is not None or where["token_stdin"]:
         raise click.UsageError("A head draws its own token; tokens are for --address.")
-    if where["head_wait"] is not None or where["advertise"] is not None:
-        raise click.UsageError("--head-wait and --advertise are for nodes that join.")
+    if where["head_wait"] is not None:
+        raise click.UsageError("--head-wait is for nodes that join.")
+    if where["advertise"] is not None:
+        raise click.UsageError(HEAD_IS_ADVERTISED)
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
     host = tokens.own_address(where["host"]) if where["host"] else ""
     return nodes.start_head(total, store, host=host, port=where["port"], labels=where["labels"], **plan)

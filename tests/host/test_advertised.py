@@ -44,6 +44,26 @@ def test_others_come_to_where_a_node_says_that_it_is(router):
         assert router.carried >= 1
 
 
+@pytest.mark.slow
+def test_a_head_behind_a_router_is_joined_at_the_routers_port(router):
+    """It knows nothing of that."""
+    with Cluster(True, head_node_args={"num_cpus": 1}) as cluster:
+        router.port_behind = int(cluster.address.rpartition(":")[2])
+        total = nodes.declared_resources(1, None, {"far": 1})
+        far = Node(*nodes.start_member(total, None, router.endpoint, cluster.token))
+        cluster.worker_nodes.append(far)
+        cluster.wait_for_nodes()
+        assert router.carried
+        cluster.connect()
+        try:
+            take = zray.remote(len).options(scheduling_strategy=there(cluster.head_node))
+            make = zray.remote(lambda: (bytes(LARGE), zray.get(take.remote(bytes(LARGE)))))
+            value, length = zray.get(make.options(resources={"far": 1}).remote(), timeout=60)
+            assert len(value) == length == LARGE
+        finally:
+            zray.shutdown()
+
+
 def there(node):
     return NodeAffinitySchedulingStrategy(node.node_id, soft=False)
 

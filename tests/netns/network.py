@@ -77,12 +77,13 @@ class Host(Namespace):
         super().__init__()
         self.name = name
         self.address = ""
+        self.variables = {}  # further ones, of all that runs here
         self.folder = folder / name
         self.folder.mkdir()
         self.ip("link set lo up")
 
     def environment(self, token=""):
-        variables = {**environment(), "TMPDIR": str(self.folder)}
+        variables = {**environment(), "TMPDIR": str(self.folder), **self.variables}
         return {**variables, "ZRAY_TOKEN": token} if token else variables
 
     def zray(self, *arguments, token=""):
@@ -120,11 +121,11 @@ class Host(Namespace):
         """The nodes' own, for whoever looks at a test that failed."""
         return "\n".join(path.read_text() for path in self.folder.glob("zray-*/*/logs/node.log"))
 
-    def program(self, source, *arguments):
-        """Run it here, beside the test."""
+    def program(self, source, *arguments, token=""):
+        """Run it here, beside the test; with a token where no node of its cluster is."""
         path = self.folder / f"program-{random.getrandbits(32):08x}.py"
         path.write_text(source)
-        return Program(self, [sys.executable, str(path), *arguments])
+        return Program(self, [sys.executable, str(path), *arguments], self.environment(token))
 
     def close(self):
         super().close()
@@ -134,7 +135,7 @@ class Host(Namespace):
 class Program:
     """One that runs.  It prints words that the test waits for, and ends well."""
 
-    def __init__(self, host, command):
+    def __init__(self, host, command, variables):
         self.host = host
         self.errors = open(host.folder / f"{random.getrandbits(32):08x}.errors", "w+")  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -142,7 +143,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            env=host.environment(),
+            env=variables,
         )
 
     def says(self, word):

@@ -82,6 +82,28 @@ def test_a_cut_that_heals_in_time_costs_nothing(network, hosts, cluster, tmp_pat
     assert Tally(tmp_path).count() == 100
 
 
+def test_a_program_outside_that_is_cut_off_for_seconds_goes_on(network, hosts, tmp_path):
+    """For longer than any node may be, and than it takes its links to notice.  Nothing runs twice meanwhile."""
+    cluster = hosts[0].start_head()
+    hosts[1].join(cluster)
+    source = (
+        COUNTER
+        + """
+assert len({zray.get(on(host, here).remote(), timeout=20) for host in "ab"} | {here()}) == 3
+"""
+    )
+    calls = "counts = [counter.add.remote() for _ in range(100)]\n"
+    ending = "assert zray.get(counts, timeout=50) == list(range(1, 101))\n"
+    work = HEADER + source.replace('{"c": 1}', '{"b": 1}') + WORK + calls
+    program = hosts[2].program(work + RESULTS + ending, cluster[0], str(tmp_path), "100", token=cluster[1])
+    program.says("under way")
+    network.cut_for(hosts[2], 6)
+    program.says("right")
+    program.ends_well()
+    assert set(status(hosts[0])) == set("ab")
+    assert Tally(tmp_path).count() == 100
+
+
 def test_a_host_that_is_cut_off_for_long_stops_and_joins_anew(network, hosts, cluster, tmp_path):
     before = status(hosts[0])
     program = hosts[1].program(HEADER + WORK + RESULTS, cluster[0], str(tmp_path), "150")
@@ -125,9 +147,39 @@ def test_a_node_that_is_killed_costs_no_result(hosts, cluster, tmp_path):
     until(lambda: Tally(tmp_path).count() >= 150)
 
 
-def test_a_laptop_without_any_network(network):
+# There is nobody at that address.
+PROXIES = {
+    name: "http://10.255.255.1:3128"
+    for scheme in ("http", "https", "all", "ftp", "socks")
+    for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper())
+}
+
+
+@pytest.fixture
+def alone(network):
+    """A host without a cable, whose user has proxies in the environment (U45)."""
     host = network.add("a")
     host.ip("link del eth0")
-    host.ip("link set lo down")
+    host.variables = PROXIES
+    host.address = "127.0.0.1"
+    return host
+
+
+def test_a_laptop_without_any_network(alone):
+    alone.ip("link set lo down")
     source = "import zray\nzray.init(num_cpus=1)\nassert zray.get(zray.remote(lambda: 7).remote(), timeout=20) == 7\n"
-    host.program(source).ends_well()
+    alone.program(source).ends_well()
+
+
+def test_a_cluster_where_there_is_nothing_but_loopback(alone):
+    """And a program that comes to it from outside, as far as it can tell."""
+    cluster = alone.start_head()
+    alone.join(cluster)
+    source = """
+ids = set(zray.get([zray.remote(lambda: (threading.Event().wait(0.1), here())[1]).remote() for _ in range(30)]))
+assert len(ids) == 2, ids
+"""
+    alone.program(HEADER + source, cluster[0]).ends_well()
+    (alone.folder / "outside").mkdir()
+    alone.variables = PROXIES | {"ZRAY_TMPDIR": str(alone.folder / "outside")}
+    alone.program(HEADER + source + "assert here() not in ids\n", cluster[0], token=cluster[1]).ends_well()
