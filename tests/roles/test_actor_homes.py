@@ -1,5 +1,7 @@
 """Where actors live, and who has them made again: the shard's side, and the end of an offer."""
 
+import pytest
+
 from tests.roles.desk import JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import Send
@@ -15,10 +17,11 @@ from zray.wire.homes import (
     ActorLocated,
     ActorRefused,
     ActorUnguarded,
+    GuardActor,
     LocateActor,
 )
 from zray.wire.scheduling import JobFacts
-from zray.wire.task_spec import ActorOptions, TaskSpec
+from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 ACTOR = b"a" * 16
@@ -190,3 +193,25 @@ def test_an_offer_that_comes_to_nothing_leaves_nothing():
     assert not desk.scheduler.calls.actors and not desk.scheduler.moves.offers
     assert HANDLE not in desk.scheduler.objects.entries
     assert not desk.scheduler.routes.by_actor
+
+
+@pytest.mark.parametrize("max_restarts", [0, 1])
+def test_a_call_waits_for_the_guardians_claim_where_no_other_node_is_left(max_restarts):
+    """The actor was dead for calls that came between the loss of the last other node and the shard's word."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    spec = TaskSpec(ACTOR, b"f" * 16)
+    options = ActorOptions(max_restarts=max_restarts)
+    desk.tell(N1, GuardActor(spec, options, MADE, JOB, JobFacts(home=N1)))
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    assert not desk.scheduler.members.peers
+    (result,) = desk.submit(
+        TaskSpec(b"c" * 16, b"", options=encode_options(TaskOptions({}, actor_id=ACTOR, method="m")))
+    )
+    assert desk.scheduler.objects.entries[result].value is None
+    desk.tell("gcs-0", ActorClaimed(ACTOR, MOVED, is_held=True))
+    if max_restarts:
+        assert [task.spec.task_id for task in desk.scheduler.calls.actors[ACTOR].queue] == [b"c" * 16]
+    else:
+        assert b"it was unplugged" in desk.scheduler.objects.entries[result].value

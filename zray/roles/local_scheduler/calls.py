@@ -140,7 +140,7 @@ class Calls:
         if node.strategies.is_bound(where):
             return False
         no_room = node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options)
-        return no_room or node.strategies.would_go(where)
+        return no_room or node.strategies.would_go(where, actor.options.resources)
 
     def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False) -> bool:
         """Whether it could start here now, those that are to start here aside.
@@ -261,7 +261,7 @@ class Calls:
         actor_id = task.options.actor_id
         actor = self.actors.get(actor_id)
         task.state = TaskState.CALL
-        if actor is None and self.node.members.peers and not task.origin and actor_id not in self.node.ends.graves:
+        if actor is None and not task.origin and actor_id not in self.node.ends.graves and self._is_elsewhere(actor_id):
             self.node.routes.submit(task)
             return
         self.node.lifecycle.retain_arguments(task)
@@ -270,6 +270,11 @@ class Calls:
             return
         actor.queue.append(task)
         self.touched[actor_id] = None
+
+    def _is_elsewhere(self, actor_id: bytes) -> bool:
+        """Whether it may be on another node, or was on one that is lost: its shard says what becomes of it."""
+        node = self.node
+        return bool(node.members.peers) or actor_id in node.guards.guarded or actor_id in node.routes.by_actor
 
     def pump(self) -> None:
         """End of a turn: send what can be sent, place what can be placed, see off who leaves."""
