@@ -71,7 +71,7 @@ class Resident:
 def places(count=4, **options):
     """Of so many tasks, and of an actor."""
     found = zray.get([where.options(**options).remote() for _ in range(count)], timeout=20)
-    resident = Resident.options(num_cpus=0, **options).remote()
+    resident = Resident.options(**{"num_cpus": 0, **options}).remote()
     return {*found, zray.get(resident.where.remote(), timeout=20)}
 
 
@@ -105,6 +105,11 @@ def or_else(*selectors):
     return [{"label_selector": selector} for selector in selectors]
 
 
+def zone(name, **labels):
+    """Of what asks for nothing: so that is free."""
+    return {"num_cpus": 0, "label_selector": {"zone": name, **labels}}
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -116,14 +121,16 @@ def or_else(*selectors):
         ({"label_selector": {"zone": "in(a, c)", "disk": "ssd"}}, [1]),
         ({"label_selector": {"zone": "!a"}}, [2]),
         ({"label_selector": {"zone": "!in(b)", "disk": "!ssd"}}, [0]),
-        ({"label_selector": {"zone": "x"}, "fallback_strategy": [{"label_selector": {"zone": "b"}}]}, [2]),
-        ({"label_selector": {"zone": "x"}, "fallback_strategy": or_else({"zone": "y"}, {"disk": "ssd"}, {})}, [1]),
-        ({"label_selector": {"zone": "b"}, "fallback_strategy": or_else({"disk": "ssd"})}, [2]),
+        ({**zone("x"), "fallback_strategy": [{"label_selector": {"zone": "b"}}]}, [2]),
+        ({**zone("x"), "fallback_strategy": or_else({"zone": "y"}, {"disk": "ssd"}, {})}, [1]),
+        ({**zone("b"), "fallback_strategy": or_else({"disk": "ssd"})}, [2]),
+        ({**zone("a", disk="!ssd"), "fallback_strategy": or_else({"zone": "b"}), "num_cpus": 2}, [2]),  # that has one
         (
             {
                 "scheduling_strategy": NodeLabelSchedulingStrategy({"zone": In("a")}),
                 "label_selector": {"disk": "hdd"},
                 "fallback_strategy": or_else({"zone": "b"}, {"disk": "!ssd"}),
+                "num_cpus": 0,
             },
             [0],
         ),

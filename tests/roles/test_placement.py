@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from zray.roles.effects import Send
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
-from zray.roles.global_scheduler.placement import NodeLoad, best_node, random_node
+from zray.roles.global_scheduler.placement import NodeLoad, best_node, eligible, random_node
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.hosts import GetNodes
 from zray.wire.scheduling import (
@@ -20,6 +20,7 @@ from zray.wire.scheduling import (
     TaskPlaced,
 )
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
+from zray.wire.where import LabelRule, Where
 
 CPU = {"CPU": RESOURCE_UNIT}
 
@@ -108,6 +109,26 @@ def test_a_node_that_knows_nothing_of_its_tasks_is_taken_for_one_of_many():
     old = NodeLoad("n1", CPU, {"CPU": 0}, 2, 1.0, 1e9)
     new = NodeLoad("n2", CPU, {"CPU": 0}, 3, 0.0, 1e9)
     assert best_node([old, new], CPU, [], 1.0) is old
+
+
+def test_fallbacks_are_for_nodes_that_could_never_run_it_and_for_those_that_could_not_now():
+    """Ray's order: the first rules that a node meets which has it free; else the first that one meets which has it."""
+    first, second, third = ((LabelRule("zone", (zone,)),) for zone in "abc")
+    where = Where(hard=first, fallbacks=(second, third))
+
+    def chosen(*nodes):
+        loads = [NodeLoad(zone, CPU if has else {}, CPU if free else {}, 0, 0.0, 1e9) for zone, has, free in nodes]
+        for load in loads:
+            load.labels = {"zone": load.node}
+        return [load.node for load in eligible(loads, where, CPU)]
+
+    has_not, has, is_free = (False, False), (True, False), (True, True)
+    assert chosen(("a", *is_free), ("b", *is_free)) == ["a"]
+    assert chosen(("a", *has_not), ("b", *has), ("c", *has)) == ["b"]
+    assert chosen(("a", *has), ("b", *has), ("c", *is_free)) == ["c"]
+    assert chosen(("a", *has), ("b", *has)) == ["a"]
+    assert chosen(("b", *has_not), ("x", *is_free)) == ["b"]  # to be refused for what it asks
+    assert chosen(("x", *is_free)) == []
 
 
 def test_random_nodes_are_drawn_from_the_tasks_id():

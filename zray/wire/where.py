@@ -34,7 +34,8 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
     node: the id of the only one, or, if is_soft, of the one to be preferred while it is there.  is_spread: one node
     after the other.  hard, soft: rules for labels that must, or should, hold.  group: the placement group in which it
     runs; bundle: the index of its bundle, -1 for any; captures: its children run in that group too.  fallbacks: while
-    no node meets `hard`, the first of these that one meets.
+    no node that meets `hard` has what is asked for, the first of these that such a node meets; a global scheduler takes
+    the first of all that a node meets which could start it now, if there is one.
     """
 
     node: Text = ""
@@ -63,13 +64,15 @@ def matches(labels: Mapping[str, str], rules: Iterable[LabelRule]) -> bool:
     return True
 
 
-def rules_of(where: Where, nodes: Iterable[Mapping[str, str]]) -> tuple[LabelRule, ...]:
-    """Which rules for labels must hold, where the nodes have these labels."""
+def rules_of(where: Where, nodes: Iterable[tuple[Mapping[str, str], bool]]) -> tuple[LabelRule, ...]:
+    """Which rules for labels must hold.  nodes: the labels of each, and whether it has what is asked for at all."""
     if where.fallbacks:
         known = list(nodes)
-        for rules in (where.hard, *where.fallbacks):
-            if any(matches(labels, rules) for labels in known):
-                return rules
+        choices = (where.hard, *where.fallbacks)
+        for must_have in (True, False):
+            for rules in choices:
+                if any(matches(labels, rules) for labels, has in known if has or not must_have):
+                    return rules
     return where.hard
 
 

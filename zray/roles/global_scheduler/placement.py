@@ -161,8 +161,14 @@ def eligible(loads: Iterable[NodeLoad], where: Where | None, request: Mapping[st
     if where.node:
         own = [load for load in able if host_of(load.node) == where.node]
         able = own if not where.is_soft or any(is_enough(load.total, request) for load in own) else able
-    rules = rules_of(where, (load.labels for load in able))
+    if where.fallbacks:
+        able = [load for load in able if is_enough(load.free, request) and _meets_some(load, where)] or able
+    rules = rules_of(where, ((load.labels, is_enough(load.total, request)) for load in able))
     return [load for load in able if matches(load.labels, rules)]
+
+
+def _meets_some(load: NodeLoad, where: Where) -> bool:
+    return any(matches(load.labels, rules) for rules in (where.hard, *where.fallbacks))
 
 
 def preferred(loads: Iterable[NodeLoad], where: Where | None) -> list[NodeLoad]:

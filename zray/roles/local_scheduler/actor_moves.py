@@ -291,8 +291,8 @@ class ActorMoves:
 
     def may_stay(self, ask: Ask) -> bool:
         """Whether it would start here if there were room."""
-        where = ask.actor.options.where
-        if where is not None and (where.group or not self.node.strategies.may_run_here(where)):
+        where, request = ask.actor.options.where, ask.actor.options.resources
+        if where is not None and (where.group or not self.node.strategies.may_run_here(where, request)):
             return False
         return ask.is_deferred and not self.node.calls.is_barred(ask.actor.options)
 

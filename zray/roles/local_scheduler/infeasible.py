@@ -147,7 +147,7 @@ class Infeasible:
         request = actor.options.resources
         if actor.options.where is not None and actor.options.where.group:
             return ""  # its bundle has what it asks for, or not
-        if reason := self.node.strategies.why_no_actor(actor.options.where):
+        if reason := self.node.strategies.why_no_actor(actor.options):
             return f"No node can ever hold this actor: {reason}."
         if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
             return ""

@@ -58,8 +58,9 @@ class Remote:
             node.departures.spill(task)
             return
         if waits_for_all and node.members.peers and not task.origin and not node.strategies.is_bound(where):
-            has_room = node.resources.fits(task.options.resources)
-            if not has_room or node.trips.is_long_way(elsewhere) or node.strategies.would_go(where):
+            request = task.options.resources
+            has_room = node.resources.fits(request)
+            if not has_room or node.trips.is_long_way(elsewhere) or node.strategies.would_go(where, request):
                 node.departures.spill(task)
                 return
         for entry in elsewhere:

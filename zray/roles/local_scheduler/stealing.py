@@ -66,7 +66,9 @@ class Stealing:
             self._take_back(missing)
 
     def _may_move(self, queue: ReadyQueue, thief: str, room: Mapping[str, int]) -> bool:
-        return self.node.strategies.may_move(queue.options.where, thief) and is_enough(room, queue.resources)
+        return self.node.strategies.may_move(queue.options.where, queue.resources, thief) and is_enough(
+            room, queue.resources
+        )
 
     def _give(self, queue: ReadyQueue, thief: str, count: int) -> int:
         """Up to so many of this queue.  How many went."""

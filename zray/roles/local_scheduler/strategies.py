@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ...wire.amounts import Amounts, is_enough
 from ...wire.scheduling import SpillRefused
+from ...wire.task_spec import ActorOptions
 from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, rules_of
 from .tables import ReadyQueue, Task, TaskState
 
@@ -23,32 +25,32 @@ class Strategies:
         self.node = node
         self.host = host_of(node.address)
 
-    def may_run_here(self, where: Where | None) -> bool:
-        """Whether it must not be refused a place here."""
+    def may_run_here(self, where: Where | None, request: Amounts) -> bool:
+        """Whether it must not be refused a place here.  request: what it asks for."""
         if where is None:
             return True
         if where.node and where.node != self.host and not (where.is_soft and not self._is_there(where.node)):
             return False
-        return matches(self.node.labels, self._rules(where))
+        return matches(self.node.labels, self._rules(where, request))
 
-    def would_go(self, where: Where | None) -> bool:
+    def would_go(self, where: Where | None, request: Amounts) -> bool:
         """Whether a global scheduler is to choose its place, though there may be room here."""
         if where is None or where.node == self.host:
             return False
-        if not self.may_run_here(where) or (where.is_spread and self._peers()):
+        if not self.may_run_here(where, request) or (where.is_spread and self._peers()):
             return True
-        return bool(where.soft and not matches(self.node.labels, where.soft) and self._match(where))
+        return bool(where.soft and not matches(self.node.labels, where.soft) and self._match(where, request))
 
     def is_bound(self, where: Where | None) -> bool:
         """Whether this is its node, whatever there is to do."""
         return where is not None and (where.node == self.host or bool(where.group))
 
-    def may_move(self, where: Where | None, peer: str) -> bool:
+    def may_move(self, where: Where | None, request: Amounts, peer: str) -> bool:
         """Whether it may run there as well as here: what has a place of its own, or its turn, keeps that."""
         if where is None:
             return True
         labels = self.node.members.labels.get(peer, {})
-        rules = (*self._rules(where), *where.soft)
+        rules = (*self._rules(where, request), *where.soft)
         return not (where.node or where.group or where.is_spread) and matches(labels, rules)
 
     def _peers(self) -> Iterable[str]:
@@ -58,18 +60,19 @@ class Strategies:
     def _is_there(self, host: str) -> bool:
         return any(host_of(peer) == host for peer in self._peers())
 
-    def _match(self, where: Where) -> bool:
-        labels, rules = self.node.members.labels, (*self._rules(where), *where.soft)
+    def _match(self, where: Where, request: Amounts) -> bool:
+        labels, rules = self.node.members.labels, (*self._rules(where, request), *where.soft)
         return any(matches(labels[peer], rules) for peer in self._peers())
 
-    def _rules(self, where: Where) -> tuple[LabelRule, ...]:
-        return rules_of(where, self._labels()) if where.fallbacks else where.hard
+    def _rules(self, where: Where, request: Amounts) -> tuple[LabelRule, ...]:
+        return rules_of(where, self._nodes(request)) if where.fallbacks else where.hard
 
-    def _labels(self) -> Iterable[dict[str, str]]:
-        """Of the nodes that things run on."""
+    def _nodes(self, request: Amounts) -> Iterable[tuple[dict[str, str], bool]]:
+        """Those that things run on: their labels, and whether they have so much."""
         members = self.node.members
-        own = [] if members.is_guest else [self.node.labels]
-        return [*own, *(members.labels[peer] for peer in self._peers() if peer not in members.leaving)]
+        own = [] if members.is_guest else [(self.node.labels, is_enough(self.node.resources.total, request))]
+        peers = (peer for peer in self._peers() if peer not in members.leaving)
+        return [*own, *((members.labels[peer], is_enough(members.peers[peer], request)) for peer in peers)]
 
     def enqueue(self, task: Task, queue: ReadyQueue) -> None:
         """A ready task that may not run anywhere, or that no empty node of this kind could run."""
@@ -78,7 +81,7 @@ class Strategies:
             node.groups.enqueue(task, queue)
             return
         is_placed = bool(task.origin)
-        if where is not None and not is_placed and self.would_go(where):
+        if where is not None and not is_placed and self.would_go(where, task.options.resources):
             if self._peers():
                 node.departures.spill(task)
             else:
@@ -109,11 +112,13 @@ class Strategies:
             return ""
         labels = self.node.members.labels
         known = [self.node.labels, *(labels[peer] for peer in self._peers())]
-        rules = rules_of(where, known)
-        return "" if any(matches(found, rules) for found in known) else no_such_labels(where)
+        choices = (where.hard, *where.fallbacks)
+        is_met = any(matches(found, rules) for found in known for rules in choices)
+        return "" if is_met else no_such_labels(where)
 
-    def why_no_actor(self, where: Where | None) -> str:
+    def why_no_actor(self, options: ActorOptions) -> str:
         """For the user: why an actor can never start, in a session that no node can join; "" if it may."""
-        if where is None or not self.node.is_embedded or self.may_run_here(where):
+        where = options.where
+        if where is None or not self.node.is_embedded or self.may_run_here(where, options.resources):
             return ""
         return self._why_nowhere(where)
