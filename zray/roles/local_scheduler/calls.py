@@ -188,6 +188,7 @@ class Calls:
             if self._has_all_but_a_worker(actor):
                 self.node.pool.give_to(worker, actor.job, actor.options.env_vars)
                 self._start(actor, worker)
+                self.wanting_worker_changed()  # it may have been ordered for another one
                 return True
         return False
 

@@ -1,0 +1,34 @@
+"""Processes for actors, one message at a time."""
+
+from tests.roles.actor_desk import ActorDesk
+from tests.roles.desk import DRIVER
+from zray.ids import return_id
+from zray.roles import effects as e
+from zray.wire.task_spec import ActorOptions
+from zray.wire.tasks import SubmitTasks, TaskResult, TasksFinished
+
+
+def test_a_process_that_another_actor_takes_is_ordered_again():
+    """The one that takes it lacked something until that turn, and has ordered none itself."""
+    desk = ActorDesk(cpus=1)
+    maker, late, early = (bytes([number]) * 16 for number in (1, 2, 3))
+    options = ActorOptions(resources={})
+    desk.create(maker, options)
+    desk.settle()
+    (worker,) = desk.actors
+    call = desk.new_call(b"driver", maker)
+    desk.tell(DRIVER, SubmitTasks([call]))
+    desk.create(late, options, deps=[return_id(call.task_id, 1)])
+    desk.create(early, options)
+    (order,) = desk.starting
+    desk.starting.clear()
+    desk.tell("host", e.WorkerStarted(order.worker, 100))
+    desk.queues[order.worker], desk.windows[order.worker] = [], 0
+    desk.queues[worker].clear()
+    # Both in one turn.
+    done = TasksFinished([TaskResult(call.task_id, [b"\1"])])
+    desk._perform(desk.scheduler.handle(worker, done, desk.now))
+    desk.tell("host", e.ProcessJoined(order.worker, "worker", 100, b"", order.worker_id))
+    desk.settle()
+    assert {process.actor_id for process in desk.actors.values()} == {maker, late, early}
+    assert not desk.scheduler.calls.wanting
