@@ -83,6 +83,36 @@ def test_a_handler_of_the_programs_own_is_called(tmp_path, leftovers):
     leftovers.assert_none(LEFTOVER_DEADLINE_S)
 
 
+def test_an_interrupt_in_a_call_is_raised_when_it_returns(tmp_path, leftovers):
+    """Not at some later moment that happens to be between two calls: a loop of calls has few of these."""
+    code = """
+    import os, signal, sys
+    import zray as ray
+    from zray.host import interrupts, submitter
+    interrupts.AGAIN_SECONDS = 3600.0
+    ray.init(num_cpus=1)
+    function = ray.remote(lambda: 4)
+    original = submitter.Submitter.next_task_id
+
+    def interrupted(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        return original(self)
+
+    submitter.Submitter.next_task_id = interrupted
+    try:
+        function.remote()
+        print("missed")
+    except KeyboardInterrupt:
+        print("interrupted")
+    submitter.Submitter.next_task_id = original
+    print(ray.get(function.remote()), sys.getprofile())
+    """
+    with start_script(tmp_path, code) as driver:
+        output, errors = driver.communicate(timeout=40)
+    assert output.split() == ["interrupted", "4", "None"], errors
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
 def test_an_interrupt_while_the_session_starts(tmp_path, leftovers):
     """The session is there as a whole, or not at all: half of one would be nobody's to end."""
     code = """

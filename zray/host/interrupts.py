@@ -2,14 +2,16 @@
 
 Python raises it between any two bytecodes, so also while a message has been taken from the socket and not yet
 been handled, or a ref counted and not yet made.  Inside zray it is therefore put off until its turn is over: the
-handler looks where the main thread is, and has the signal sent again a little later.  This costs nothing while
-nobody presses Ctrl-C.
+handler looks where the main thread is, and has the signal sent again a little later.  In a loop of `.remote()` that
+may meet user code only after seconds; so it is raised at the latest when the call under way returns to the program.
+This costs nothing while nobody presses Ctrl-C.
 """
 
 from __future__ import annotations
 
 import _thread
 import signal
+import sys
 import threading
 import time
 from types import FrameType
@@ -25,7 +27,12 @@ HARMLESS = frozenset(
     )
 )  # fmt: skip
 
-_is_sent_again = False
+# What programs call: where these return to one, nothing is half done either.
+ENTRANCES = frozenset(("zray.actor", "zray.api", "zray.remote_function"))
+
+_is_sent_again = False  # it will be, soon
+_is_again = False  # the next one is one that was sent again
+_is_put_off = False
 _previous: Any = signal.default_int_handler  # the program's own handler
 
 
@@ -46,20 +53,50 @@ def uninstall() -> None:
 
 
 def _on_interrupt(number: int, frame: FrameType | None) -> Any:
-    global _is_sent_again
+    global _is_again, _is_put_off, _is_sent_again
+    is_again, _is_again = _is_again, False
+    if is_again and not _is_put_off:
+        return  # raised meanwhile
     if may_interrupt(frame):
-        _previous(number, frame)
-    elif not _is_sent_again:
+        _interrupt(frame)
+        return
+    _is_put_off = True
+    if sys.getprofile() is None:  # the program's own profiler stays
+        sys.setprofile(_on_return)
+    if not _is_sent_again:
         _is_sent_again = True
         # Not a Thread: the main thread may hold a lock that starting one takes.
         _thread.start_new_thread(_send_again, ())
 
 
+def _interrupt(frame: FrameType | None) -> None:
+    global _is_put_off
+    _is_put_off = False
+    if sys.getprofile() is _on_return:
+        sys.setprofile(None)
+    _previous(signal.SIGINT, frame)
+
+
+def _on_return(frame: FrameType, event: str, _: Any) -> None:
+    """sys.setprofile: what this raises is raised by the call that returns."""
+    caller = frame.f_back
+    if (
+        event == "return"
+        and frame.f_globals.get("__name__") in ENTRANCES
+        and frame.f_code.co_name != "__del__"  # where nothing can be raised
+        and caller is not None
+        and not caller.f_globals.get("__name__", "").startswith("zray.")
+    ):
+        _interrupt(frame)
+
+
 def _send_again() -> None:
-    global _is_sent_again
+    global _is_again, _is_sent_again
     time.sleep(AGAIN_SECONDS)
     _is_sent_again = False
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    if _is_put_off:
+        _is_again = True
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def may_interrupt(frame: FrameType | None) -> bool:
