@@ -89,7 +89,10 @@ def read_token(path: str | None, from_stdin: bool) -> str:
     elif from_stdin:
         token = click.get_text_stream("stdin").readline()
     if not token.strip():
-        raise click.UsageError("A join token is needed: set ZRAY_TOKEN, or give --token-file or --token-stdin.")
+        raise click.UsageError(
+            "A join token is needed: set ZRAY_TOKEN, or give --token-file or --token-stdin.  `zray start --head` "
+            "printed one, and `zray keys token` on the head's machine draws another."
+        )
     return token.strip()
 
 
@@ -152,7 +155,9 @@ def note_others(new: str) -> None:
     metavar="S",
     help="With --head: a program on another machine may be cut off or asleep for S seconds. [60]",
 )
-@click.option("--head-wait", type=float, metavar="S", help="Wait S seconds for a head that is gone. [60]")
+@click.option(
+    "--head-wait", type=float, metavar="S", help="With --address: wait S seconds for a head that is gone. [60]"
+)
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 def start(
     head: bool,

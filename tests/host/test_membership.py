@@ -1,11 +1,14 @@
 """Joining a cluster: what a token buys, and what it does not (USERS S4, S5; B08)."""
 
 import os
+import socket
 
 import pytest
 
 from tests.host.wires import Host, Stranger, pump
 from zray import __version__
+from zray.exceptions import ZrayError
+from zray.host import membership
 from zray.host.founding import Admission
 from zray.host.keys import KeyPair, Token
 from zray.host.membership import addresses_of
@@ -151,3 +154,11 @@ def test_a_node_that_is_no_head_admits_nobody():
         node.ring.add(token.key(node.ring.clock()))
         with Stranger(node, token.pair) as newcomer:
             assert type(say(node, newcomer, request())) is HostRefused
+
+
+def test_a_newcomer_to_a_port_where_nobody_listens_is_told_what_to_look_at(head, monkeypatch):
+    monkeypatch.setattr(membership, "NOBODY_SECONDS", 0)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
+    with pytest.raises(ZrayError, match=f"{endpoint}: that machine answers, and nobody listens there: has the head"):
+        membership.ask_head(endpoint, head.token, request())

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.host.wires import Host, Loop, pump
-from zray.host.probes import Probes
+from zray.host.probes import Probes, why_unreached
 from zray.roles.effects import Finding
 
 
@@ -92,8 +92,9 @@ def test_a_process_that_is_stopped_stands_still(look):
         os.close(writer)
 
 
-def test_where_no_answer_comes_it_is_out_of_reach(look):
-    """A backlog that is full: the kernel lets the call pass unheard, as a cut would."""
+@pytest.fixture
+def unheard():
+    """An endpoint whose backlog is full: the kernel lets a call pass unheard, as a cut would."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -104,10 +105,22 @@ def test_where_no_answer_comes_it_is_out_of_reach(look):
                 caller.setblocking(False)
                 caller.connect_ex(listening.getsockname())
                 callers.append(caller)
-            assert look(f"127.0.0.1:{listening.getsockname()[1]}") is Finding.OUT_OF_REACH
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
         finally:
             for caller in callers:
                 caller.close()
+
+
+def test_where_no_answer_comes_it_is_out_of_reach(look, unheard):
+    assert look(unheard) is Finding.OUT_OF_REACH
+
+
+def test_who_could_not_connect_is_told_whether_it_is_the_port_or_the_machine(unheard):
+    assert "cannot be reached from here (no answer)" in why_unreached(unheard)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert "does now" in why_unreached(endpoint)
+    assert "that machine answers, and nobody listens there" in why_unreached(endpoint)
 
 
 def test_a_look_under_way_is_not_begun_twice(look):

@@ -38,7 +38,7 @@ from .hosted import HostedReplicas
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbour import HELD_BYTES_MAX, Neighbour
 from .neighbours import Neighbours
-from .probes import Probes
+from .probes import Probes, why_unreached
 from .tunnels import Tunnels
 from .versions import python_version
 
@@ -294,11 +294,13 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
             if dealer.over == DENIED:
                 raise AuthenticationError(
                     f"The cluster at {address} does not know this token, or it has expired or been used up: "
-                    "take the one that `zray start --head` printed there."
+                    "take the one that `zray start --head` printed there, or draw another there by `zray keys token`."
                 )
             if dealer.over == WRONG_KEY:
                 raise AuthenticationError(f"Cannot join the cluster at {address} with this token: {WRONG_KEY}.")
             why = dealer.over or f"no answer in {JOIN_SECONDS:g} s"
+            if not dealer.has_connected:
+                why = why_unreached(address)
             raise ZrayError(f"Cannot join the cluster at {address}: {why}.")
     except zmq.ZMQError as error:
         raise ZrayError(f"Cannot join the cluster at {address}: {error}.") from error

@@ -26,6 +26,27 @@ from .neighbour import Loop
 # Before that a process that says nothing is not taken for one that stands still: above what the monitor takes for a
 # standstill of its own (0.8 s).
 GREETING_SECONDS = 1.0
+# One who waits for a command's answer waits as much longer, to be told why there is none.
+ASK_SECONDS = 1.0
+
+
+def why_unreached(endpoint: str) -> str:
+    """Why nobody could be connected to at HOST:PORT, and what to look at.  libzmq says only that it did not work."""
+    name, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((name, int(port)), ASK_SECONDS).close()
+    except ConnectionRefusedError:
+        return (
+            "that machine answers, and nobody listens there: has the head ended, is it another port (`zray start "
+            "--head` said which), or is it for its own machine only (--host)?"
+        )
+    except OSError as error:
+        reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return (
+            f"that machine cannot be reached from here ({reason}): is the address right, is the machine up, and does "
+            f"a firewall let port {port} through?"
+        )
+    return "it did not answer in time, and does now: try again"
 
 
 class ProbeTimeout(Local):

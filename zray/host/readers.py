@@ -22,6 +22,7 @@ from .dealing import DENIED, Dealer
 from .keys import Key, Token, require_curve
 from .listener import Arrival, Wire
 from .membership import wait_for_reply
+from .probes import why_unreached
 
 if TYPE_CHECKING:
     from .neighbours import Neighbours
@@ -71,10 +72,14 @@ def read_cluster(address: str, secret: str) -> list[NodeFact]:
     if type(reply) is NodesReply:
         return reply.nodes
     if type(reply) is HostRefused:
-        raise ZrayError(f"The cluster at {address} refuses that: {reply.reason}.")
+        raise ZrayError(
+            f"The cluster at {address} refuses that: {reply.reason}.  To look takes a token of `zray keys reader`, "
+            "which prints one on the head's machine."
+        )
     if dealer.over == DENIED:
         raise ZrayError(
             f"The cluster at {address} does not know this token, or it has expired: `zray keys reader` on the head's "
             "machine prints one."
         )
-    raise ZrayError(f"Cannot look at the cluster at {address}: {dealer.over or f'no answer in {READ_SECONDS:g} s'}.")
+    why = (dealer.over or f"no answer in {READ_SECONDS:g} s") if dealer.has_connected else why_unreached(address)
+    raise ZrayError(f"Cannot look at the cluster at {address}: {why}.")
