@@ -56,12 +56,12 @@ def calls_n_to_n(ray: ModuleType, effort: Effort) -> dict[str, float]:
 def async_calls(ray: ModuleType, effort: Effort) -> dict[str, float]:
     """An asyncio actor, rounds of 100 calls in flight: calls/s."""
 
-    @ray.remote
     class AsyncEcho:
         async def same(self, value=None):
             return value
 
-    actor = AsyncEcho.remote()
+    remote: Any = ray.remote
+    actor = remote(AsyncEcho).remote()
 
     def rounds() -> None:
         for _ in range(20):

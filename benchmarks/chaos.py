@@ -38,7 +38,7 @@ class Crew:
 
     def __init__(self, replicas: int) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="zc-")  # sockets lie there: a short name
-        self.plan = {"gcs_replicas": replicas} if replicas > 1 else {}
+        self.plan: dict[str, Any] = {"gcs_replicas": replicas} if replicas > 1 else {}
         self.cluster = Cluster(shutdown_at_exit=False)
         self.port = 0
         self.start_head()

@@ -35,7 +35,6 @@ def nothing() -> None:
     """A no-op task."""
 
 
-@zray.remote(num_cpus=0)
 class Nothing:
     """A no-op actor."""
 
@@ -64,7 +63,8 @@ def remote(count: int) -> bool:
             far = nothing.options(num_cpus=0, resources={"far": 0.01})
             here_us = p50_us(lambda: zray.get(nothing.remote()), count)
             there_us = p50_us(lambda: zray.get(far.remote()), count)
-            near, other = Nothing.remote(), Nothing.options(resources={"far": 0.01}).remote()
+            actor: Any = zray.remote(num_cpus=0)(Nothing)
+            near, other = actor.remote(), actor.options(resources={"far": 0.01}).remote()
             near_us = p50_us(lambda: zray.get(near.call.remote()), count)
             other_us = p50_us(lambda: zray.get(other.call.remote()), count)
         finally:

@@ -18,6 +18,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 import posix_ipc
@@ -58,8 +59,8 @@ def best_rate(size: int, copy: Callable[[], None]) -> float:
 
 def measure(mebibytes: int) -> dict[str, float]:
     size = mebibytes << 20
-    source = numpy.ones(size, dtype=numpy.uint8)
-    heap = numpy.ones(size, dtype=numpy.uint8)
+    source: Any = numpy.ones(size, dtype=numpy.uint8)
+    heap: Any = numpy.ones(size, dtype=numpy.uint8)
     descriptor = new_segment(size)
     mapped = numpy.frombuffer(mmap.mmap(descriptor, size), dtype=numpy.uint8)
     numpy.copyto(mapped, source)

@@ -71,7 +71,7 @@ decode = msgspec.msgpack.Decoder(list[Join | Submit | Start | Finished | Drop | 
 
 def open_socket(kind: int) -> zmq.Socket:
     """A socket that drops nothing: no high-water mark, and nothing left to send when it closes."""
-    socket = zmq.Context.instance().socket(kind)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     socket.sndhwm = socket.rcvhwm = 0
     socket.linger = 0
     return socket
@@ -182,6 +182,7 @@ def worker_main(address: str) -> None:
     socket.connect(address)
     socket.send(encode([Join(True)]))
     functions = {b"same": lambda value: value}
+    message: Any  # End, or Start
     while True:
         for message in decode(socket.recv()):
             if type(message) is End:
@@ -243,6 +244,7 @@ class Driver:
 
     def get(self, refs: list[Ref]) -> list[Any]:
         self.flush()
+        message: Any  # Finished
         for ref in refs:
             while ref.id not in self.values:
                 for message in decode(self.socket.recv()):

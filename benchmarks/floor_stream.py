@@ -16,6 +16,7 @@ import multiprocessing
 import sys
 import time
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy
 import zmq
@@ -59,7 +60,8 @@ def main() -> None:
     socket.connect(f"tcp://127.0.0.1:{link.recv()}")
     for line in sys.stdin:
         size = int(line)
-        array = memoryview(numpy.ones(size, dtype=numpy.uint8))
+        ones: Any = numpy.ones(size, dtype=numpy.uint8)
+        array = memoryview(ones)
         start = time.perf_counter()
         socket.send(str(size).encode())
         for offset in range(0, size, PIECE_BYTES):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from types import ModuleType
+from typing import Any
 
 import numpy
 
@@ -114,7 +115,6 @@ def parameter_server(ray: ModuleType, effort: Effort) -> dict[str, float]:
     """25 MB of weights on a server, gradients of two workers applied: iterations/s."""
     size = 25 * MEGABYTE // 8
 
-    @ray.remote
     class Server:
         def __init__(self):
             self.weights = numpy.ones(size)
@@ -124,7 +124,6 @@ def parameter_server(ray: ModuleType, effort: Effort) -> dict[str, float]:
                 self.weights -= gradient
             return self.weights
 
-    @ray.remote
     class Worker:
         def __init__(self):
             self.gradient = numpy.ones(size)
@@ -133,8 +132,9 @@ def parameter_server(ray: ModuleType, effort: Effort) -> dict[str, float]:
             numpy.multiply(weights, 0.01, out=self.gradient)
             return self.gradient
 
-    server = Server.remote()
-    workers = [Worker.remote() for _ in range(2)]
+    remote: Any = ray.remote
+    server = remote(Server).remote()
+    workers = [remote(Worker).remote() for _ in range(2)]
     state = {"weights": server.apply.remote()}
 
     def iterate() -> None:

@@ -79,7 +79,7 @@ def python_of(peer: Peer, root: Path) -> str:
 
 def take_turn(peer: Peer, group: Group, root: Path, quick: bool) -> Turn:
     """Run the group's workloads on a peer, in a process of its own."""
-    workloads = [workload.__name__ for workload in group.shared + group.fresh]
+    workloads = [workload.__name__ for workload in (*group.shared, *group.fresh)]
     chosen = [name for name in workloads if peer.workloads is None or name in peer.workloads]
     if not chosen:
         return Turn()

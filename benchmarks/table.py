@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -40,8 +40,8 @@ class Group:
 
     name: str
     figures: list[Figure]
-    shared: list[Workload] = field(default_factory=list)  # in one session of two CPUs
-    fresh: list[Workload] = field(default_factory=list)  # each starts what it needs
+    shared: Sequence[Workload] = field(default_factory=list)  # in one session of two CPUs
+    fresh: Sequence[Workload] = field(default_factory=list)  # each starts what it needs
     options: dict[str, Any] = field(default_factory=dict)  # of the shared session's init
 
     @property
@@ -121,7 +121,7 @@ GROUPS = [
     Group("memory", MEMORY, fresh=memory.FRESH_WORKLOADS),
     Group("session", SESSION, fresh=session.FRESH_WORKLOADS),
 ]
-WORKLOAD_NAMES = [workload.__name__ for group in GROUPS for workload in group.shared + group.fresh]
+WORKLOAD_NAMES = [workload.__name__ for group in GROUPS for workload in (*group.shared, *group.fresh)]
 SLOW = {"drain_1m"}  # workloads that a quick run leaves out
 # Workloads whose figures a floor binds: measured in turns with it.
 BOUND = {

@@ -83,8 +83,8 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
         for count in NODES:
             with beside(NODES[-1] - count):
                 runs[count].append(run_on(count, tasks))
-        for count, costs in bare.items():
-            costs.append(run_on(count, tasks * NODES[-1] // 2 // count)[0])
+        for count, found in bare.items():
+            found.append(run_on(count, tasks * NODES[-1] // 2 // count)[0])
     costs = [(float(count), statistics.median(cost for cost, _ in runs[count]) * 1e6) for count in NODES]
     rates = [(float(count), statistics.median(rate for _, rate in runs[count])) for count in NODES]
     figure.add(
@@ -120,8 +120,9 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
 def beside(count: int) -> Iterator[None]:
     """So many programs in sessions of their own, that do what the nodes of a cluster do."""
     with contextlib.ExitStack() as stack:
-        options = {"in_flight": IN_FLIGHT, "warm_up": WARM_UP}
-        programs = [stack.enter_context(Program("zray", BESIDE, **options)) for _ in range(count)]
+        programs = [
+            stack.enter_context(Program("zray", BESIDE, in_flight=IN_FLIGHT, warm_up=WARM_UP)) for _ in range(count)
+        ]
         for program in programs:
             program.next_report()
         yield

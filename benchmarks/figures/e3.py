@@ -37,12 +37,12 @@ def measure(figure: Figure, effort: Effort) -> None:
     figure.add("the same / a bare copy into mapped memory", share, "", MEASURED, at_least=0.8)
     figure.add("put of 100 bytes", puts, "1/s", MEASURED, paper="18,000 per second", at_least=18_000)
     figure.add("get of 100 MB, in place", get * 1e6, "us", MEASURED, at_most=200)
-    size = [(float(min(sizes)), floor["mapped_copy"]), (float(max(sizes)), floor["mapped_copy"])]
-    fresh = [(float(min(sizes)), floor["fresh_copy"]), (float(max(sizes)), floor["fresh_copy"])]
+    mapped = [(float(min(sizes)), floor["mapped_copy"]), (float(max(sizes)), floor["mapped_copy"])]
+    unmapped = [(float(min(sizes)), floor["fresh_copy"]), (float(max(sizes)), floor["fresh_copy"])]
     lines = [
         Series("zray put", MEASURED, rates),
-        Series("copy, mapped (64 MB)", MEASURED, size),
-        Series("copy, fresh (64 MB)", MEASURED, fresh),
+        Series("copy, mapped (64 MB)", MEASURED, mapped),
+        Series("copy, fresh (64 MB)", MEASURED, unmapped),
     ]
     figure.plots.append(Plot("Bytes put by one client", "object size in bytes", "GB/s", lines, log_x=True))
     line = [Series("zray put", MEASURED, calls)]

@@ -154,7 +154,6 @@ def session(plan: Plan, *, on_nodes: bool) -> Iterator[Cluster | None]:
 def run(plan: Plan, interval: int, *, on_nodes: bool = False) -> Course:
     """Each actor counts; the driver has submitted all calls ahead, and compares what they return."""
 
-    @zray.remote(checkpoint_interval=interval, num_cpus=1 if on_nodes else 0, scheduling_strategy="SPREAD")
     class Counter:
         def __init__(self, path: str) -> None:
             self.path, self.count = path, 0
@@ -170,9 +169,11 @@ def run(plan: Plan, interval: int, *, on_nodes: bool = False) -> Course:
         def state(self) -> tuple[int, str, int]:
             return os.getpid(), zray.get_runtime_context().get_node_id(), self.count
 
+    cpus = 1 if on_nodes else 0
+    counter: Any = zray.remote(checkpoint_interval=interval, num_cpus=cpus, scheduling_strategy="SPREAD")(Counter)
     with tempfile.TemporaryDirectory() as folder, session(plan, on_nodes=on_nodes) as cluster:
         paths = [Path(folder) / str(number) for number in range(plan.actors)]
-        actors: list[Any] = [Counter.remote(str(path)) for path in paths]
+        actors: list[Any] = [counter.remote(str(path)) for path in paths]
         first = zray.get([actor.state.remote() for actor in actors])
         doomed = {node.node_id: node for node in cluster.worker_nodes[: plan.nodes_lost]} if cluster else {}
         lost = {i for i, (_, node, _) in enumerate(first) if (node in doomed if cluster else i < plan.lost)}
