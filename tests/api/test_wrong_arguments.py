@@ -46,6 +46,7 @@ WRONG = {
     "get, timeout": (TypeError, "timeout", lambda ref, actor: zray.get(ref, timeout="a")),
     "init, namespace": (TypeError, "namespace", lambda ref, actor: zray.init(namespace=4)),
     "init, address": (TypeError, "address", lambda ref, actor: zray.init(address=b"auto")),
+    "init, Ray's folder": (NotImplementedError, "ZRAY_TMPDIR", lambda ref, actor: zray.init(_temp_dir="/tmp")),
 }
 
 

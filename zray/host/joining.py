@@ -250,6 +250,8 @@ def check_init_arguments(ignored: dict[str, Any], local_mode: bool) -> None:
     Raises:
         TypeError, NotImplementedError.
     """
+    if "_temp_dir" in ignored:
+        raise NotImplementedError("_temp_dir is not built yet: the environment's ZRAY_TMPDIR, or TMPDIR, says where.")
     for name in ignored:
         if name not in ACCEPTED_ARGUMENTS:
             raise TypeError(f"init() got an unexpected argument {name!r}.")
