@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
+from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import parents_of
 from ..roles.monitor import Monitor
 from .values import Failed, decode_failure, is_error
@@ -27,16 +30,22 @@ class Checkers:
         self.actor_ids: set[bytes] = set()  # of all that there have been; membership only
         self.judged: set[str] = set()  # nodes that the monitor has declared lost; membership only
         self.seen: dict[bytes, tuple[bytes, str]] = {}  # object -> digest of what the first to read it saw, and who
+        self.shard_turns = 0  # of shards that are roles of the head
+        self.shards_seen: tuple[int, ...] = ()  # how far they were when their records were last looked at
         self.workers_max = 0  # seen at once on one node, beyond the actors'
 
     # --- after each turn ---
 
     def after_turn(self, node: Node) -> None:
         """Invariants of every role; the number of workers."""
+        self.actor_ids.update(node.scheduler.calls.actors)
         if node.turns % self.world.options.check_every == 0:
-            for role in node.roles.values():
+            for address in node.touched:
+                role = node.roles[address]
                 role.check_everything()
-            self.bounds_are_kept(node)
+                self.bounds_are_kept(address, role.bounds())
+            self.shard_turns += any(name in node.touched for name in self.world.shards.names)
+            node.touched.clear()
             self.lineage_suffices()
         self.actors_are_served_once()
         if node.name == self.world.heads.name:
@@ -59,13 +68,10 @@ class Checkers:
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
 
-    def bounds_are_kept(self, node: Node) -> None:
-        """Of all tables and queues of its roles and processes (USERS 2.4, 10)."""
-        processes = [process for process in node.processes.values() if process.is_alive]
-        clients = [(process.address, process.bounds()) for process in processes]
-        for address, bounds in [*((role.address, role.bounds()) for role in node.roles.values()), *clients]:
-            for what, count, count_max in bounds:
-                assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"
+    def bounds_are_kept(self, address: str, bounds: Iterable[tuple[str, int, int]]) -> None:
+        """Of all tables and queues of a role, or of a process (USERS 2.4, 10)."""
+        for what, count, count_max in bounds:
+            assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"
 
     def actors_are_served_once(self) -> None:
         """No two live processes serve one actor (USERS 2.4, 5), but for a fenced node's, or one that stood still."""
@@ -108,8 +114,10 @@ class Checkers:
         But for what was put, and for the objects behind actors' handles: neither is made by running a task.  And but
         for what another shard has not been told of yet, or not of its record: until then a node holds it.
         """
-        for node in self.world.nodes.values():
-            self.actor_ids.update(node.scheduler.calls.actors)
+        versions = self.shard_turns, *self._chain_versions()
+        if versions == self.shards_seen:
+            return
+        self.shards_seen = versions
         names = self.world.shards.names
         shards = {shard.address: shard for shard in self.world.shards.authorities()}
         for shard in shards.values():
@@ -120,7 +128,7 @@ class Checkers:
             for task_id, record in shard.tasks.records.items()
             if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address
         }
-        unsaid = self.unsaid_words()
+        unsaid = self.unsaid_words(shards.values())
         if len(names) > 1:
             unsaid |= self.world.shards.records_under_way()
         for task_id, record in records.items():
@@ -136,10 +144,17 @@ class Checkers:
                     known = records.get(parent)
                     assert known is not None and known.spec is not None, "a recorded task whose argument's task is not"
 
-    def unsaid_words(self) -> set[bytes]:
+    def _chain_versions(self) -> Iterator[int]:
+        """Numbers that change whenever the records of a chain do, or its members."""
+        shards = self.world.shards
+        for name in shards.names if shards.are_replicated else ():
+            if (chain := shards.chain(name)) is not None:
+                yield from (chain.epoch, len(chain.tentative), *(member.sequence for member in shards.members(name)))
+
+    def unsaid_words(self, shards: Iterable[GcsShard]) -> set[bytes]:
         """Tasks that a shard needs the records of, and of which another one is not known to have heard."""
         unsaid: set[bytes] = set()
-        for shard in self.world.shards.authorities():
+        for shard in shards:
             keeping = shard.tasks.keeping
             for peer in keeping.peers.values() if keeping is not None else ():
                 unsaid.update(peer.needed, (task_id for task_id, is_needed in peer.coming.items() if is_needed))
@@ -320,6 +335,7 @@ class Checkers:
         assert got == expected, f"{where}: {expected!r} expected, {got!r} came"
 
 
+@lru_cache(maxsize=1 << 16)
 def shard_of(task_id: bytes, shards: int) -> int:
     """The number of the shard that it hashes to."""
     return int.from_bytes(task_id[6:16], "big") % shards

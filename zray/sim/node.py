@@ -96,6 +96,7 @@ class Node:
         self.arena = Arena(pages_max=pages_max)
         self.is_dying: set[str] = set()  # workers told to end; membership only
         self.turns = 0
+        self.touched: dict[str, None] = {}  # roles that were told something, or said it, since they were looked at
         self.is_alive = True
         self.is_frozen = False
         self.line_is_free_at = 0.0  # of all that it has sent to other nodes
@@ -152,7 +153,9 @@ class Node:
         for _ in range(PASSES_MAX):
             is_quiet = True
             for role in self.roles.values():
-                self._perform_all(role, self._end_turn(role))
+                if effects := self._end_turn(role):
+                    self.touched[role.address] = None
+                    self._perform_all(role, effects)
                 if self.local:
                     is_quiet = False
                     self._drain()
@@ -186,6 +189,7 @@ class Node:
             self.world.trace.message(self.world.now, sender, target, message)
             self._check_permission(sender, target, message)
             role = self.roles[target]
+            self.touched[target] = None
             self._perform_all(role, self._handle(role, sender, message))
 
     def _check_permission(self, sender: str, target: str, message: Any) -> None:

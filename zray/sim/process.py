@@ -127,6 +127,8 @@ class Process:
                 break
         if self.is_alive and not self.is_busy:
             self.flush()
+        if self.is_alive:
+            self.world.checkers.bounds_are_kept(self.address, self.bounds())
 
     def next_task(self) -> bool:
         """Begin something."""

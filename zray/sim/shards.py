@@ -79,7 +79,7 @@ class ShardHost(Node):
 
     def check(self) -> None:
         self.member.check_everything()
-        self.world.checkers.bounds_are_kept(self)
+        self.world.checkers.bounds_are_kept(self.member.address, self.member.bounds())
         self.world.shards.check_order()
 
 
