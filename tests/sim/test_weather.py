@@ -1,8 +1,10 @@
-"""Clogged lines, repeated frames, slow nodes, clocks that differ and jump, full memory: nobody fails by them."""
+"""Clogged lines, repeated frames, slow nodes, clocks that differ and jump, full memory and disks: nobody fails."""
 
 import pytest
 
+from zray.roles import effects as e
 from zray.roles.local_scheduler import lease
+from zray.sim.heads import Disk
 from zray.sim.main import run_options, run_program, run_seed
 from zray.sim.options import Options, Wanted
 from zray.sim.simulator import Simulator
@@ -83,3 +85,21 @@ def test_memory_that_a_stranger_takes_comes_back():
     assert node.arena.pages_max < world.options.pages_max and not node.arena.reserve(0, 1 << 20)
     world.run(world.now + 2.0)
     assert node.arena.reserve(0, 1 << 20)
+
+
+def test_a_full_disk_refuses_what_is_written_and_has_what_it_had():
+    disk = Disk()
+    disk.pages[1] = b"before"
+    disk.is_full = True
+    disk.orders += [e.AppendToLog([b"record"], 5), e.WritePage(b"page", 6), e.ReadPage(1)]
+    assert [type(disk.work()) for _ in range(3)] == [e.LogRefused, e.PageRefused, e.PageRead]
+    assert not disk.records and list(disk.pages) == [1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"nodes": 4, "head_kills": 2, "head_kill_probability": 0.003}, {"nodes": 3, "replicas": 2}]
+)
+def test_shards_whose_disks_are_full_or_stall_for_a_while_go_on(options):
+    for seed in range(1, 4):
+        outcome = run_program("tree", seed=seed, disk_fills=5, stall_probability=0.2, lineage_bytes=1, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

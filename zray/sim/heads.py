@@ -41,12 +41,16 @@ class Disk:
         self.coming: list[bytes] = []  # a snapshot of what the first records have led to
         self.coming_at = 0  # so many of them
         self.orders: deque[Any] = deque()
+        self.is_full = False
 
     def work(self) -> Any:
         """The next order.  Returns its outcome."""
         order = self.orders.popleft()
         if type(order) is e.ReadPage:
             return e.PageRead(order.page, self.pages[order.page])
+        if self.is_full:
+            is_page = type(order) is e.WritePage
+            return (e.PageRefused if is_page else e.LogRefused)(order.token, "no space left on device")
         if type(order) is e.WritePage:
             self.page += 1
             self.pages[self.page] = order.data
@@ -153,7 +157,8 @@ class Heads:
             self._write_next(node, member, disk)
 
     def _write_next(self, node: Node, member: str, disk: Disk) -> None:
-        self.world.call_later(self.world.random.uniform(*WRITE_SECONDS), self._written, node, member, disk)
+        seconds = self.world.random.uniform(*WRITE_SECONDS) + self.world.weather.draw_stall()
+        self.world.call_later(seconds, self._written, node, member, disk)
 
     def _written(self, node: Node, member: str, disk: Disk) -> None:
         if not node.is_alive:

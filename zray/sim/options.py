@@ -79,6 +79,8 @@ class Options(Struct, kw_only=True):
     clocks_differ: bool = False
     clock_jumps: int = 0  # nodes whose clock jumps
     fills: int = 0  # nodes whose memory a stranger takes for a while
+    disk_fills: int = 0  # disks that are full for a while
+    stall_probability: float = 0.0  # of a disk, for up to two seconds
     # Replicated shards; 0 replicas: a shard is a role of the first node.
     shards: int = 1
     replicas: int = 0
@@ -192,6 +194,8 @@ def _add_weather(options: Options) -> None:
     # A jump counts as a second of a lease: where other things hold messages up too, it may be over.
     if not (options.breaks or options.node_flaps or options.pair_cuts or options.clogs):
         options.clock_jumps = random.choice((1, options.nodes))
+    options.disk_fills = random.choice((0, 1, 5))
+    options.stall_probability = random.choice((0.0, 0.0, 0.02))
     if random.random() < 0.25:
         options.fills = random.choice((1, 2, 5))
     elif options.nodes > 1 and random.random() < 0.2:

@@ -1,5 +1,6 @@
 """What is no failure, and no good weather either: lines that clog, frames that come twice, nodes that are slow for a
-while, clocks that differ and jump, and memory that a stranger takes (USERS F03, F06, F07, F10, F14).
+while, clocks that differ and jump, and memory or disks that a stranger fills
+(USERS F03, F04, F06 to F10, F14).
 
 Of all this nothing may be lost: who works on is a member.  But for stores that are full, where a put may be refused,
 and for long clogs, in worlds that lose nodes anyway.
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .heads import Disk
     from .node import Node
     from .simulator import Simulator
 
@@ -28,6 +30,8 @@ TURN_SECONDS = (1e-3, 50e-3)
 DRAG = (3.0, 10.0)
 # A stranger's file, before it is removed.
 FILL_SECONDS = (1e-3, 1.0)
+# Of a disk that does nothing for a while.
+STALL_SECONDS_MAX = 2.0
 # So many pages may be left.
 PAGES_LEFT_MAX = 4
 
@@ -50,8 +54,12 @@ class Weather:
             world.call_at(now + random.random() ** 2 * span, self._slow_down)
         for _ in range(options.fills):
             world.call_at(now + random.random() ** 2 * span, self._fill)
-        for name in random.sample(list(world.nodes), min(options.clock_jumps, len(world.nodes))):
-            world.call_at(now + random.random() * span, self._jump, name)
+        for _ in range(options.disk_fills):
+            world.call_at(now + random.random() ** 2 * span, self._fill_disk)
+        jumping = random.sample(list(world.nodes), min(options.clock_jumps, len(world.nodes)))
+        lid = random.random() * span  # where all of them were asleep, and wake at once
+        for name in jumping:
+            world.call_at(now + (lid if options.clocks_differ else random.random() * span), self._jump, name)
 
     # --- clocks ---
 
@@ -151,6 +159,26 @@ class Weather:
         node.arena.pages_max = min(node.arena.pages_max, len(node.arena.pages) + random.randint(0, PAGES_LEFT_MAX))
         world.trace.event(world.now, node.name, "its memory is full")
         world.call_later(random.uniform(*FILL_SECONDS), self._empty, node)
+
+    def draw_stall(self) -> float:
+        """How much longer an order to a disk takes."""
+        world = self.world
+        probability = world.options.stall_probability
+        if probability and not world.faults.are_over and world.random.random() < probability:
+            return world.random.uniform(0.0, STALL_SECONDS_MAX)
+        return 0.0
+
+    def _fill_disk(self) -> None:
+        world = self.world
+        disks = [*world.heads.disks.values(), *(host.disk for host in world.shards.hosts.values())]
+        if disks:
+            disk = world.random.choice(disks)
+            disk.is_full = True
+            world.trace.event(world.now, "weather", "a disk is full")
+            world.call_later(world.random.uniform(*FILL_SECONDS), self._empty_disk, disk)
+
+    def _empty_disk(self, disk: Disk) -> None:
+        disk.is_full = False
 
     def _empty(self, node: Node) -> None:
         node.arena.pages_max = self.world.options.pages_max
