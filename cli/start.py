@@ -158,6 +158,7 @@ def note_others(new: str) -> None:
 @click.option(
     "--head-wait", type=float, metavar="S", help="With --address: wait S seconds for a head that is gone. [60]"
 )
+@click.option("--no-replicas", is_flag=True, help="With --address: this node runs no replicas of GCS shards.")
 @click.option("--block", is_flag=True, help="Stay in the foreground; the session ends with this command.")
 def start(
     head: bool,
@@ -202,6 +203,8 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
         raise click.UsageError("A head draws its own token; tokens are for --address.")
     if where["head_wait"] is not None:
         raise click.UsageError("--head-wait is for nodes that join.")
+    if where["no_replicas"]:
+        raise click.UsageError("--no-replicas is for nodes that join: the head runs the first replica of each shard.")
     if where["advertise"] is not None:
         raise click.UsageError(HEAD_IS_ADVERTISED)
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
@@ -227,6 +230,7 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
         "head_wait": where["head_wait"],
         "labels": where["labels"],
         "rejoin": not is_foreground,
+        "replicas": not where["no_replicas"],
     }
     return nodes.start_member(total, store, address, token, **further)
 

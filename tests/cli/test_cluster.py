@@ -139,6 +139,7 @@ REFUSED = {
     "where a head is reached": (["--head", "--advertise", "127.0.0.1"], "", 2, "--address ROUTER:PORT"),
     "how long a head waits for itself": (["--head", "--head-wait", "1"], "", 2, "--head-wait is for nodes"),
     "replicas of a node": (["--address", "127.0.0.1:1", "--gcs-replicas", "2"], "x", 2, "--gcs-replicas is the head's"),
+    "no replicas on a head": (["--head", "--no-replicas"], "", 2, "--no-replicas is for nodes that join"),
     "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
     "labels that are none": (["--head", "--labels", "disk"], "", 2, "labels are like disk=ssd,zone=a"),

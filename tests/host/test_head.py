@@ -8,8 +8,8 @@ import pytest
 
 import zray
 from tests.gates import until
-from zray.cluster_utils import Cluster
-from zray.host import control
+from zray.cluster_utils import Cluster, Node
+from zray.host import control, nodes
 from zray.host.processes import children_of
 
 MANY = {"gcs_shards": 2, "gcs_replicas": 2, "global_schedulers": 2}
@@ -132,6 +132,18 @@ def test_the_second_replica_lives_on_the_other_node_and_either_may_be_lost(clust
     made.remove_node(node)
     until(lambda: is_on(made, machines=1))
     assert ping() == 7
+
+
+@pytest.mark.slow
+def test_a_node_that_is_to_run_no_replicas_runs_none(nothing_left):
+    """The second replica waits for one that may."""
+    with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2}) as made:
+        total = nodes.declared_resources(1, None, None)
+        unwilling = Node(*nodes.start_member(total, None, made.address, made.token, replicas=False, is_bound=True))
+        made.worker_nodes.append(unwilling)
+        willing = made.add_node(num_cpus=1)
+        until(lambda: is_on(made, machines=2))
+        assert len(services(willing.pid)) == 1 and not services(unwilling.pid)
 
 
 def test_nothing_is_left_of_a_head_that_is_killed(cluster, leftovers):

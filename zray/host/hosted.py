@@ -79,11 +79,13 @@ class HostedReplicas:
 
     loop: Reactor
 
-    def __init__(self, session: Session, member: Membership, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, member: Membership, log: Callable[[str], None], *, is_willing: bool = True
+    ) -> None:
         self.session = session
         self.member = member
         self.log = log
-        self.keeper = ReplicaKeeper(f"{member.host}/replicas", f"{member.head}/hosting", is_willing=True)
+        self.keeper = ReplicaKeeper(f"{member.host}/replicas", f"{member.head}/hosting", is_willing=is_willing)
         self.running: dict[str, Process] = {}
         self.count = 0
 

@@ -87,10 +87,12 @@ class Membership:
         helpers = (self.neighbours, self.probes, self.tunnels, self.detours, keeper)
         return [helper for helper in helpers if helper is not None]
 
-    def host_replicas(self, session: Session) -> Membership:
-        """A node runs replicas of shards where the head wants it to; the node of a program from outside does not."""
+    def host_replicas(self, session: Session, *, is_willing: bool) -> Membership:
+        """A node runs replicas of shards where the head wants it to, unless it was told not to; the node of a program
+        from outside does not.
+        """
         if self.kind == "node":
-            self.hosted = HostedReplicas(session, self, self.neighbours.log)
+            self.hosted = HostedReplicas(session, self, self.neighbours.log, is_willing=is_willing)
         return self
 
     def effects(self) -> dict[type, Any]:

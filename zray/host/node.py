@@ -147,7 +147,7 @@ class Node:
         self.token = secret if cluster.get("rejoin") else b""
         joined = membership.join_cluster(self.host, self.session.folder, cluster, secret, self.log)
         joined.head_wait = cluster.get("head_wait") or joined.head_wait
-        return joined.host_replicas(self.session)
+        return joined.host_replicas(self.session, is_willing=cluster.get("replicas", True))
 
     def _roles(self, total: dict[str, int], capacity: int, labels: dict[str, str]) -> list[Any]:
         member, host = self.membership, self.host

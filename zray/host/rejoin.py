@@ -25,7 +25,7 @@ def rejoin(options: dict[str, Any], token: str) -> None:
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cluster = options["cluster"]
-    wanted = {name: cluster.get(name) for name in ("port", "advertise", "head_wait", "rejoin", "former")}
+    wanted = {name: cluster.get(name) for name in ("port", "advertise", "head_wait", "rejoin", "former", "replicas")}
     deadline = time.monotonic() + RETURN_SECONDS_MAX
     while True:
         try:
