@@ -19,7 +19,8 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
         raise click.UsageError("Give the name of a session or --all, not both.")
     if session is not None and session not in lasting:
         there = f"there are: {names}" if lasting else "there is none"
-        raise click.UsageError(f"No session of that name was started by `zray start`; {there}.")
+        again = "  A node that was given up, and has joined again, has a new name." if lasting else ""
+        raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.{again}")
     if not lasting:
         click.echo("No session runs on this machine.")
         return

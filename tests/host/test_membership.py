@@ -160,5 +160,7 @@ def test_a_newcomer_to_a_port_where_nobody_listens_is_told_what_to_look_at(head,
     monkeypatch.setattr(membership, "NOBODY_SECONDS", 0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
-    with pytest.raises(ZrayError, match=f"{endpoint}: that machine answers, and nobody listens there: has the head"):
+    with pytest.raises(
+        ZrayError, match=f"{endpoint}: that machine answers, and nobody listens there: the head has ended"
+    ):
         membership.ask_head(endpoint, head.token, request())

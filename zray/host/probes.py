@@ -37,14 +37,14 @@ def why_unreached(endpoint: str) -> str:
         socket.create_connection((name, int(port)), ASK_SECONDS).close()
     except ConnectionRefusedError:
         return (
-            "that machine answers, and nobody listens there: has the head ended, is it another port (`zray start "
-            "--head` said which), or is it for its own machine only (--host)?"
+            "that machine answers, and nobody listens there: the head has ended, or has another port (`zray start "
+            "--head` said which), or is for its own machine only (start it with --host)"
         )
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return (
-            f"that machine cannot be reached from here ({reason}): is the address right, is the machine up, and does "
-            f"a firewall let port {port} through?"
+            f"that machine cannot be reached from here ({reason}): see whether the address is right, the machine is "
+            f"up, and no firewall keeps port {port} closed"
         )
     return "it did not answer in time, and does now: try again"
 
