@@ -47,7 +47,8 @@ class Checkers:
             self.shard_turns += any(name in node.touched for name in self.world.shards.names)
             node.touched.clear()
             self.lineage_suffices()
-        self.actors_are_served_once()
+        if any(process.actor_id for process in node.processes.values()):
+            self.actors_are_served_once()
         if node.name == self.world.heads.name:
             self.verdicts_come_after_fences(self.world.heads.monitor)
         pool = node.scheduler.pool

@@ -318,6 +318,7 @@ class Shards:
         for roles in [roles for roles in world.between_nodes if host.member.address in roles]:
             # Nothing is sent again on it; what is under way may still arrive.
             connection = world.between_nodes.pop(roles)
+            del world.by_hosts[min(names := [world.homes[role].name for role in roles]), max(names)][roles]
             connection.is_up = False
             if world.random.random() < 0.5:
                 connection.generation += 1

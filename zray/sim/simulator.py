@@ -54,6 +54,7 @@ class Simulator:
         self.lost_nodes: dict[str, Node] = {}
         self.homes: dict[str, Node] = {}  # role -> its node
         self.between_nodes: dict[tuple[str, str], Connection] = {}  # by the two roles, sorted
+        self.by_hosts: dict[tuple[str, str], dict[tuple[str, str], Connection]] = {}  # the same, of two hosts, sorted
         self.drivers: list[Driver] = []
         self.kill_before_birth: set[str] = set()  # workers; membership only
         self.pid = 0
@@ -178,6 +179,7 @@ class Simulator:
             if not (self.homes[source].is_alive and self.homes[target].is_alive):
                 connection.close()
             first, second = self.homes[source].name, self.homes[target].name
+            self.by_hosts.setdefault((min(first, second), max(first, second)), {})[key] = connection
             connection.is_up = not self.faults.is_cut(first, second)
             connection.ends[source].is_held = self.faults.lines.is_stopped(first, second)
             connection.ends[target].is_held = self.faults.lines.is_stopped(second, first)
