@@ -6,7 +6,7 @@ import pytest
 
 from tests.roles.chain_desk import ChainDesk
 from zray.ids import return_id
-from zray.roles.gcs import flushing, journal
+from zray.roles.gcs import entrance, flushing, journal
 from zray.roles.gcs.tables import Flushed, TaskTable, digest_of, weight_of
 from zray.wire.gcs import (
     AddLocations,
@@ -175,6 +175,30 @@ def test_a_full_disk_keeps_specs_in_memory_and_says_so(desk):
     disk.is_full = False
     desk.settle()
     assert tasks.weight <= 10_000 and "does not flush" not in member.statistics()
+
+
+@pytest.mark.parametrize("replicas, whose", [(1, 0), (2, 1), (3, 1)])
+def test_a_disk_that_takes_no_pages_holds_back_who_records_more(replicas, whose, monkeypatch):
+    """Whichever member's it is: what its specs weigh in memory is bounded as long as it lasts, and nothing is lost."""
+    monkeypatch.setattr(flushing, "PAGE_BYTES", 3_000)
+    monkeypatch.setattr(entrance, "HISTORY_MAX", 5)
+    desk = ChainDesk(replicas=replicas, offers=replicas, is_durable=True, lineage_bytes=10_000)
+    desk.settle()
+    member = desk.members()[whose]
+    disk = desk.disks[member.address]
+    desk.stopped.add(("timer", member.address))
+    refuse = type(disk).work
+    disk.work = lambda: (setattr(disk, "is_full", type(disk.orders[0]).__name__ == "WritePage"), refuse(disk))[1]
+    for number in range(60):
+        desk.queues.setdefault((N1, "n1/shard-0"), deque()).append(RecordTasks(N1, [spec(number)], 0))
+        desk.settle()
+    tasks = member.replica.shard.tasks
+    assert 20_000 < tasks.weight < 30_000 and desk.clients[0].pending
+    desk.stopped.clear()
+    del disk.work
+    disk.is_full = False
+    desk.settle()
+    assert len(tasks.records) == 60 and tasks.weight <= 20_000 and not desk.clients[0].pending
 
 
 def test_a_task_that_is_recorded_again_is_known_by_what_it_does():

@@ -381,7 +381,8 @@ class ChainMember(Role):
         if self.address == self.joining:
             known = self.replica.sequence
         predecessor = self.neighbour(-1)
-        if predecessor and self.has_caught_up and known > self.told_acknowledged:
+        # One that has no room for more has the head wait, by what it does not acknowledge.
+        if predecessor and self.has_caught_up and known > self.told_acknowledged and not self.flushing.is_over:
             self.told_acknowledged = known
             self.send(predecessor, ChainAck(self.epoch, known))
         self._forget_updates(known)

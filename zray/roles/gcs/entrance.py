@@ -49,6 +49,8 @@ class Entrance:
             if log.refused:
                 return True
             done = min(done, log.logged)
+        if member.flushing.is_over:
+            return True
         return member.sequence - done >= HISTORY_MAX
 
     def end_turn(self) -> None:

@@ -37,6 +37,8 @@ PAGE_BYTES = 256 << 10
 PAGES_MAX = 16
 # When it is too much, so much of what is allowed stays.
 STAYS = 0.75
+# While the disk takes no pages (it is full), so many times as much at most: then nothing more is taken on.
+OVER = 2
 RETRY_SECONDS = 1.0
 
 
@@ -51,6 +53,7 @@ class Flushing:
         self.member = member
         self.limit = limit
         self.refused = ""  # why the last page was not taken
+        self._is_stuck = False  # it was not, and none has been since
         self._oldest: deque[bytes] = deque()  # tasks whose specs are in memory: those that go next
         self._excess = 0  # bytes of them that are still to go
         self._going: dict[int, list[tuple[bytes, TaskSpec]]] = {}  # token -> a page under way
@@ -120,6 +123,7 @@ class Flushing:
 
     def on_written(self, message: PageWritten) -> None:
         """PageWritten: its specs leave memory."""
+        self._is_stuck = False
         going = self._going.pop(message.token, [])
         self.newest_page = max(self.newest_page, message.page)
         replica = self.member.replica
@@ -135,6 +139,13 @@ class Flushing:
         if not self.refused:
             self.member.set_timer(RETRY_SECONDS, RetryFlush())
         self.refused = message.reason
+        self._is_stuck = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the specs in memory are too many, and the disk takes none."""
+        replica = self.member.replica
+        return self._is_stuck and replica is not None and replica.shard.tasks.weight > OVER * self.limit
 
     def on_retry(self) -> None:
         """RetryFlush: the end of this turn does it."""
