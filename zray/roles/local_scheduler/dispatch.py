@@ -218,6 +218,7 @@ class Dispatch:
                 worker.queue = queue
                 worker.leased_at = node.now
                 self.lease_count += 1
+                worker.was_served_at = queue.job.served_at
                 queue.job.served_at = self.lease_count
                 worker.frames.append(Frame(queue.resources, queue.depth))
                 self.leased[worker.address] = worker
@@ -249,6 +250,13 @@ class Dispatch:
             return [self.queues[0]]
         self.queues.rotate(-1)
         return sorted(self.queues, key=lambda queue: (queue.job.served_at, queue.job.job_id, -queue.depth))
+
+    def give_turn_back(self, worker: Worker) -> None:
+        """It blocks: the rest of its job's turn is for what it waits for.  Once for each lease, or others had none."""
+        if worker.queue is not None and worker.was_served_at is not None:
+            job = worker.queue.job
+            job.served_at = min(job.served_at, worker.was_served_at)
+            worker.was_served_at = None
 
     # --- what comes back ---
 

@@ -50,6 +50,7 @@ class Lending:
         if not frame.cpu_lent and share:
             frame.cpu_lent = True
             self.node.resources.give(share)
+            self.dispatch.give_turn_back(worker)
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:

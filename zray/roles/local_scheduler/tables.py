@@ -149,6 +149,7 @@ class Worker:
         "queue",
         "stale",
         "state",
+        "was_served_at",
         "worker_id",
     )
 
@@ -168,6 +169,7 @@ class Worker:
         self.functions: dict[bytes, int] = {}
         self.code_bytes = 0
         self.leased_at = now
+        self.was_served_at: int | None = None  # `served_at` of its job before that
         self.progress_at = now  # when it last got or finished something
 
 
