@@ -1,5 +1,6 @@
-"""Memory as a resource, in bytes: of tasks, actors and bundles (FEATURES 4; Ray's `memory`)."""
+"""Memory as a resource, of tasks, actors and bundles (FEATURES 4; Ray's `memory`); and a store that is nearly full."""
 
+import numpy as np
 import pytest
 
 import zray
@@ -76,3 +77,18 @@ def test_a_session_refuses_wrong_memory():
             zray.init(_memory=wrong)
     with pytest.raises(ValueError, match="_memory belongs to the session that is joined"):
         zray.init(address="auto", _memory=1)
+
+
+def test_consumers_go_ahead_of_makers_whose_results_would_fill_the_store(start):
+    start(num_cpus=2, object_store_memory=80_000_000)
+
+    @zray.remote
+    def make(value):
+        return np.full(2_500_000, value)
+
+    @zray.remote
+    def total(values):
+        return float(values.sum())
+
+    refs = [total.remote(make.remote(float(value))) for value in range(12)]  # 240 MB in all
+    assert zray.get(refs, timeout=60) == [2_500_000.0 * value for value in range(12)]

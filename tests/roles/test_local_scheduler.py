@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.exceptions import SYSTEM_ERROR
+from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler.dispatch import ProgressTimeout
 from zray.roles.local_scheduler.pool import START_FAILURES_MAX
@@ -339,3 +340,25 @@ def test_a_message_from_a_process_that_is_gone_changes_nothing(desk, message):
     after.pop("rejected")
     assert before == after
     assert not desk.take_sent()
+
+
+def test_who_has_waited_for_an_argument_goes_ahead_of_what_was_submitted_after_it():
+    """Makers of large values do not fill the store while those that would free them stand behind."""
+    desk = Desk(cpus=1)
+    for _ in range(4):
+        desk.submit(maker := desk.new_spec())
+        desk.submit(desk.new_spec([return_id(maker.task_id, 1)]))
+    order = []
+    (worker,) = [desk.give_birth() for _ in range(1)]
+    while desk.queues[worker]:
+        order.append(int.from_bytes(desk.finish_one(worker).task_id, "big"))
+    assert order == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_nobody_goes_ahead_of_older_ones():
+    desk = Desk(cpus=1)
+    worker = desk.give_birth()
+    (value,) = desk.submit(slow := desk.new_spec())
+    desk.submit(*(others := [desk.new_spec() for _ in range(3)]), taker := desk.new_spec([value]), desk.new_spec())
+    order = [desk.finish_one(worker) for _ in range(6)]
+    assert order[:5] == [slow, *others, taker]

@@ -8,10 +8,12 @@ that a long task never traps short ones, and an idle worker can take over.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
+from ...ids import PARENT_HASH_BYTES
 from ...wire.groups import plain_name
 from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
@@ -34,6 +36,8 @@ MEANS_MAX = 10_000
 QUEUES_MAX = 1_000
 # A lease that has lasted so long ends when other queues wait: jobs and kinds of tasks share the node (B20).
 LEASE_SECONDS = 0.02
+# Whoever has waited for an argument finds its place among so many of the first: more than run at once.
+OVERTAKEN_MAX = 256
 
 
 class ProgressTimeout(Local):
@@ -64,15 +68,33 @@ class Dispatch:
 
     # --- queues ---
 
-    def enqueue(self, task: Task) -> ReadyQueue | None:
-        """It has all it needs.  Returns its queue, if the next tasks with its options may just be appended to that."""
+    def enqueue(self, task: Task, *, has_waited: bool = False) -> ReadyQueue | None:
+        """It has all it needs.  Returns its queue, if the next tasks with its options may just be appended to that.
+
+        has_waited: for an argument.  It goes ahead of the younger ones that its submitter has queued since: what takes
+        large values frees them, and those that make more must not fill the store meanwhile.
+        """
         queue = self.queue_of(task)
         if queue.is_choosy:
             task.state = TaskState.READY
             self.node.strategies.enqueue(task, queue)
             return None
         self.append(task, queue)
+        if has_waited and len(queue.tasks) > 1:
+            self._move_forward(queue.tasks)
         return queue
+
+    @staticmethod
+    def _move_forward(tasks: deque[Task]) -> None:
+        """The last one, to its place by age among the first; their ids say it, where one parent has submitted them."""
+        new = tasks[-1].spec.task_id
+        first = tasks[0].spec.task_id
+        if new[:PARENT_HASH_BYTES] != first[:PARENT_HASH_BYTES]:
+            return
+        end = min(len(tasks) - 1, OVERTAKEN_MAX)
+        place = 0 if new < first else bisect_left(tasks, new, 1, end, key=lambda task: task.spec.task_id)
+        if place < end:
+            tasks.insert(place, tasks.pop())
 
     def append(self, task: Task, queue: ReadyQueue) -> None:
         """It may run here.  The queue is one of `queues`."""

@@ -163,7 +163,7 @@ class Lifecycle:
         task.missing -= 1
         if not task.missing:
             if task.state == TaskState.WAITING:
-                self.node.dispatch.enqueue(task)
+                self.node.dispatch.enqueue(task, has_waited=True)
             elif task.state == TaskState.CALL:
                 self.node.calls.arguments_are_here(task)
             elif task.state == TaskState.LOGGED:
