@@ -77,8 +77,8 @@ class ActorRoom:
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would take what an actor is to have."""
-        found, free = self._next(), self.node.resources.free
-        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
+        found, free = self._next_beside(queue), self.node.resources.free
+        if found is None:
             return False
         for name, amount in queue.resources.items():
             wanted = found.amounts.get(name, 0)
@@ -91,8 +91,8 @@ class ActorRoom:
 
     def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
         """Whether an actor lacks what this lease has."""
-        found, free = self._next(), self.node.resources.free
-        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
+        found, free = self._next_beside(queue), self.node.resources.free
+        if found is None:
             return False
         has = worker.frames[0].resources
         return any(free.get(name, 0) < amount and has.get(name) for name, amount in found.amounts.items())
@@ -111,6 +111,13 @@ class ActorRoom:
             if total.get(name, 0) - held.get(name, 0) - amounts.get(name, 0) < amount:
                 return False
         return True
+
+    def _next_beside(self, queue: ReadyQueue) -> Next | None:
+        """The actor that is next, if leases of this queue are to make room for it."""
+        found = self._next()
+        if found is None or found.job_id == queue.job.job_id or not self._leaves_room(found.amounts, queue):
+            return None
+        return found
 
     def _next(self) -> Next | None:
         node, found = self.node, self.next
