@@ -15,7 +15,7 @@ POLL_SECONDS = 0.2
 @click.option("--no-wait", is_flag=True, help="Do not wait until it has left.")
 @click.option("--session", metavar="NAME", help="Of that head, where several run on this machine.")
 def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) -> None:
-    """Have NODE (its id, or how it begins) finish what it runs, hand over what it holds, and leave.
+    """Have NODE (its id, or how that begins: `zray status`) finish what it runs, hand over what it holds, and leave.
 
     Nothing is placed there any more.  What it has not begun, others run.
     """

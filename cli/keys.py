@@ -29,13 +29,14 @@ def keys() -> None:
 @SESSION
 def list_keys(session: str | None) -> None:
     """Show all keys: of nodes and drivers, and of the tokens that let others join."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from zray.host import control
     from zray.wire.hosts import WAS_LOST
     from zray.wire.orders import GetKeys, KeysReply
+
+    from .tables import show
 
     with control.find_head(session) as head:
         found: list[Any] = head.order(GetKeys(1), KeysReply).keys
@@ -50,7 +51,7 @@ def list_keys(session: str | None) -> None:
         uses = "" if key.uses_left < 0 else f"{key.uses_left:,}"
         kind = "token" if key.kind == "joiner" else key.kind
         table.add_row(key.name, kind, state, in_words(key.seconds_left), uses, Text(key.seen_at))
-    Console().print(table)
+    show(table)
 
 
 @keys.command()

@@ -29,6 +29,9 @@ def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
         {
             "node_id": node.node.partition("/")[0],
             "kind": node.kind,
+            "address": node.endpoint,
+            "machine": node.hostname,
+            "labels": dict(sorted(node.labels.items())),
             "pending": node.queue_count,
             "is_draining": node.is_draining,
             "resources": resources(node.total, node.free, unit),
@@ -48,15 +51,17 @@ def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> 
         "endpoint": info.endpoint,
         "nodes": node_facts(nodes, unit),
         "node_id": status.node_id.hex(),
+        "logs": session.logs,
         "resources": resources(status.total, status.free, unit),
         "counts": dict(sorted(status.counts.items())),
     }
 
 
 def print_table(fact: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from .tables import show
 
     kind = "of a running program" if fact["is_embedded"] else "lasting"
     table = Table(title=f"session {fact['session']} ({kind})", title_justify="left", show_header=False)
@@ -67,22 +72,29 @@ def print_table(fact: dict[str, Any]) -> None:
     table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use")
     for name in ROWS:
         table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}")
-    Console().print(table)
+    table.add_row("node", fact["node_id"])
+    table.add_row("logs", Text(fact["logs"]))
+    show(table)
 
 
 def print_cluster(fact: dict[str, Any]) -> None:
     """The nodes of a cluster, wherever they are."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("node", "kind", "in use", "pending", title=f"cluster at {fact['cluster']}", title_justify="left")
+    from .tables import show
+
+    table = Table(title=f"cluster at {fact['cluster']}", title_justify="left")
+    table.add_column("node", no_wrap=True, min_width=16)
+    for name in ("kind", "address", "machine", "in use", "pending"):
+        table.add_column(name)
     for node in fact["nodes"]:
         used = [f"{in_use(name, item)} {name}" for name, item in node["resources"].items()]
         kind = "head" if fact["kind"] == "head" and node["node_id"] == fact["node_id"] else node["kind"]
         kind += " (draining)" if node["is_draining"] else ""
-        table.add_row(node["node_id"], kind, Text(", ".join(used)), str(node["pending"]))
-    Console().print(table)
+        where = Text(node["address"]), Text(node["machine"])
+        table.add_row(node["node_id"], kind, *where, Text(", ".join(used)), str(node["pending"]))
+    show(table)
 
 
 def show_cluster(address: str, form: str) -> None:

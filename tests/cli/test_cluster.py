@@ -66,7 +66,9 @@ def test_three_nodes_and_a_program(head, tmp_path):
     (fact,) = (fact for fact in statuses().values() if fact["kind"] == "head")
     assert [node["resources"]["CPU"]["total"] for node in fact["nodes"]] == [1.0, 2.0, 1.0]
     table = zray("status").stdout
-    assert f"cluster at {address}" in table and all(node["node_id"] in table for node in fact["nodes"])
+    assert f"cluster at {address}" in table and fact["logs"] in table
+    assert all(node["node_id"] in table and node["address"] in table for node in fact["nodes"])
+    assert all(node["address"].startswith("127.0.0.1:") and node["machine"] for node in fact["nodes"])
     code = f"""
         import zray
         zray.init(address="{address}")

@@ -1,0 +1,21 @@
+"""Tables for people: as wide as the terminal; in a pipe or a file each row is one line, whole."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# No row that we print comes near it; rich takes 80 columns where there is no terminal, and cuts what is longer.
+WIDE = 100_000
+
+
+def show(table: Table) -> None:
+    """Print it: nothing of it is cut."""
+    from rich.console import Console
+
+    for column in table.columns:
+        column.overflow = "fold"  # by default an ellipsis takes the place of what has no room
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table)

@@ -1,0 +1,41 @@
+"""What commands print in tables: whole in a pipe, however long; within a terminal's width, and nothing cut."""
+
+import re
+
+import pytest
+from rich.table import Table
+
+from cli.status import print_cluster
+from cli.tables import show
+
+LONG = [f"word{number}" for number in range(40)]
+
+
+@pytest.fixture
+def table():
+    table = Table("name", "what")
+    table.add_row("a", " ".join(LONG))
+    return table
+
+
+def test_in_a_pipe_a_row_is_one_line(table, capsys):
+    show(table)
+    assert " ".join(LONG) in capsys.readouterr().out
+
+
+def test_on_a_terminal_rows_fold_and_nothing_is_cut(table, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    show(table)
+    printed = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+    assert all(len(line) <= 40 for line in printed.splitlines())
+    assert [word for word in printed.split() if word in LONG] == LONG
+
+
+def test_a_node_is_shown_with_what_it_takes_to_find_its_machine(capsys):
+    node = {"node_id": "0123456789abcdef", "kind": "node", "is_draining": False, "pending": 0, "resources": {}}
+    node.update(address="192.168.100.100:36379", machine="a-machine-with-a-long-name.example.org")
+    print_cluster({"cluster": "192.168.100.1:6379", "kind": "", "node_id": "", "nodes": [node]})
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if node["node_id"] in line)
+    assert node["address"] in row and node["machine"] in row
