@@ -4,10 +4,12 @@ import pytest
 
 from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.ids import return_id
+from zray.roles.effects import Finding, HostProbed
 from zray.roles.local_scheduler.explain import HopTimeout
+from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.local_scheduler.reasons import DEPTH_MAX
 from zray.wire.actors import ActorStarted, CreateActor
-from zray.wire.gcs import NodeJoined, ObjectLocated, RecordTasksReply
+from zray.wire.gcs import HeartbeatReply, NodeJoined, ObjectLocated, RecordTasksReply
 from zray.wire.objects import HoldObjects
 from zray.wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
 from zray.wire.scheduling import SpillRefused, TaskDeferred, TaskPlaced
@@ -314,6 +316,30 @@ def test_who_is_asked_by_a_node_asks_nobody(member):
     assert member.ask(one, by=FAR) == [f"{ref(one)}: task f was placed on node far45678"]
     assert not member.scheduler.explanations.asked
     assert member.ask(one, by="stranger/local") is None
+
+
+def pass_seconds(node, seconds, finding):
+    """The head answers nothing; that is what its machine looks like."""
+    for _ in range(10 * seconds):
+        node.now += 0.1
+        node.tell("timer", LoadTimeout())
+        node.tell("host", HostProbed("monitor", finding))
+
+
+def test_the_head_is_gone(member):
+    """Where the task was placed is not all that there is to say: no news of it can come."""
+    one = spilled(member)
+    placed = f"{ref(one)}: task f was passed up to a global scheduler, which has not said where it goes"
+    pass_seconds(member, 1, Finding.ENDED)
+    assert member.ask(one) == [placed]
+    pass_seconds(member, 9, Finding.ENDED)
+    silent = "the head of the cluster has not been heard of for 10 s"
+    assert member.ask(one) == [f"{silent} (its process has ended): this node waits up to 60 s for it", placed]
+    assert member.ask(one, by=FAR) == [placed]
+    member.tell("monitor", HeartbeatReply(member.scheduler.members.lease.number))
+    assert member.ask(one) == [placed]
+    pass_seconds(member, 3, Finding.STANDS_STILL)
+    assert "for 3 s (it stands still, or is out of reach)" in member.ask(one)[0]
 
 
 def test_it_is_on_its_way(member):

@@ -28,6 +28,8 @@ LEASE_SECONDS = 2.2
 STALL_SECONDS = 1.0
 # Answers come within milliseconds: after so long it is worth a look.
 LOOK_SECONDS = 0.5
+# A head that has not answered for so long is worth a word to whoever waits.
+SILENT_SECONDS = 2.0
 # How long a node waits for a head that has ended or stands still: longer than it takes to start one again by hand.
 HEAD_WAIT_SECONDS = 60.0
 NEVER = float("-inf")
@@ -104,6 +106,19 @@ class Lease:
     def is_cut_off(self) -> bool:
         """Whether we are no member any more since we hear nothing, for all we know from a head that is there."""
         return self.clock - self.granted_at > self.seconds and self.clock - self.ended_at > RETURN_SECONDS
+
+    def silence(self) -> str:
+        """For whoever waits: that the head is not heard of; "" while it is."""
+        seconds = self.clock - self.answered_at
+        if seconds < SILENT_SECONDS:
+            return ""
+        is_ended = self.head_has_ended and self.ended_at > NEVER
+        what = "its process has ended" if is_ended else "it stands still, or is out of reach"
+        longest = max(self.head_wait, self.seconds)
+        return (
+            f"the head of the cluster has not been heard of for {seconds:.0f} s ({what}): this node waits up to "
+            f"{longest:g} s for it"
+        )
 
     def why_over(self) -> str:
         """Why we are no member any more; "" while we are."""
