@@ -65,6 +65,15 @@ def test_every_result_comes_though_a_node_is_killed_in_the_middle(cluster):
     (dead,) = [node for node in zray.nodes() if not node["Alive"]]
     assert (dead["NodeID"], dead["Resources"]) == (doomed.node_id, {})
     assert dead["DeathReasonMessage"] and dead["NodeManagerAddress"] == "127.0.0.1" and dead["NodeManagerHostname"]
+    for node in (cluster.head_node, other):  # each node's log says who was given up, and why
+        line = until(lambda node=node: given_up(node, doomed))
+        assert dead["DeathReasonMessage"] in line
+
+
+def given_up(node, doomed):
+    """The line of it."""
+    with open(node.session.log_path("node"), encoding="utf-8") as file:
+        return next((line for line in file if f"node {doomed.node_id}" in line and "no member any more" in line), None)
 
 
 def test_results_that_lived_only_there_are_made_again(cluster):

@@ -11,9 +11,10 @@ from zray.exceptions import ZrayError
 from zray.host import membership
 from zray.host.founding import Admission
 from zray.host.keys import KeyPair, Token
-from zray.host.membership import addresses_of
+from zray.host.membership import HeadSilence, addresses_of
 from zray.host.roster import Roster
 from zray.host.versions import python_version
+from zray.roles.effects import Finding
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
@@ -164,3 +165,21 @@ def test_a_newcomer_to_a_port_where_nobody_listens_is_told_what_to_look_at(head,
         ZrayError, match=f"{endpoint}: that machine answers, and nobody listens there: the head has ended"
     ):
         membership.ask_head(endpoint, head.token, request())
+
+
+def test_a_silent_head_that_answers_looks_is_noted_only_when_that_lasts():
+    """At each join the first answer takes a moment."""
+    lines = []
+    silence = HeadSilence(lines.append)
+    silence.looked("head:1", Finding.ANSWERS, 0.0)
+    for at in (10.0, 10.5, 10.9):
+        silence.looked("head:1", Finding.ANSWERS, at)
+    assert not lines
+    for at in (11.0, 11.5):
+        silence.looked("head:1", Finding.ANSWERS, at)
+    assert lines == ["the head at head:1 answers no heartbeats: the process answers"]
+    for _ in range(2):
+        silence.looked("head:1", Finding.ENDED, 12.0)
+    assert lines[1:] == ["the head at head:1 answers no heartbeats: its machine says that nobody listens there"]
+    silence.looked("head:1", Finding.ENDED, 20.0)  # it was heard of in between
+    assert len(lines) == 3

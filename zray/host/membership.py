@@ -49,11 +49,34 @@ if TYPE_CHECKING:
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
+# Looks at a head that is silent follow each other within a second and a half.
+LOOKS_SECONDS = 3.0
+BRIEF_SECONDS = 1.0
 # Why a program from outside is not let in again: it cannot be told more.
 WAS_SILENT = (
     "the head has not heard of it for too long, or more waited for it than others keep for a program that is silent: "
     f"{HELD_BYTES_MAX >> 20} MiB on one node"
 )
+
+
+class HeadSilence:
+    """What looks at a head that answers no heartbeats have found: a line for each change."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.log = log
+        self.noted: Finding | None = None  # in this silence
+        self.began_at = self.looked_at = float("-inf")
+
+    def looked(self, endpoint: str, finding: Finding, now: float) -> None:
+        """One look.  That the process answers is worth a line only when it lasts: at a join, or where it or we were
+        busy, the heartbeat's answer is on its way."""
+        if now - self.looked_at > LOOKS_SECONDS:
+            self.began_at, self.noted = now, None  # there have been answers in between
+        self.looked_at = now
+        is_brief = finding is Finding.ANSWERS and now - self.began_at < BRIEF_SECONDS
+        if finding is not self.noted and not is_brief:
+            self.log(f"the head at {endpoint} answers no heartbeats: {finding.value}")
+            self.noted = finding
 
 
 class Membership:
@@ -76,7 +99,7 @@ class Membership:
         self.advertised = ""  # where others reach us, where that is not the same
         self.cluster = ""  # the address that the cluster goes by
         self.notice = ""  # on these, for people
-        self.head_finding: Finding | None = None  # of the last look at it
+        self.silence = HeadSilence(neighbours.log)
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
         self.hosted: HostedReplicas | None = None  # what a node that joined runs for the cluster
 
@@ -145,6 +168,14 @@ class Membership:
         key = Key(effect.public_key, "driver" if effect.kind == "driver" else "node", host)
         self.neighbours.meet(host, key, effect.endpoint if effect.is_earlier else "")
 
+    def lose(self, host: str, reason: str) -> None:
+        """The monitor's verdict on another node; or it has left in order."""
+        neighbour = self.neighbours.by_host.get(host)
+        kind = neighbour.key.kind if neighbour is not None else "node"
+        address = (neighbour.endpoint or neighbour.seen_at) if neighbour is not None else ""
+        self.neighbours.log(f"{kind} {host}{f' ({address})' if address else ''} is no member any more: {reason}")
+        self.neighbours.forget(host, reason, is_lost=True)
+
     def add(self, message: HostAdded) -> None:
         """HostAdded."""
         key = key_of(message)
@@ -173,7 +204,6 @@ class Membership:
         """
         former, self.head = self.head, welcome.host
         self.chains = f"{self.head}/chains"
-        self.head_finding = None
         if self.tunnels is not None:
             self.tunnels.close()  # its relay is gone
         for host, neighbour in list(self.neighbours.by_host.items()):
@@ -191,9 +221,8 @@ class Membership:
             seen_at = neighbour.seen_at if neighbour is not None else ""
             if finding is Finding.ENDED and effect.endpoint and endpoint.rpartition(":")[0] != seen_at:
                 finding = Finding.OUT_OF_REACH  # somebody else's machine, for all we know
-            if not effect.endpoint and finding is not self.head_finding:
-                self.neighbours.log(f"the head at {endpoint} answers no heartbeats: {finding.value}")
-                self.head_finding = finding
+            if not effect.endpoint:
+                self.silence.looked(endpoint, finding, time.monotonic())
             on_found(finding)
 
         self.probes.look(endpoint, found)

@@ -317,7 +317,7 @@ class Node:
 
     def _forget_host(self, role: str, effect: ForgetHost) -> None:
         if self.membership is not None:
-            self.membership.neighbours.forget(effect.node.partition("/")[0], effect.reason, is_lost=True)
+            self.membership.lose(effect.node.partition("/")[0], effect.reason)
 
     def _probe_host(self, role: str, effect: ProbeHost) -> None:
         assert self.membership is not None
