@@ -44,6 +44,7 @@ def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> 
     """One session as plain data; resources as users count them."""
     return {
         "session": session.name,
+        "called": info.called,
         "is_embedded": info.is_embedded,
         "node_pid": info.node_pid,
         "cluster": info.cluster,
@@ -64,6 +65,7 @@ def print_table(fact: dict[str, Any]) -> None:
     from .tables import show
 
     kind = "of a running program" if fact["is_embedded"] else "lasting"
+    kind += f", first called {fact['called']}" if fact["called"] else ""
     table = Table(title=f"session {fact['session']} ({kind})", title_justify="left", show_header=False)
     for name, amount in fact["resources"].items():
         table.add_row(Text(name), f"{in_use(name, amount)} in use")

@@ -15,12 +15,13 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
 
     lasting = {found.name: (found, info) for found, info in control.sessions() if not info.is_embedded}
     names = ", ".join(lasting)
+    if session not in lasting:  # a node that has joined again is found by the name that it was started under, too
+        session = next((name for name, (_, info) in lasting.items() if session and info.called == session), session)
     if everything and session is not None:
         raise click.UsageError("Give the name of a session or --all, not both.")
     if session is not None and session not in lasting:
         there = f"there are: {names}" if lasting else "there is none"
-        again = "  A node that was given up, and has joined again, has a new name." if lasting else ""
-        raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.{again}")
+        raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.")
     if not lasting:
         click.echo("No session runs on this machine.")
         return
@@ -34,4 +35,4 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
             how = "was killed"
         else:
             how = "has ended" if control.end(found, info.node_pid) else "did not answer and was killed"
-        click.echo(f"Session {name} {how}.")
+        click.echo(f"Session {name}{f' (first called {info.called})' if info.called else ''} {how}.")

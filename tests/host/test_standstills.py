@@ -300,6 +300,7 @@ def test_a_node_that_was_lost_comes_back_as_another_one(cluster, returning):
     finally:
         os.kill(returning.pid, signal.SIGCONT)
     another = until(lambda: newcomer(cluster, known), 60)
+    assert another.session.read_info().called == returning.session.name  # `zray stop` finds it by that
     cluster.worker_nodes[cluster.worker_nodes.index(returning)] = another
     until(lambda: not any(is_running(pid) for pid in former))
     cluster.wait_for_nodes()

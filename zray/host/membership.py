@@ -99,6 +99,7 @@ class Membership:
         self.advertised = ""  # where others reach us, where that is not the same
         self.cluster = ""  # the address that the cluster goes by
         self.notice = ""  # on these, for people
+        self.called = ""  # as in SessionInfo
         self.silence = HeadSilence(neighbours.log)
         self.head_key: Key | None = None  # a newcomer's; it connects to the head
         self.hosted: HostedReplicas | None = None  # what a node that joined runs for the cluster
@@ -243,7 +244,8 @@ def join_cluster(
     host: str, folder: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]
 ) -> Membership:
     """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from),
-    port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere).  folder: of the session.
+    port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere), head_wait, called (as in SessionInfo).
+    folder: of the session.
 
     Raises:
         ZrayError: it cannot be; says why.
@@ -277,6 +279,8 @@ def join_cluster(
             "the router's that leads here, if there is one."
         )
     membership.cluster, membership.policy = address, reply.policy
+    membership.head_wait = options.get("head_wait") or membership.head_wait
+    membership.called = options.get("called") or ""
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
     if kind == "driver":

@@ -146,7 +146,6 @@ class Node:
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
         self.token = secret if cluster.get("rejoin") else b""
         joined = membership.join_cluster(self.host, self.session.folder, cluster, secret, self.log)
-        joined.head_wait = cluster.get("head_wait") or joined.head_wait
         return joined.host_replicas(self.session, is_willing=cluster.get("replicas", True))
 
     def _roles(self, total: dict[str, int], capacity: int, labels: dict[str, str]) -> list[Any]:
@@ -237,9 +236,9 @@ class Node:
         info = SessionInfo(
             self.session.name, os.getpid(), self.workers.pid, self.is_embedded, self.driver_pid, node_id=self.host
         )
-        if self.membership is not None:
-            info.cluster, info.kind = self.membership.cluster, self.membership.kind
-            info.endpoint, info.notice = self.membership.endpoint, self.membership.notice
+        if (member := self.membership) is not None:
+            info.cluster, info.kind, info.called = member.cluster, member.kind, member.called
+            info.endpoint, info.notice = member.endpoint, member.notice
         return info
 
     def log(self, line: str) -> None:
@@ -437,7 +436,8 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     node.run()
     if not node.may_rejoin or not node.token:
         return b""
-    options["cluster"]["former"] = node.host
+    cluster = options["cluster"]
+    cluster["former"], cluster["called"] = node.host, cluster.get("called") or session.name
     return node.token
 
 

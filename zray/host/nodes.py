@@ -203,13 +203,15 @@ def start_member(
     is_bound: bool = False,
     rejoin: bool = False,
     former: str = "",
+    called: str = "",
     replicas: bool = True,
 ) -> tuple[Session, int]:
     """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
     advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
     ended, or stands still, to come back.  is_bound: it ends with this process.  rejoin: when it is cut off for longer
     than a member may be, it ends, and a new one joins in its place, with the same token (rejoin.py).  former: the one
-    in whose place this one joins.  replicas: whether it may run replicas of GCS shards.
+    in whose place this one joins; called: the session of the first of them, which users know.  replicas: whether it
+    may run replicas of GCS shards.
 
     Raises: as start_node.
     """
@@ -224,6 +226,7 @@ def start_member(
         "head_wait": head_wait,
         "rejoin": rejoin,
         "former": former,
+        "called": called,
         "replicas": replicas,
     }
     return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)

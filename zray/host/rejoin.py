@@ -25,7 +25,8 @@ def rejoin(options: dict[str, Any], token: str) -> None:
 
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cluster = options["cluster"]
-    wanted = {name: cluster.get(name) for name in ("port", "advertise", "head_wait", "rejoin", "former", "replicas")}
+    names = ("port", "advertise", "head_wait", "rejoin", "former", "called", "replicas")
+    wanted = {name: cluster.get(name) for name in names}
     deadline = time.monotonic() + RETURN_SECONDS_MAX
     while True:
         try:

@@ -82,6 +82,7 @@ class SessionInfo(msgspec.Struct):
     endpoint: str = ""  # where other nodes reach it
     node_id: str = ""
     notice: str = ""  # on how it is reached, for whoever has started it
+    called: str = ""  # the session that `zray start` named, where this one has joined again in its place
 
 
 class Session:

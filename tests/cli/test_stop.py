@@ -1,0 +1,33 @@
+"""`zray stop`: which session is meant, where a node has joined again and its session has another name."""
+
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from cli.stop import stop
+from zray.host import control
+from zray.host.session import SessionInfo
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    """Sessions that were ended; there are two nodes, of which one has joined again in the place of "first"."""
+    infos = [SessionInfo("other", 1, is_embedded=False), SessionInfo("again", 2, is_embedded=False, called="first")]
+    found = [(SimpleNamespace(name=info.session), info) for info in infos]
+    names = []
+    monkeypatch.setattr(control, "sessions", lambda: found)
+    monkeypatch.setattr(control, "end", lambda session, pid: not names.append(session.name))
+    return names
+
+
+@pytest.mark.parametrize("name", ["first", "again"])
+def test_a_node_that_joined_again_is_ended_by_either_name(ended, name):
+    done = CliRunner().invoke(stop, [name])
+    assert (done.exit_code, done.output) == (0, "Session again (first called first) has ended.\n")
+    assert ended == ["again"]
+
+
+def test_a_name_of_nobody_is_refused(ended):
+    done = CliRunner().invoke(stop, ["nobody"])
+    assert done.exit_code == 2 and "there are: other, again." in done.output and not ended
