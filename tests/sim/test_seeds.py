@@ -95,6 +95,11 @@ def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
     assert_all_is_well(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
 
 
+def test_a_program_outside_is_heard_between_two_cuts_over_far_lines():
+    """An answer takes 0.8 s there: who is cut off again sooner has been silent for longer than it may."""
+    assert_all_is_well([9103000], nodes=3, replicas=2, cuts=True, weather=True)
+
+
 def test_a_task_that_was_given_back_and_came_by_another_way_asks_no_more():
     """Its node was told to leave, and somebody else had it made again."""
     assert_all_is_well([9031], nodes=4, cuts=True, deaths=True, drains=True, replicas=2)

@@ -20,6 +20,10 @@ GUEST = "guest"
 BETWEEN_SECONDS = (0.05, 2.0)
 # Below what it may be silent for: its last heartbeat before the trouble, the first one after it.
 MARGIN_SECONDS = 1.5
+# Where a message may take 0.4 s: a heartbeat and its answer, so much more of both.
+FAR_SECONDS = 1.0
+# What a jump of its clock counts as in its lease (roles/local_scheduler/lease.py).
+JUMP_SECONDS = 1.0
 # Beyond it.
 TOO_LONG_SECONDS = (3.0, 10.0)
 # Silence of a connection for so long is a break (host/dealing.py).
@@ -50,15 +54,16 @@ class Cuts:
         options, world = self.world.options, self.world
         random = world.random
         when = world.now
+        far = FAR_SECONDS if options.delay == "far" else 0.0
+        longest = options.driver_wait - MARGIN_SECONDS - far - (JUMP_SECONDS if options.clock_jumps else 0.0)
         for number in range(options.guest_cuts):
             is_last = number == options.guest_cuts - 1
             kind = random.choice(KINDS_OF_GUEST)
-            longest = options.driver_wait - MARGIN_SECONDS
             seconds = random.choice((random.uniform(0.1, 2.0), random.uniform(0.1, longest), longest))
             if is_last and options.guest_is_lost:
                 kind = random.choice(KINDS_OF_GUEST[:-1])
                 seconds = options.driver_wait + random.uniform(*TOO_LONG_SECONDS)
-            when += random.uniform(*BETWEEN_SECONDS)
+            when += far + random.uniform(*BETWEEN_SECONDS)
             world.call_at(when, self._trouble_guest, kind, seconds)
             when += max(seconds, 2 * FLAP_SECONDS * FLAPS_MAX if kind == "flaps" else 0.0)
         for _ in range(options.pair_cuts):

@@ -35,10 +35,14 @@ class TakeCopies(Message, tag=212):
 
 
 class CopiesTaken(Message, tag=213):
-    """local scheduler -> local scheduler.  These are here, and the shards know it."""
+    """local scheduler -> local scheduler.  These are here, and the shards know it.
+
+    is_leaving: none, since the one that says this is to leave itself.
+    """
 
     request: int
     object_ids: list[ObjectID]
+    is_leaving: bool = False
 
 
 class OrderDrain(Message, tag=214):

@@ -8,13 +8,13 @@
     DrainReport(is_done) -> the monitor's verdict: nothing was lost with us (NodeLost.is_drained)
 
 A task that nobody else could run, and that another one here may wait for, still runs here.
-The other side, `Taking`: it holds what it was told to take until the shards know of its copies.
+The other side, `Taking`: it holds what it was told to take until the shards know of its copies.  A node that is to
+leave itself takes none: of two that leave at once, each would count on the other one's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -66,12 +66,13 @@ class Drain:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.is_on = False
-        self.is_done = False
+        self.is_done = False  # nothing is done here any more
+        self.is_alone = False  # done; but a node is lost that may have had copies of ours
         self.told = ""  # the monitor that was told so: the next one has not heard it
         self.moving: dict[bytes, Moving] = {}
         self.safe: set[bytes] = set()  # objects that others have: membership only
         self.request = 0
-        self.asked: dict[int, str] = {}  # of TakeCopies, and whom
+        self.asked: dict[int, tuple[str, bytes]] = {}  # of TakeCopies: whom, and which object (b"": none)
         self.own_requests: set[int] = set()  # to shards, of the last round: membership only
         self.silent: dict[str, None] | None = None  # who has not yet answered that it has all we said
         self.taking = Taking(node)
@@ -122,7 +123,9 @@ class Drain:
             return
         node.set_timer(STEP_SECONDS, DrainTimeout())
         if self.is_done:
-            if self.told != node.addresses.monitor:
+            if self.is_alone:
+                self._look_again()
+            elif self.told != node.addresses.monitor:
                 self._report([])
             return
         self.send_away()
@@ -146,9 +149,16 @@ class Drain:
             self.is_done = True
         self._report(waits_for)
 
+    def _look_again(self) -> None:
+        """For copies that are left: we had said that we are done, and are waited for by others."""
+        self._move()
+        waits_for = self._unmoved()
+        self.is_alone = bool(waits_for)
+        self._report(waits_for)
+
     def _report(self, waits_for: list[str]) -> None:
         self.told = self.node.addresses.monitor
-        self.node.send(self.told, DrainReport(self.node.address, waits_for, self.is_done))
+        self.node.send(self.told, DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
 
     def _unfinished(self) -> list[str]:
         """What has to end, in words."""
@@ -181,17 +191,17 @@ class Drain:
     def _move(self) -> None:
         """Ask the shards who else has it: if nobody, somebody is to have it."""
         node = self.node
-        for object_id in [object_id for object_id in self.moving if object_id not in node.objects.entries]:
-            del self.moving[object_id]
-        for entry in islice(self._to_move(), MOVING_MAX):
-            moving = self.moving.get(entry.object_id)
+        left = [entry.object_id for entry in self._to_move()]
+        known = dict.fromkeys(left)
+        self.moving = {object_id: moving for object_id, moving in self.moving.items() if object_id in known}
+        for object_id in left:
+            moving = self.moving.get(object_id)
             if moving is None and len(self.moving) < MOVING_MAX:
-                moving = self.moving[entry.object_id] = Moving()
+                moving = self.moving[object_id] = Moving()
             elif moving is None or node.now - moving.since < PATIENCE_SECONDS:
                 continue
             moving.peer, moving.since = "", node.now
-            shard = node.addresses.shard_of(entry.object_id)
-            node.send(shard, SubscribeObject(node.address, entry.object_id))
+            node.send(node.addresses.shard_of(object_id), SubscribeObject(node.address, object_id))
 
     def located(self, message: ObjectLocated) -> None:
         """ObjectLocated: who has a copy."""
@@ -199,10 +209,12 @@ class Drain:
         entry = self.node.objects.entries.get(message.object_id)
         if moving is None or moving.peer or entry is None or entry.value is None:
             return
-        peers = [peer for peer in self.node.members.peers if peer not in self.node.members.outside]
+        members = self.node.members
+        peers = [peer for peer in members.peers if peer not in members.outside and peer not in members.leaving]
         have = [peer for peer in message.holders if peer in peers]
         if not peers:
-            return  # the next look
+            moving.since = -PATIENCE_SECONDS  # the next look
+            return
         number = int.from_bytes(message.object_id[6:16], "big") + moving.tried
         moving.peer = have[0] if have and not moving.tried else peers[number % len(peers)]
         moving.tried += 1
@@ -210,7 +222,7 @@ class Drain:
 
     def _ask(self, peer: str, objects: list[tuple[bytes, int]]) -> None:
         self.request += 1
-        self.asked[self.request] = peer
+        self.asked[self.request] = peer, objects[0][0] if objects else b""
         self.node.send(peer, TakeCopies(self.request, objects))
 
     def _ask_all(self) -> None:
@@ -232,26 +244,36 @@ class Drain:
 
     def on_copies_taken(self, message: CopiesTaken) -> None:
         """CopiesTaken."""
-        if self.asked.pop(message.request, None) != self.node.sender:
+        sender = self.node.sender
+        peer, object_id = self.asked.pop(message.request, ("", b""))
+        if peer != sender:
             self.node.reject("copies taken that nobody was asked to take")
             return
-        self._has_answered(self.node.sender)
+        self._has_answered(sender)
+        if message.is_leaving and sender in self.node.members.peers:
+            self.node.members.leaving.add(sender)
+            if object_id in self.moving:
+                self.moving[object_id].since = -PATIENCE_SECONDS  # another one is to have it
         for object_id in message.object_ids:
             self.moving.pop(object_id, None)
             self.safe.add(object_id)
 
-    def node_lost(self, lost: str) -> None:
-        """What it took is gone with it."""
+    def node_lost(self, lost: str, *, is_drained: bool) -> None:
+        """What it took is gone with it, unless it has left in order: then others have it."""
         self.taking.node_lost(lost)
         if not self.is_on:
             return
-        # It may have been the only other one: all are looked at again.
-        self.safe.clear()
-        self.asked = {request: peer for request, peer in self.asked.items() if peer != lost}
+        self.asked = {request: asked for request, asked in self.asked.items() if asked[0] != lost}
         for moving in self.moving.values():
             if moving.peer == lost:
                 moving.since = -PATIENCE_SECONDS
         self._has_answered(lost)
+        if not is_drained:
+            # It may have been the only other one: all are looked at again.
+            self.safe.clear()
+            if self.is_done:
+                self.is_alone = True
+                self._look_again()
 
 
 class Taking:
@@ -266,6 +288,9 @@ class Taking:
         """TakeCopies."""
         node, asker = self.node, self.node.sender
         if asker in node.recovery.lost:
+            return
+        if message.objects and node.drain.is_on:
+            node.send(asker, CopiesTaken(message.request, [], True))
             return
         wanted: dict[bytes, None] = {}
         for object_id, size in message.objects:

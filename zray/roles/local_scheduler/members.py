@@ -158,7 +158,7 @@ class Members:
         self.node.moves.node_lost(message.node)
         self.node.guards.node_lost(message.node)
         self.node.flights.node_lost(message.node)
-        self.node.drain.node_lost(message.node)
+        self.node.drain.node_lost(message.node, is_drained=message.is_drained)
         self.node.output.node_lost(message.node)
         self.node.code.home_lost(message.node)
 
