@@ -173,6 +173,7 @@ def start(
 ) -> None:
     """Start a node that outlives its drivers: a head, or one that joins a cluster."""
     from zray.host import control, nodes
+    from zray.host.machine import why_store_is_too_large
 
     if head == (address is not None):
         raise click.UsageError("Say --head to start a cluster, or --address HOST:PORT to join one.")
@@ -185,6 +186,8 @@ def start(
             session, node_pid = join(total, object_store_memory, address, where, is_foreground=block)
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from error
+    if note := why_store_is_too_large(object_store_memory):
+        click.echo(f"Note: {note}\n", err=True)
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
     if head:
         note_others(session.name)

@@ -8,7 +8,7 @@ import pytest
 
 from cli.start import say_how
 from tests.cli.commands import command_line, statuses, zray
-from tests.gates import until
+from tests.gates import DEADLINE_S, until
 from tests.scripts import ROOT, environment, run_script
 
 
@@ -157,7 +157,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_is_refused_in_a_line(name, nothing_left):
+def test_what_cannot_be_is_refused_in_a_line_and_leaves_nothing(name, leftovers):
     arguments, token, code, words = REFUSED[name]
     variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
     done = subprocess.run(
@@ -165,6 +165,7 @@ def test_what_cannot_be_is_refused_in_a_line(name, nothing_left):
     )
     assert done.returncode == code and words in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+    leftovers.assert_none(DEADLINE_S)
 
 
 def test_a_token_file_that_others_can_read_is_refused(tmp_path, nothing_left):

@@ -51,6 +51,7 @@ MISTAKES = {
     "a reserved resource": ["start", "--head", "--resources", '{"CPU": 1}'],
     "a very long option": ["start", "--head", "--resources", "x" * 100_000],
     "a tiny store": ["start", "--head", "--object-store-memory", "1"],
+    "an endless store": ["start", "--head", "--object-store-memory", str(1 << 70)],
     "an unknown session": ["stop", "0123456789abcdef"],
     "not UTF-8": ["stop", b"\xff\xfe"],
     "an unknown format": ["status", "--format", "xml"],

@@ -1,15 +1,19 @@
 """What a node needs to start: little, and what it can do without comes later."""
 
+import os
 import socket
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from msgspec import msgpack
 
+import zray
 from tests.gates import DEADLINE_S
 from tests.scripts import start_script
 from zray.host import workers
+from zray.host.machine import why_store_is_too_large
 from zray.host.session import Session
 from zray.host.workers import Workers
 from zray.roles.effects import WorkerStarted
@@ -42,6 +46,17 @@ def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_i
     finally:
         pool.close()
         theirs.close()
+
+
+def test_a_store_that_the_machine_cannot_hold_is_warned_of_and_works_up_to_what_there_is(start):
+    """U13: the same program runs where there is less."""
+    status = os.statvfs("/dev/shm")
+    most = status.f_blocks * status.f_frsize
+    assert why_store_is_too_large(most) == why_store_is_too_large(None) == ""
+    with pytest.warns(RuntimeWarning, match=rf"/dev/shm of this machine holds {most:,}: ") as noted:
+        start(num_cpus=1, object_store_memory=most + 4096)
+    assert noted[0].filename == __file__
+    assert zray.get(zray.put(np.ones(100_000))).sum() == 100_000
 
 
 @pytest.mark.slow

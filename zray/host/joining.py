@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import time
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ClusterLostError
 from ..wire.session import Goodbye
 from . import context, interrupts
+from .machine import why_store_is_too_large
 from .nodes import declared_resources, end_node, find_node_of, find_session, start_node
 
 if TYPE_CHECKING:
@@ -109,6 +111,8 @@ def _start(
         code = asked_bundles(runtime_env)
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
+        if note := why_store_is_too_large(object_store_memory):
+            warnings.warn(note, RuntimeWarning, stacklevel=4)  # of whoever has called init()
         session, node_pid = start_node(
             total,
             object_store_memory,

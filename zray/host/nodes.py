@@ -30,6 +30,8 @@ from .spawn import spawn
 NODE_START_SECONDS = 20.0
 NODE_END_SECONDS = 5.0
 STORE_BYTES_MIN = 1 << 20
+# Every process maps all of it: half of what its addresses reach.
+STORE_BYTES_MAX = 1 << 46
 # Shards, replicas of each, global schedulers.
 PROCESSES_MAX = 64
 # For a program that is cut off: not below what every node has; a day is more than anybody means.
@@ -57,6 +59,18 @@ def declared_resources(
     return units
 
 
+def _capacity(store: int | None) -> int:
+    """Bytes of an object store."""
+    if store is None:
+        return store_bytes()
+    if isinstance(store, bool) or not isinstance(store, int):
+        raise TypeError(f"object_store_memory must be an int (bytes), not {type(store).__name__}.")
+    if not STORE_BYTES_MIN <= store <= STORE_BYTES_MAX:
+        bounds = f"from {STORE_BYTES_MIN:,} to {STORE_BYTES_MAX:,}"
+        raise ValueError(f"object_store_memory must be {bounds} bytes, not {store}.")
+    return store >> 12 << 12
+
+
 def start_node(
     total: dict[str, int],
     store: int | None,
@@ -78,21 +92,18 @@ def start_node(
         ClusterLostError: it did not start; says what it wrote.
         ConnectionError: it could not join; says why.
     """
-    if store is not None and (isinstance(store, bool) or not isinstance(store, int)):
-        raise TypeError(f"object_store_memory must be an int (bytes), not {type(store).__name__}.")
-    if store is not None and store < STORE_BYTES_MIN:
-        raise ValueError(f"object_store_memory must be at least {STORE_BYTES_MIN} bytes, not {store}.")
     from ..options import checked_labels
 
+    capacity, labels = _capacity(store), checked_labels(labels)  # before anything is made that would be left
     session = Session.named_anew()
     options = {
         "session": session.name,
         "root": os.path.dirname(session.folder),
         "total": total,
-        "capacity": (store if store is not None else store_bytes()) >> 12 << 12,
+        "capacity": capacity,
         "driver_pid": driver_pid,
         "is_bound": is_bound,
-        "labels": checked_labels(labels),
+        "labels": labels,
         "cluster": cluster,
     }
     # Nameless: if we are killed now, nothing of it stays.  The node turns to its log once it has a folder.
