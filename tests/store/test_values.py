@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
+import functools
 import gc
 import math
 import pickle
@@ -392,3 +393,42 @@ def test_zray_imports_nothing_heavy():
         "assert deserialize(to_bytes(serialize(numpy.arange(3)))).tolist() == [0, 1, 2]\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+@functools.cache
+def cached_here(n):
+    return n
+
+
+CACHES = """
+import functools
+
+@functools.lru_cache(maxsize=7)
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+class Holder:
+    def __init__(self):
+        self.count = 0
+
+    @functools.cached_property
+    def number(self):
+        self.count += 1
+        return self.count
+
+    @functools.cache
+    def method(self):
+        return self.number
+"""
+
+
+def test_what_functools_caches_in_a_program_comes_along():
+    """No worker has the program's __main__, by whose name cloudpickle knows a cache; before 3.12 one has a lock."""
+    program = {"__name__": "__main__"}
+    exec(CACHES, program)
+    assert program["fibonacci"](30) == 832_040
+    fibonacci, holder = round_trip(program["fibonacci"]), round_trip(program["Holder"])()
+    assert fibonacci.cache_parameters() == {"maxsize": 7, "typed": False} and not fibonacci.cache_info().currsize
+    assert fibonacci(30) == 832_040 and fibonacci.cache_info().misses == 31
+    assert (holder.number, holder.number, holder.method()) == (1, 1, 1)
+    assert round_trip(cached_here) is cached_here

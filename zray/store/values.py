@@ -291,6 +291,8 @@ def _careful_pickler() -> Any:
         return _pickler
     import cloudpickle
 
+    from .caches import WRAPPERS, taken_apart
+
     class CarefulPickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
@@ -301,6 +303,8 @@ def _careful_pickler() -> Any:
                 parts = array_parts(value)
                 if parts is not None:
                     return parts
+            if kind in WRAPPERS and (parts := taken_apart(value, kind)) is not None:
+                return parts
             return super().reducer_override(value)
 
     _pickler = CarefulPickler
