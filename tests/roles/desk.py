@@ -32,6 +32,7 @@ class Desk:
         """One turn with one message."""
         self.now += 1e-4
         self._perform(self.scheduler.handle(sender, message, self.now))
+        self._perform(self.scheduler.first_words(self.now))
         self._perform(self.scheduler.end_turn(self.now))
         self.scheduler.check_everything()
 

@@ -20,7 +20,7 @@ from ..exceptions import ClusterLostError, ProtocolError
 from ..wire.link import Link
 from ..wire.message import Message
 from ..wire.session import Ack, Hello, HelloRefused, Welcome
-from .sockets import NOBLOCK, has_arrived, receive, send
+from .sockets import NOBLOCK, has_arrived, receive_if_any, send
 
 HELLO_SECONDS = 20.0
 
@@ -93,13 +93,18 @@ class Connection:
             ClusterLostError: the node's process has ended.
         """
         lock, socket = self.lock, self.socket
+        is_told = False  # by the socket's descriptor
         while True:
             with lock:
                 self.is_waiting = False
                 if self.over:
                     raise ClusterLostError(self.over)
-                if has_arrived(socket):
-                    messages = self.link.unpack(receive(socket, NOBLOCK))
+                if is_told or has_arrived(socket):
+                    frame = receive_if_any(socket)
+                    is_told = False
+                    if frame is None:
+                        continue
+                    messages = self.link.unpack(frame)
                     if self.link.owes_acknowledgement:
                         self.send([Ack()])
                     if handle is not None:
@@ -117,6 +122,8 @@ class Connection:
                     self._drain_wake()
                 elif descriptor == self.node_pidfd:
                     self._node_ended()
+                else:
+                    is_told = True
 
     def _drain_wake(self) -> None:
         try:

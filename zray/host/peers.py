@@ -22,7 +22,7 @@ from ..wire.message import Message
 from ..wire.reasons import ExplainReply
 from ..wire.session import Ack, StatusReply
 from ..wire.tasks import ObjectsReady
-from .sockets import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, send
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, receive_if_any, send
 
 # Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
 FRAME_BYTES_MAX = 512 << 20
@@ -72,14 +72,31 @@ class Peers:
         socket = self.socket
         while len(frames) < TURN_FRAMES_MAX and has_arrived(socket):
             identity = receive(socket, NOBLOCK)
-            frame = receive(socket, NOBLOCK)
-            if not has_more_parts(socket):
-                frames.append((identity, frame))
-                continue
-            while has_more_parts(socket):
-                receive(socket, NOBLOCK)
-            self.bad_frame(identity, "more than one part in a message")
+            self._receive_rest(identity, frames)
         return frames
+
+    def receive_first(self) -> list[tuple[bytes, bytes]]:
+        """Where the socket's descriptor has just ended a sleep: one frame.
+
+        It is taken without asking whether it is there, nor whether more are: of a round trip, these two questions are
+        a twentieth.
+        """
+        frames: list[tuple[bytes, bytes]] = []
+        identity = receive_if_any(self.socket)
+        if identity is not None:
+            self._receive_rest(identity, frames)
+        return frames
+
+    def _receive_rest(self, identity: bytes, frames: list[tuple[bytes, bytes]]) -> None:
+        """What goes behind the first part of a message; it is one of `frames` if it is as it should be."""
+        socket = self.socket
+        frame = receive(socket, NOBLOCK)
+        if not has_more_parts(socket):
+            frames.append((identity, frame))
+            return
+        while has_more_parts(socket):
+            receive(socket, NOBLOCK)
+        self.bad_frame(identity, "more than one part in a message")
 
     def bad_frame(self, identity: bytes, reason: str) -> None:
         """Counted; the first ones are logged with the sender."""

@@ -57,6 +57,7 @@ class Reactor:
         neighbours: Neighbours | None = None,
     ) -> None:
         self.roles = list(roles)
+        self.first = self.roles[:1]
         self.role_by_address = {role.address: role for role in roles}
         # In which their turns end; those that do nothing then need not be asked.
         self.places = {role.address: place for place, role in enumerate(roles)}
@@ -114,8 +115,10 @@ class Reactor:
         self.turn(())
         busy = 0
         looked_at = time.monotonic()
+        is_woken = False  # by a process
         while not self.ended:
-            frames = self.peers.receive()
+            frames = self.peers.receive_first() if is_woken else self.peers.receive()
+            is_woken = False
             if self.neighbours is not None and self.neighbours.restless:
                 self.take_mail(self.neighbours)
             if frames:
@@ -125,6 +128,9 @@ class Reactor:
                     continue
             # In a flood too, timers and the ends of processes get their turn.
             for descriptor, _ in self.epoll.poll(0.0 if frames else self._timeout()):
+                if descriptor == self.socket_fd:
+                    is_woken = not frames
+                    continue
                 action = self.watched.get(descriptor)
                 if action is not None:
                     action()
@@ -222,6 +228,12 @@ class Reactor:
     def _settle(self, now: float, *, is_light: bool) -> None:
         """Local messages and ends of turns, until nothing is left to do."""
         local = self.local
+        if is_light and not local:
+            for role in self.first:
+                effects = role.first_words(now)
+                if effects:
+                    self._perform(role.address, effects)
+                    self._send_outbox()
         for _ in range(ROUND_COUNT_MAX):
             while local:
                 address, sender, message = local.popleft()

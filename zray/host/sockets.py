@@ -33,6 +33,17 @@ def has_arrived(socket: Any) -> bool:
     return bool(_get(socket, _EVENTS) & _POLLIN)
 
 
+def receive_if_any(socket: Any) -> bytes | None:
+    """Where the socket's descriptor has told of something: its first part.  None: it told of something else.
+
+    Cheaper than to ask first, where it is nearly always there.
+    """
+    try:
+        return receive(socket, NOBLOCK)  # type: ignore[no-any-return]
+    except zmq.Again:
+        return None
+
+
 def has_more_parts(socket: Any) -> bool:
     """Whether the message just received has another part."""
     return bool(_get(socket, _MORE))

@@ -1,6 +1,7 @@
 """What all roles are: state machines that take a message and give back effects.
 
     effects = role.handle(sender, message, now)     for each message that arrived
+    effects = role.first_words(now)                 then, if its host likes
     effects = role.end_turn(now)                    when all that arrived has been handled
 
 A host's duties, in this order: handle every message of a turn, perform the effects of each; end the turn,
@@ -45,6 +46,10 @@ class Role:
         """What follows from the turn as a whole.  Roles that batch do it here."""
         self.now = now
         return self.take_effects()
+
+    def first_words(self, now: float) -> list[Effect]:
+        """Of what end_turn would say first: what somebody waits for.  A host may let it out, and then end the turn."""
+        return []
 
     def take_effects(self) -> list[Effect]:
         """The effects collected since the last call."""

@@ -150,6 +150,8 @@ class Node:
         inbox, self.inbox = self.inbox, []
         self.local.extend(inbox)
         self._drain()
+        if self.turns % 2 and self.world.costs is None:
+            self._say_first_words()
         for _ in range(PASSES_MAX):
             is_quiet = True
             for role in self.roles.values():
@@ -170,6 +172,15 @@ class Node:
             self.free_at = self.occupy(self._take_spent(self.world.costs, outgoing))
             self.world.call_at(self.free_at, self._let_out, outgoing)
         self.check()
+
+    def _say_first_words(self) -> None:
+        """As a real host does in a turn that has heard little."""
+        role = next(iter(self.roles.values()))
+        if effects := role.first_words(self.now):
+            self.touched[role.address] = None
+            self._perform_all(role, effects)
+            outgoing, self.outgoing = self.outgoing, {}
+            self._let_out(outgoing)
 
     def _let_out(self, outgoing: dict[tuple[str, str], list[Any]]) -> None:
         for (source, target), messages in outgoing.items():

@@ -248,7 +248,7 @@ class Dispatch:
                 if not worker.inflight:
                     self._end_lease(worker)
                     break
-        self.queues = deque(queue for queue in self.queues if queue.tasks)
+        self.queues = deque([queue for queue in self.queues if queue.tasks])
         if has_no_worker and self.lending.all_are_blocked():
             if any(self.has_room(queue) for queue in self.queues):
                 node.pool.start_beyond_cap()

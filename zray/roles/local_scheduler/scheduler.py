@@ -302,14 +302,23 @@ class LocalScheduler(Role):
 
     # --- the turn ---
 
-    def end_turn(self, now: float) -> list[Any]:
-        """Decide once for all that the turn brought, then let the values out."""
+    def first_words(self, now: float) -> list[Any]:
+        """The values that are here; where nobody waits for one, the work that there is."""
         self.now = now
+        if self.talkative or self.waits.replies:
+            self._let_values_out()
+        else:
+            self._give_work_out()
+        return self.take_effects()
+
+    def _give_work_out(self) -> None:
         if self.calls.touched:
             self.calls.pump()
         self.dispatch.run()
         if self.calls.touched:
             self.calls.pump()
+
+    def _let_values_out(self) -> None:
         if self.talkative:
             for process in self.talkative:
                 if process.results:
@@ -317,6 +326,12 @@ class LocalScheduler(Role):
                     self.send(process.address, ObjectsReady(results))
             self.talkative.clear()
         self.waits.send_replies()
+
+    def end_turn(self, now: float) -> list[Any]:
+        """Decide once for all that the turn brought, then let the values out."""
+        self.now = now
+        self._give_work_out()
+        self._let_values_out()
         self._send_seals()
         objects = self.objects
         if self.bundles.leaving:
