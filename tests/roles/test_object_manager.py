@@ -195,6 +195,8 @@ def test_what_the_machine_has_no_pages_for_does_not_fill_the_store_itself():
 def test_what_can_never_fit_is_refused_at_once():
     ((_, refused),) = Desk(capacity=8_192).allocate(IDS[0], 9_000)
     assert type(refused) is AllocateRefused
+    assert refused.reason.startswith("9,000 bytes asked, and the whole store is 8,192: they can never fit")
+    assert "larger object_store_memory" in refused.reason and "Drop what" not in refused.reason
 
 
 def test_room_for_what_is_here_is_claimed_not_given():

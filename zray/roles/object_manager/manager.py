@@ -252,7 +252,14 @@ class ObjectManager(Role):
                 return
 
     def explain(self, size: int, remedy: str = LARGER_STORE) -> str:
-        """What fills the store, and what keeps it there, in words; the ids are whole, as an ObjectRef shows its own."""
+        """What fills the store, and what keeps it there, in words; the ids are whole, as an ObjectRef shows its own.
+        Of what can never fit, that.
+        """
+        if aligned(size) > self.ranges.capacity:
+            return (
+                f"{size:,} bytes asked, and the whole store is {self.ranges.capacity:,}: they can never fit, whatever "
+                f"is freed.  Divide it into smaller values, or {LARGER_STORE}."
+            )
         largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:SHOWN_MAX]
         lines = "".join(f"\n  {self._describe(stored)}" for stored in largest)
         listed = f"  The largest:{lines}\n" if largest else "  "
