@@ -5,7 +5,10 @@ import threading
 
 import pytest
 
+import zray
+from tests.gates import Tally, until
 from tests.scripts import start_script
+from zray.host import context
 
 LEFTOVER_DEADLINE_S = 20.0
 ROUNDS = 30
@@ -142,3 +145,34 @@ def test_an_interrupt_while_the_session_starts(tmp_path, leftovers):
         output, errors = driver.communicate(timeout=40)
     assert output.split() == ["interrupted", "True", "4"], errors
     leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
+def test_a_get_in_a_signals_handler_while_a_get_sleeps(start, gate, tmp_path):
+    """Both come back, whichever result arrives first."""
+    start(num_cpus=2)
+    connection = context.runtime.connection
+    tally, heard = Tally(tmp_path / "tally"), []
+
+    def work(gate, tally):
+        tally.visit()
+        gate.wait()
+        return "outer"
+
+    def handle(number, frame):
+        heard.append(zray.get([zray.remote(lambda: "inner").remote() for _ in range(3)], timeout=20))
+        gate.open()
+
+    def interrupt():
+        until(lambda: tally.count() == 1 and connection.is_waiting)  # nothing more comes: it stays asleep
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    previous = signal.signal(signal.SIGUSR1, handle)
+    thread = threading.Thread(target=interrupt)
+    try:
+        ref = zray.remote(work).remote(gate, tally)
+        thread.start()
+        assert zray.get(ref, timeout=30) == "outer"
+        assert heard == [["inner"] * 3]
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, previous)

@@ -41,14 +41,17 @@ class Connection:
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         # Not by close(): a thread may be about to wait on it, or to write to it.
         weakref.finalize(self, os.close, self.wake_fd)
-        self.poll = select.poll()
-        self.poll.register(int(self.socket.fd), select.POLLIN)
-        self.poll.register(self.wake_fd, select.POLLIN)
-        self.poll.register(node_pidfd, select.POLLIN)
+        self.poll = self._new_poll()
         self.is_waiting = False
         self.is_closed = False
         self.over = ""  # why nothing more will come; empty while something may
         self.how_node_ended: Callable[[], str] = lambda: ""
+
+    def _new_poll(self) -> select.poll:
+        poll = select.poll()
+        for descriptor in (int(self.socket.fd), self.wake_fd, self.node_pidfd):
+            poll.register(descriptor, select.POLLIN)
+        return poll
 
     def join(self, hello: Hello, seconds: float = HELLO_SECONDS) -> tuple[Welcome, list[Message]]:
         """Shake hands.  Returns the Welcome, and what came right behind it.
@@ -117,7 +120,11 @@ class Connection:
                 if timeout <= 0:
                     self.is_waiting = False
                     return None
-            for descriptor, _ in self.poll.poll(timeout):
+            try:
+                found = self.poll.poll(timeout)
+            except RuntimeError:  # this thread sleeps in it already, and a signal's handler waits meanwhile
+                found = self._new_poll().poll(timeout)
+            for descriptor, _ in found:
                 if descriptor == self.wake_fd:
                     self._drain_wake()
                 elif descriptor == self.node_pidfd:

@@ -179,8 +179,13 @@ class Runtime:
         """
         me = threading.get_ident()
         while not is_done():
-            if self.receiver == me:  # inside a wait of its own: a task that runs nested
-                return self._receive(is_done, deadline)
+            if self.receiver == me:  # inside a wait of its own: a task that runs nested, or a signal's handler
+                was_asleep = self.connection.is_waiting
+                try:
+                    return self._receive(is_done, deadline)
+                finally:
+                    if was_asleep:
+                        self.connection.wake()  # what came meanwhile has told nobody but us
             if self.baton.acquire(False):
                 self.receiver = me
                 try:
