@@ -15,11 +15,11 @@ from zray.host.peers import Peer, Peers
 from zray.printable import CHARACTERS_MAX, printable
 from zray.roles.local_scheduler import waits
 from zray.wire import link
-from zray.wire.codec import Letter
+from zray.wire.codec import Letter, decode
 from zray.wire.gcs import GiveUpNode, NodeLost
 from zray.wire.hosts import HostWelcome, NodeFact
 from zray.wire.scheduling import JobEnded
-from zray.wire.session import StatusReply
+from zray.wire.session import Ack, StatusReply
 from zray.wire.tasks import ObjectsReady, WaitObjects, WaitReply
 
 
@@ -217,3 +217,27 @@ def test_long_words_are_cut():
 def test_what_a_node_calls_its_resources_is_shown_as_it_may_be():
     fact = NodeFact("n\x1b/local", "node", {"\x1b[2J": 1}, {"\x1b[2J": 1}, 0, {"a\0": "\x07"})
     assert _shown(fact) == NodeFact("n\\x1b/local", "node", {"\\x1b[2J": 1}, {"\\x1b[2J": 1}, 0, {"a\\x00": "\\x07"})
+
+
+def test_processes_are_acknowledged_nothing_while_a_role_holds_them_back(tmp_path):
+    context = zmq.Context()
+    links = Peers(context, f"ipc://{tmp_path}/node", lambda line: None)
+    sent = []
+    links._send = lambda peer, messages: sent.append((peer.address, messages))
+    try:
+        links.add(Peer("worker-1", b"1"))
+        links.hold("shard-0", True)
+        links.hold("shard-1", True)
+        links.add(Peer("worker-2", b"2"))
+        there = [link.Link(), link.Link()]
+        for peer, process in zip(links.by_address.values(), there, strict=True):
+            links.unpack(peer, process.pack([WaitObjects(1, [], 1, True, False)]))
+            assert decode(peer.link.pack([Ack()])).acknowledged == 0
+        links.hold("shard-0", False)
+        assert not sent
+        links.hold("shard-1", False)
+        assert sent == [("worker-1", [Ack()]), ("worker-2", [Ack()])]
+        assert [decode(peer.link.pack([Ack()])).acknowledged for peer in links.by_address.values()] == [1, 1]
+    finally:
+        links.close()
+        context.destroy()

@@ -25,6 +25,7 @@ from ..exceptions import AuthenticationError, ProtocolError, ZrayError
 from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost, Send
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
+from ..roles.replica_effects import HoldBack
 from ..wire.codec import decode_mail
 from ..wire.gcs import GiveUpNode, NodeLost
 from ..wire.hosting import ReplicaOutOfReach
@@ -38,6 +39,7 @@ from .hosted import HostedReplicas
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbour import HELD_BYTES_MAX, Neighbour
 from .neighbours import Neighbours
+from .peers import Peers
 from .probes import Probes, why_unreached
 from .tunnels import Tunnels
 from .versions import python_version
@@ -119,9 +121,10 @@ class Membership:
             self.hosted = HostedReplicas(session, self, self.neighbours.log, is_willing=is_willing)
         return self
 
-    def effects(self) -> dict[type, Any]:
-        """What is performed here."""
-        return self.hosted.effects() if self.hosted is not None else {}
+    def effects(self, peers: Peers) -> dict[type, Any]:
+        """What is performed here.  peers: our processes."""
+        hosted = self.hosted.effects() if self.hosted is not None else {}
+        return {HoldBack: lambda role, effect: peers.hold(role, effect.is_held), **hosted}
 
     def attach(self, loop: Reactor) -> None:
         """Run on this loop, for its roles."""

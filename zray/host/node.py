@@ -297,7 +297,7 @@ class Node:
             ForgetHost: self._forget_host,
             ProbeHost: self._probe_host,
             **(self.head.effects() if self.head is not None else {}),
-            **(self.membership.effects() if self.membership is not None else {}),
+            **(self.membership.effects(self.peers) if self.membership is not None else {}),
         }
 
     def _output(self, role: str, effect: Any) -> None:

@@ -64,6 +64,7 @@ class Peers:
         self.by_identity: dict[bytes, Peer] = {}
         self.by_address: dict[str, Peer] = {}
         self.bad_frames = 0
+        self.holders: set[str] = set()  # roles that want processes held back
         self.on_stuck: Callable[[Peer], None] = lambda peer: None  # it has too much unread
 
     def receive(self) -> list[tuple[bytes, bytes]]:
@@ -109,6 +110,7 @@ class Peers:
         """It has said Hello."""
         self.by_identity[peer.identity] = peer
         self.by_address[peer.address] = peer
+        peer.link.hold(bool(self.holders))
 
     def remove(self, address: str) -> None:
         """It is gone."""
@@ -164,6 +166,16 @@ class Peers:
         """To those that have sent much and heard nothing."""
         for peer in peers:
             if peer.link.owes_acknowledgement:
+                self._send(peer, [Ack()])
+
+    def hold(self, role: str, is_held: bool) -> None:
+        """What a role wants; its processes go on when none wants them held back."""
+        if is_held:
+            self.holders.add(role)
+        else:
+            self.holders.discard(role)
+        for peer in self.by_address.values():
+            if peer.link.hold(bool(self.holders)):
                 self._send(peer, [Ack()])
 
     def refuse(self, identity: bytes, message: Message) -> None:

@@ -103,11 +103,11 @@ class Runtime:
             self.arm()
         return first
 
-    def wait_for_room(self) -> None:
+    def wait_for_room(self, deadline: float | None = None) -> None:
         """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py)."""
         link = self.connection.link
         if link.is_full:
-            Runtime.receive_until(self, lambda: not link.is_full, None)
+            Runtime.receive_until(self, lambda: not link.is_full, deadline)
 
     def arm(self) -> None:
         """Something is buffered: the helper looks after it."""

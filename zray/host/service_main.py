@@ -21,6 +21,7 @@ from ..roles.effects import EndSession, HeadChanged, Send
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.global_scheduler import GlobalScheduler
+from ..roles.replica_effects import HoldBack
 from ..store.durable import StoreError, StoreLocked
 from ..wire.gcs import GiveUpNode
 from ..wire.hosts import HostAdded, HostRemoved, HostWelcome
@@ -66,6 +67,7 @@ class ServiceHost:
             {
                 **dict.fromkeys(ORDERS, self._on_disk),
                 EndSession: lambda role, effect: self.end(effect.reason),
+                HoldBack: lambda role, effect: None,  # there are no processes here: tasks that wait are bounded
             },
             lambda identity, frame: None,
             lambda peer, error: None,

@@ -35,6 +35,7 @@ class Waiting:
         require_room()
         deadline = None if timeout is None else time.monotonic() + timeout
         runtime, client = self.runtime, self.client
+        runtime.wait_for_room(deadline)
         # What comes is looked at once, as it comes: a failure need not wait for those ahead of it in the list.
         arrived: list[list[tuple[bytes, Any]]] = []
         if len(missing) > 1:
@@ -164,6 +165,7 @@ class Waiting:
         deadline = None if timeout is None else time.monotonic() + timeout
         missing = [i for i in ids if i not in values and i not in located]
         needed = count - (len(ids) - len(missing))
+        runtime.wait_for_room(deadline)
         if runtime.is_worker and runtime.blocks():
             self._blocked_until_ready(missing, needed, deadline, fetch)
             return is_ready

@@ -183,6 +183,7 @@ class Worker(Runtime):
             if self.orders:
                 self._obey(self.orders.pop(0))
                 continue
+            self.wait_for_room()
             self.receive_until(lambda: bool(queue or self.orders), None)
             self.sent_at = time.perf_counter()  # the first of many is not sent by itself
 
@@ -227,6 +228,7 @@ class Worker(Runtime):
         if now - self.sent_at > RESULT_SECONDS:
             self.sent_at = now
             self.flush()
+            self.wait_for_room()
         elif not self._is_armed:
             self.arm()
 

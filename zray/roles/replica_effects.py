@@ -90,6 +90,12 @@ class MachineLeaves(Local):
     node: str
 
 
+class HoldBack(Struct, gc=False):
+    """Have our processes say no more than their links hold; or let them go on, when all who asked for it say so."""
+
+    is_held: bool
+
+
 class MachineIsFree(Local):
     """To the monitor: it hosts nothing of the cluster any more."""
 

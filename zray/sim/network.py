@@ -80,6 +80,7 @@ class Connection:
         self.world.trace.frame(self.world.now, source.name, target.name, frame)
         stopwatch = self.world.stopwatch
         begun = stopwatch.clock() if stopwatch is not None else 0.0
+        was_full = target.link.is_full
         messages = [message for message in target.link.unpack(frame) if type(message) is not Ack]
         if stopwatch is not None:
             stopwatch.note(UNPACK, sum(map(things_in, messages)), begun)
@@ -90,6 +91,8 @@ class Connection:
             if self.is_open and generation == self.generation:
                 target.receive(messages)
             self.world.faults.after_delivery(source.name, target.name)
+        elif was_full and not target.link.is_full:
+            target.receive([])
 
     # --- faults ---
 

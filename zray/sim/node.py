@@ -21,14 +21,21 @@ from ..roles.hosting import Hosting
 from ..roles.local_scheduler import LocalScheduler
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
-from ..roles.replica_effects import EndReplicaProcess, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
+from ..roles.replica_effects import (
+    EndReplicaProcess,
+    HoldBack,
+    LetInReplica,
+    NoteChain,
+    ShutOutReplica,
+    StartReplicaProcess,
+)
 from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role
 from ..roles.services import Services
 from ..wire.allowed import allowed_between
 from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
-from ..wire.session import Goodbye
+from ..wire.session import Ack, Goodbye
 from .costs import END_OF_TURN, PACK, UNPACK, Cores, Costs, kind_of, things_done, things_in
 from .network import Connection, End
 
@@ -94,6 +101,7 @@ class Node:
         self.windows: dict[str, int] = {}  # tasks that a worker may still claim
         self.outgoing: dict[tuple[str, str], list[Any]] = {}
         self.arena = Arena(pages_max=pages_max)
+        self.holders: dict[str, None] = {}  # roles that want processes held back
         self.is_dying: set[str] = set()  # workers told to end; membership only
         self.turns = 0
         self.touched: dict[str, None] = {}  # roles that were told something, or said it, since they were looked at
@@ -297,6 +305,15 @@ class Node:
         self.windows.pop(effect.process, None)
         self.outgoing.pop((self.name, effect.process), None)
 
+    def _hold_processes(self, role: Role, effect: HoldBack) -> None:
+        if effect.is_held:
+            self.holders[role.address] = None
+        else:
+            self.holders.pop(role.address, None)
+        for connection in self.connections.values():
+            if connection.ends[self.name].link.hold(bool(self.holders)):
+                connection.send(self.name, [Ack()])
+
     def _create_segment(self, role: Role, effect: e.CreateSegment) -> None:
         self.arena.segments[effect.segment] = bytearray(effect.size)
         self._later(role, e.SegmentCreated(effect.segment))
@@ -380,6 +397,7 @@ class Node:
             End(self.name, lambda messages: self.from_process(address, messages)),
             End(address, process.receive),
         )
+        process.connection.ends[self.name].link.hold(bool(self.holders))
 
 
 PERFORM: dict[type, Any] = {
@@ -389,6 +407,7 @@ PERFORM: dict[type, Any] = {
     e.OpenWindow: Node._open_window,
     e.ReclaimTasks: Node._reclaim_tasks,
     e.ForgetProcess: Node._forget_process,
+    HoldBack: Node._hold_processes,
     **dict.fromkeys(e.OUTPUT_EFFECTS, Node._output),
     e.CreateSegment: Node._create_segment,
     e.ReservePages: Node._reserve_pages,

@@ -111,6 +111,8 @@ class Process:
         """Go on as far as it goes without time passing."""
         while self.is_alive and not self.is_busy:
             self._read()
+            if self.connection.ends[self.address].link.is_full:
+                break  # as Runtime.wait_for_room
             top = self.stack[-1] if self.stack else None
             if top is None:
                 if not self.next_task():

@@ -5,7 +5,8 @@ comes back does.  When a connection breaks and comes back, both sides send again
 drop what they have seen: the roles above never notice.  A process that starts anew has a new epoch; frames of
 another epoch are not of this link.
 
-What is in flight is bounded in bytes (`is_full`): flow is controlled here, never by a socket's high-water mark.
+What is in flight is bounded in bytes (`is_full`): flow is controlled here, never by a socket's high-water mark.  So
+who acknowledges nothing for a while (`hold`) holds the other side back, and hears all that it says until then.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Link:
         "unacknowledged",
         "in_flight_bytes",
         "received_bytes",
+        "is_held",
     )
 
     def __init__(self, epoch: int = 1) -> None:
@@ -47,14 +49,16 @@ class Link:
         self.peer_acknowledged = 0
         self.told = 0  # the last `received` that the peer has been told
         self.received_bytes = 0  # since the last time the peer was told
+        self.is_held = False  # it is told nothing more, so that it stops when what it may have in flight is
         self.unacknowledged: deque[tuple[int, Any]] = deque()
         self.in_flight_bytes = 0
 
     def pack(self, messages: Sequence[Message]) -> bytes:
         """The next frame.  Where they cannot be encoded nothing has happened."""
-        frame = encode(Envelope(self.epoch, self.sent + 1, self.received, messages))  # type: ignore[arg-type]
+        told = self.told if self.is_held else self.received
+        frame = encode(Envelope(self.epoch, self.sent + 1, told, messages))  # type: ignore[arg-type]
         self.sent += 1
-        self.told = self.received
+        self.told = told
         self.received_bytes = 0
         self.unacknowledged.append((self.sent, frame))
         self.in_flight_bytes += len(frame)
@@ -101,7 +105,13 @@ class Link:
     @property
     def owes_acknowledgement(self) -> bool:
         """Whether an otherwise silent receiver should now send an Ack."""
-        return self.received - self.told >= ACKNOWLEDGE_FRAMES or self.received_bytes >= ACKNOWLEDGE_BYTES
+        much = self.received - self.told >= ACKNOWLEDGE_FRAMES or self.received_bytes >= ACKNOWLEDGE_BYTES
+        return much and not self.is_held
+
+    def hold(self, is_held: bool) -> bool:
+        """Hold the peer back, or let it go on.  True: it is to be told how far we are."""
+        self.is_held = is_held
+        return not is_held and self.received > self.told
 
 
 # A frame of mail that is longer is cut in two where it can be: the receiver begins sooner, and no turn's worth of

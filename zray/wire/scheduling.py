@@ -29,6 +29,9 @@ from ..ids import ObjectID, TaskID
 from .message import Message, Natural
 from .task_spec import EnvVars, TaskSpec
 
+# Tasks whose arguments a global scheduler asks for, some kilobytes each; further ones are placed without knowing where
+# these are.
+LOCATING_MAX = 10_000
 # Bottom-up: a node keeps what it can run soon, and passes up the rest, which goes to where it would start soonest.
 # The others are there to be compared with: all tasks go up; those that do are placed at random; nobody asks where
 # arguments are.

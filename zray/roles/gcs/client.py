@@ -9,6 +9,9 @@ the shard says comes from here.
     tail           ChainReadReply
     chain master   ChainChanged        to the new head, again: what is not known to be done
     our host       HeadChanged         ask the chain master that there is now
+
+A chain that is slow, or out of reach, holds back whoever asks: with PENDING_MAX requests that are not done, processes
+of this host say what their links hold, and stop (HoldBack); what they have said is done, whatever it costs.
 """
 
 from __future__ import annotations
@@ -27,13 +30,20 @@ from ...wire.chain import (
     ChainWrite,
     ShardRequest,
 )
-from ...wire.scheduling import LocateObjects
+from ...wire.scheduling import LOCATING_MAX, LocateObjects
 from ..effects import Effect, HeadChanged
+from ..replica_effects import HoldBack
 from ..role import Role
 
 REQUESTS_MAX = 100  # in one message
 # So many results are at most unconfirmed when nothing else is to be said.
 CONFIRM_AFTER = 64
+# Requests that the head has been sent and that are not done: what comes of them waits for us at each member.  What a
+# busy node says in some 10 ms, which is longer than a chain takes.
+SAID_MAX = 2_000
+# Requests that are not done, when processes are held back; with half as many they go on.  Far more than there are where
+# a chain moves, even while it changes; each is some 300 bytes, but for the specs in it, which the node has anyway.
+PENDING_MAX = 20_000
 
 
 class ChainClient(Role):
@@ -52,6 +62,7 @@ class ChainClient(Role):
         self.confirmed = 0  # as the chain knows it
         self.read_number = 0
         self.reads: dict[int, tuple[str, LocateObjects]] = {}
+        self.is_holding = False  # processes of this host say no more than their links hold
 
     def start(self) -> None:
         """Ask who the chain is: once, before anything else."""
@@ -124,7 +135,7 @@ class ChainClient(Role):
         self.now = now
         if self.members:
             start = self.said + 1 - self.first
-            fresh = [self.pending[index] for index in range(start, len(self.pending))]
+            fresh = [self.pending[index] for index in range(start, min(len(self.pending), SAID_MAX))]
             if fresh or self.taken - self.confirmed >= CONFIRM_AFTER:
                 self.confirmed = self.taken
                 for begin in range(0, len(fresh) or 1, REQUESTS_MAX):
@@ -132,12 +143,20 @@ class ChainClient(Role):
                     write = ChainWrite(self.epoch, self.said + 1, self.taken, requests)
                     self.send(self.members[0], write)
                     self.said += len(requests)
+        if self.is_holding != (len(self.pending) > (PENDING_MAX // 2 if self.is_holding else PENDING_MAX)):
+            self.is_holding = not self.is_holding
+            self.perform(HoldBack(self.is_holding))
         return self.take_effects()
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """What is pending is as much as the roles of this host have asked for, and goes when the chain has done it."""
+        """What is pending is as much as processes have asked for before they were held back, and what comes of that."""
+        if not self.is_holding:
+            yield "requests that are not done", len(self.pending), PENDING_MAX
+        said = self.said + 1 - self.first
+        yield "requests under way", said, SAID_MAX
+        yield "questions under way", len(self.reads), LOCATING_MAX
         if self.members:
-            yield "requests not said", self.first - 1 + len(self.pending) - self.said, 0
+            yield "requests not said", len(self.pending) - said, max(0, len(self.pending) - SAID_MAX)
             yield "results not confirmed", self.taken - self.confirmed, CONFIRM_AFTER - 1
 
     def statistics(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import (
     BOTTOM_UP,
     CENTRAL,
+    LOCATING_MAX,
     NO_LOCALITY,
     RANDOM,
     LoadReport,
@@ -65,8 +66,6 @@ from .stealing import LOOK_SECONDS, thefts
 BANDWIDTH_FIRST_GUESS = 1e9  # bytes per second, of a node that has not reported
 # How much one report counts for what a task takes, where a node does not know.
 MEAN_WEIGHT = 0.1
-# Tasks whose arguments are asked for, some kilobytes each; further ones are placed without knowing where these are.
-LOCATING_MAX = 10_000
 # Nodes that have left and are still shown, some 500 bytes each: enough for whoever looks what has happened.
 DEAD_MAX = 100
 
