@@ -17,6 +17,7 @@ from zray.wire.gcs import (
     RecordTasksReply,
     ReleaseAtNode,
 )
+from zray.wire.groups import AttendShard
 from zray.wire.objects import ReleaseObjects
 from zray.wire.task_spec import TaskSpec
 
@@ -112,6 +113,16 @@ def test_words_go_another_way_when_who_carries_them_is_lost(shards):
     assert say(first, "monitor", NodeLost(N2, "killed")) == []
     assert record(first, N3, spec(task(0, 8))) == [(N3, words(1, [PARENT]))]
     assert say(first, N3, LineageNeededReply(0, 1, 1)) == [(N3, words(2, freed=[PARENT]))]
+
+
+def test_one_that_has_only_joined_can_carry(shards):
+    """Who has said all else is lost; the others have nothing to say, and may not have for long."""
+    first, _ = shards
+    say(first, N2, AttendShard(N2, True))
+    assert record(first, N1, spec(CHILD, RESULT)) == [(N1, words(1, [PARENT]))]
+    assert say(first, "monitor", NodeLost(N1, "gone")) == [(N2, words(1, [PARENT]))]
+    assert not say(first, "monitor", NodeLost(N2, "gone"))
+    assert say(first, N3, AttendShard(N3, True)) == [(N3, words(1, [PARENT]))]
 
 
 def test_words_that_come_twice_change_nothing(shards):

@@ -33,6 +33,9 @@ FLAP_SECONDS = 0.5
 FLAPS_MAX = 12
 # Two nodes that only do not hear each other.
 PAIR_SECONDS = (0.3, 8.0)
+# A node whose line to the head, or from it, is dead: where nodes may be lost, for longer than the verdict takes; else
+# for less than any lease, whatever else holds its messages up.
+LONG_SECONDS, SHORT_SECONDS = (0.1, 6.0), (0.05, 0.4)
 # A node that flaps is never silent for as long as a lease is.
 KINDS_OF_GUEST = ("sleeps", "is cut off", "is not heard", "does not hear", "flaps")
 
@@ -43,6 +46,9 @@ class Cuts:
     def __init__(self, world: Simulator) -> None:
         self.world = world
         self.one_way: set[tuple[str, str]] = set()  # what the first says to the second stays on the way
+        self.one_way_machines: dict[
+            tuple[str, str], int
+        ] = {}  # the same, of all on the one to all on the other: how often
 
     @property
     def guest(self) -> Node | None:
@@ -70,6 +76,10 @@ class Cuts:
             world.call_at(world.now + random.random() * options.fault_seconds, self._cut_pair)
         for _ in range(options.node_flaps):
             world.call_at(world.now + random.random() * options.fault_seconds, self._flap_node)
+        for _ in range(options.one_way_pairs):
+            world.call_at(world.now + random.random() * options.fault_seconds, self._silence_pair)
+        for _ in range(options.one_way_nodes):
+            world.call_at(world.now + random.random() * options.fault_seconds, self._silence_node)
         options.fault_seconds = max(options.fault_seconds, when)
 
     # --- the program outside ---
@@ -118,8 +128,7 @@ class Cuts:
 
     def _flap_node(self) -> None:
         world = self.world
-        names = [name for name in world.nodes if name not in (world.heads.name, GUEST)]
-        if names:
+        if names := self._ordinary():
             name = world.random.choice(names)
             world.trace.event(world.now, name, "its line flaps")
             self._flap(name, world.random.randint(1, FLAPS_MAX))
@@ -139,7 +148,51 @@ class Cuts:
 
     def is_stopped(self, source: str, target: str) -> bool:
         """Whether what the one says to the other does not arrive now."""
+        machine = self.world.weather.machine
+        if self.one_way_machines and (machine(source), machine(target)) in self.one_way_machines:
+            return True
         return (source, target) in self.one_way or self.world.weather.is_clogged(source, target)
+
+    def _silence_pair(self) -> None:
+        """The second does not hear the first, which hears it; the head hears both, and they hear it."""
+        names = self._ordinary()
+        if len(names) > 1:
+            first, second = self.world.random.sample(names, 2)
+            self._silence([(first, second)], self.world.random.uniform(*PAIR_SECONDS))
+
+    def _silence_node(self) -> None:
+        """A node that hears others and is not heard, or the other way round: all, the head, or all but the head."""
+        world, random = self.world, self.world.random
+        head = world.heads.name
+        who = random.choice(("all", "the head", "all but the head"))
+        if who != "all but the head" and world.options.loses_nodes:
+            node = world.faults.choose_node()
+            name, seconds = node.name if node is not None else "", random.uniform(*LONG_SECONDS)
+        else:
+            name = random.choice(self._ordinary() or [""])
+            seconds = random.uniform(*(PAIR_SECONDS if who == "all but the head" else SHORT_SECONDS))
+        others = [other for other in world.nodes if other != name and (other == head or who != "the head")]
+        others = [other for other in others if other != head or who != "all but the head"]
+        if name:
+            is_deaf = random.random() < 0.5
+            self._silence([(other, name) if is_deaf else (name, other) for other in others], seconds)
+
+    def _ordinary(self) -> list[str]:
+        return [name for name in self.world.nodes if name not in (self.world.heads.name, GUEST)]
+
+    def _silence(self, pairs: list[tuple[str, str]], seconds: float) -> None:
+        for source, target in pairs:
+            self.world.trace.event(self.world.now, source, f"is not heard by {target} for {seconds:.1f} s")
+            self.one_way_machines[source, target] = self.one_way_machines.get((source, target), 0) + 1
+        self.world.weather.apply()
+        self.world.call_later(seconds, self._hear_again, pairs)
+
+    def _hear_again(self, pairs: list[tuple[str, str]]) -> None:
+        for pair in pairs:
+            self.one_way_machines[pair] -= 1
+            if not self.one_way_machines[pair]:
+                del self.one_way_machines[pair]
+        self.world.weather.apply()
 
     def _stop(self, source: str, target: str) -> None:
         self.one_way.add((source, target))

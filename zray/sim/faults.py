@@ -107,8 +107,8 @@ class Faults:
         self._maybe_kill_node(source)
         self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
-            self.world.shards.maybe_kill(source)
-            self.world.shards.maybe_kill(target)
+            self.world.shards.faults.maybe_kill(source)
+            self.world.shards.faults.maybe_kill(target)
 
     def after_delivery(self, source: str, target: str) -> None:
         """A frame has been handled."""
@@ -117,7 +117,7 @@ class Faults:
             self._maybe_crash(target)
         self._maybe_kill_node(target)
         if self.world.shards.are_replicated:
-            self.world.shards.maybe_kill(target)
+            self.world.shards.faults.maybe_kill(target)
         if self.world.heads.are_killed:
             self.world.heads.maybe_kill(target)
 
@@ -162,7 +162,7 @@ class Faults:
         probability = options.node_kill_probability
         if options.bandwidth and address.endswith("/objects"):
             probability *= TRANSFER_KILL_FACTOR
-        if world.random.random() < probability and world.shards.may_lose(node.name):
+        if world.random.random() < probability and world.shards.faults.may_lose(node.name):
             self.node_kills += 1
             self.kill_node(node, "is killed")
 
@@ -209,7 +209,7 @@ class Faults:
     def choose_node(self) -> Node | None:
         """One that may be in trouble, and has not been yet."""
         names = [name for name in self.world.nodes if name not in self._spared() and name not in self.troubled]
-        names = [name for name in names if self.world.shards.may_lose(name)]
+        names = [name for name in names if self.world.shards.faults.may_lose(name)]
         if not names:
             return None
         name = self.world.random.choice(names)
@@ -287,7 +287,7 @@ class Faults:
 
     def are_fenced(self) -> bool:
         """Whether all nodes can reach each other again, and know who is lost."""
-        if self.cuts or self.lines.one_way or self.world.weather.clogged:
+        if self.cuts or self.lines.one_way or self.lines.one_way_machines or self.world.weather.clogged:
             return False
         if not self.world.heads.is_alive:
             return False

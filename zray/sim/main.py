@@ -97,7 +97,8 @@ def _run(world: Simulator) -> None:
         _have_all_output(world, until)
     # Tasks that nobody waits for may still run; then everything is let go.
     world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
-    if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest:
+    is_one_way = options.one_way_pairs or options.one_way_nodes
+    if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest or is_one_way:
         world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
         # One that is back from a standstill may be given up a moment later, for what had not been heard of it.
@@ -211,6 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--groups", action="store_true", help="all have placement groups")
     parser.add_argument("--crashes", action="store_true", help="drivers and fork servers are killed at any message")
     parser.add_argument("--cuts", action="store_true", help="programs are outside, and cut off or asleep")
+    parser.add_argument("--oneway", action="store_true", help="nodes hear others, and are not heard by them")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")

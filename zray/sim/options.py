@@ -70,6 +70,8 @@ class Options(Struct, kw_only=True):
     guest_is_lost: bool = False  # the last time for too long
     pair_cuts: int = 0  # of two nodes that are not the head, which hear all others
     node_flaps: int = 0  # nodes whose line comes and goes
+    one_way_pairs: int = 0  # of two nodes that are not the head, of which one hears the other
+    one_way_nodes: int = 0  # nodes that hear others that do not hear them, or the other way round
     node_drains: int = 0  # nodes that are told to leave in order
     fault_seconds: float = 2.0  # faults stop then
     # Weather.
@@ -122,6 +124,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     groups: bool = False  # all have placement groups, also where nodes leave and die
     crashes: bool = False  # drivers and fork servers die
     cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
+    oneway: bool = False  # nodes hear others, and are not heard by them
     tight: bool = False  # queues and tables may hold little
     weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
 
@@ -167,8 +170,17 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         _add_crashes(options)
     if wanted.cuts:
         _add_cuts(options)
+    if wanted.oneway:
+        _add_one_way(options)
     options.is_tight = wanted.tight
     return options
+
+
+def _add_one_way(options: Options) -> None:
+    assert options.nodes > 1, "a line needs two ends"
+    random = Random(f"zray one way {options.seed}")
+    options.one_way_pairs = random.choice((0, 1, 1, 3))
+    options.one_way_nodes = random.choice((1, 1, 2)) if not options.one_way_pairs else random.choice((0, 1, 2))
 
 
 def _add_cuts(options: Options) -> None:

@@ -1,7 +1,6 @@
-"""Replicated shards in the simulated world: one host process per replica, that dies at any message.
+"""Replicated shards in the simulated world: one host process per replica, that dies at any message (replica_faults).
 
-Each node has a client per shard; the chain master lives beside the monitor, on the first node.  Besides kills
-there are *false verdicts*: a member is declared lost, and goes on until it hears of it.
+Each node has a client per shard; the chain master lives beside the monitor, on the first node.
 """
 
 from __future__ import annotations
@@ -27,21 +26,17 @@ from ..roles.replica_effects import (
 )
 from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.services import Services
-from ..wire.chain import ChainMemberLost
 from ..wire.gcs import RecordTasks
 from ..wire.hosting import HostedReplica
 from .cuts import GUEST
 from .heads import Disk
 from .node import Node
+from .replica_faults import EXIT_SECONDS, START_SECONDS, ReplicaFaults
 
 if TYPE_CHECKING:
     from .simulator import Simulator
 
 MASTER = "chains"
-# How long the news of a host process's end takes.
-EXIT_SECONDS = (10e-6, 20e-3)
-# And until another process is there to take its place.
-START_SECONDS = (1e-3, 0.2)
 # Unconfirmed results that a client may leave at rest.
 UNCONFIRMED_MAX = 64
 
@@ -91,8 +86,7 @@ class Shards:
         self.names = [f"gcs-{number}" for number in range(world.options.shards)]
         self.hosts: dict[str, ShardHost] = {}
         self.master: ChainMaster | None = None
-        self.accused: dict[str, None] = {}  # members on whom the verdict is under way, or given
-        self.kills = 0
+        self.faults = ReplicaFaults(self)
         self.hosting: Hosting
         self.let_in: dict[str, HostedReplica] = {}  # on other nodes than the head, as it has written down
         self.notes: dict[str, NoteChain] = {}  # by shard
@@ -217,14 +211,14 @@ class Shards:
         """EndReplicaProcess; or its node has ended it."""
         host = self.hosts[name]
         if host.is_alive:
-            self._die(host)
+            self.die(host)
 
     def ends_itself(self, host: ShardHost) -> None:
         """It was taken out of its chain."""
         if host.is_alive:
-            self._die(host)
-            if not host.machine and host.member.address not in self.accused:
-                self.accused[host.member.address] = None
+            self.die(host)
+            if not host.machine and host.member.address not in self.faults.accused:
+                self.faults.accused[host.member.address] = None
                 self.world.call_later(self.world.random.uniform(*START_SECONDS), self.add_member, host.member.shard)
 
     def run_by(self, node: str) -> list[str]:
@@ -235,7 +229,7 @@ class Shards:
         """What it runs ends with it."""
         for host in self.hosts.values():
             if host.machine == node.name and host.is_alive:
-                self._die(host)
+                self.die(host)
 
     def _start(self, node: Node, role: Any) -> None:
         role.now = node.now
@@ -255,60 +249,10 @@ class Shards:
         replica, _ = Replica.load(member.shard, list(member.replica.dump()), unpacked)
         return list(replica.dump())
 
-    # --- faults ---
+    # --- their ends ---
 
-    def maybe_kill(self, address: str) -> None:
-        """A frame from or to this role is about to be handled, or has been."""
-        options, random = self.world.options, self.world.random
-        if self.kills >= options.member_kills or self.world.faults.are_over:
-            return
-        host = self.hosts.get(address.partition("/")[0])
-        if host is None or not host.is_alive or random.random() >= options.member_kill_probability:
-            return
-        if self._may_go(host.member):
-            self.kills += 1
-            if random.random() < options.false_verdict_probability:
-                self.world.trace.event(self.world.now, address, "is declared lost, and lives")
-            else:
-                self._die(host)
-            self.accused[address] = None
-            self.world.call_later(random.uniform(*EXIT_SECONDS), self._tell_master, address)
-            if not host.machine:
-                self.world.call_later(random.uniform(*START_SECONDS), self.add_member, host.member.shard)
-
-    def _tell_master(self, member: str) -> None:
-        heads = self.world.heads
-        if heads.is_alive:
-            heads.node.arrive("host", heads.role(MASTER), ChainMemberLost(member, "killed by signal 9"))
-
-    def _may_go(self, member: ChainMember) -> bool:
-        """Not if it were the last that has everything: the promise is for all but the last."""
-        chain = self.chain(member.shard)
-        if member.address in self.accused or chain is None:
-            return False
-        return self._leaves_enough(chain, [name for name in chain.full() if name != member.address])
-
-    def _leaves_enough(self, chain: Chain, others: list[str]) -> bool:
-        """Whether one of these is sure to be left: while a member moves, one that is sound may be taken out."""
-        too_many = max(0, len(chain.members) - (self.world.options.replicas or 1))
-        return sum(map(self._is_sound, others)) > too_many
-
-    def _is_sound(self, member: str) -> bool:
-        """Whether it goes on, as far as we know."""
-        home = self.world.homes[member]
-        machine = self.machine(member)
-        return home.is_alive and member not in self.accused and machine not in self.world.faults.troubled
-
-    def may_lose(self, node: str) -> bool:
-        """Whether each chain has somebody elsewhere who has everything."""
-        chains = [chain for name in self.names if (chain := self.chain(name)) is not None and chain.members]
-        return all(
-            self._leaves_enough(chain, [member for member in chain.full() if self.machine(member) != node])
-            for chain in chains
-            if any(self.machine(member) for member in chain.members)
-        )
-
-    def _die(self, host: ShardHost) -> None:
+    def die(self, host: ShardHost) -> None:
+        """Its process, at once."""
         world = self.world
         host.is_alive = False
         world.trace.event(world.now, host.name, "ends")

@@ -76,7 +76,7 @@ class Weather:
         if name in world.nodes:
             world.trace.event(world.now, name, f"its clock jumps by {seconds:g} s")
             for host in (*world.nodes.values(), *world.shards.hosts.values()):
-                if self._machine(host.name) == name:
+                if self.machine(host.name) == name:
                     host.ahead += seconds
 
     # --- lines ---
@@ -85,10 +85,11 @@ class Weather:
         """Whether nothing comes through between these two hosts."""
         if not self.clogged:
             return False
-        machines = self._machine(first), self._machine(second)
+        machines = self.machine(first), self.machine(second)
         return machines[0] != machines[1] and (machines[0] in self.clogged or machines[1] in self.clogged)
 
-    def _machine(self, name: str) -> str:
+    def machine(self, name: str) -> str:
+        """The node on whose machine that host is."""
         host = self.world.shards.hosts.get(name)
         return (host.machine or self.world.heads.name) if host is not None else name
 
@@ -111,14 +112,15 @@ class Weather:
     def _clog(self, name: str) -> None:
         self.world.trace.event(self.world.now, name, "its line is clogged")
         self.clogged[name] = None
-        self._apply()
+        self.apply()
 
     def _unclog(self, name: str) -> None:
         self.world.trace.event(self.world.now, name, "its line is free again")
         self.clogged.pop(name, None)
-        self._apply()
+        self.apply()
 
-    def _apply(self) -> None:
+    def apply(self) -> None:
+        """Which lines let nothing through has changed."""
         world = self.world
         for pair, connection in list(world.between_nodes.items()):
             for source, target in (pair, pair[::-1]):

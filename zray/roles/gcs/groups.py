@@ -112,6 +112,8 @@ def attend(shard: GcsShard, message: AttendShard) -> None:
     attending = shard.groups.attending
     if message.node in shard.lost or not message.has_bundles or message.node in attending:
         return
+    if shard.tasks.keeping is not None:
+        shard.tasks.keeping.met(message.node)
     attending[message.node] = None
     for record in shard.groups.records.values():
         shard.groups.changes(record)

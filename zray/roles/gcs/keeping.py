@@ -195,7 +195,7 @@ def on_lineage_needed(shard: GcsShard, message: LineageNeeded) -> None:
     if shard.sender in shard.lost:
         shard.reject("a message of a lost node")  # another one brings it
         return
-    keeping = shard.tasks.keep(message.shards, shard.address, shard.sender)
+    keeping = shard.tasks.keep(message.shards, shard.address, (*shard.groups.attending, shard.sender))
     if keeping is None or message.target != keeping.own or message.source >= keeping.shards:
         shard.reject("words for another shard")
         return

@@ -105,7 +105,7 @@ class GcsShard(Role):
         if self._is_of_lost_node(node):
             return
         if message.shards > 1:
-            self.tasks.keep(message.shards, self.address, self.sender)
+            self.tasks.keep(message.shards, self.address, (*self.groups.attending, self.sender))
         for spec in message.specs:
             record(spec, node)
         if message.request:

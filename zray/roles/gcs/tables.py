@@ -8,6 +8,7 @@ paper 4.8).  Letting go is iterative.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -76,13 +77,14 @@ class TaskTable:
         # While a state is handed out in parts: the records as they were when that began (state.Frozen).
         self.frozen: dict[bytes, TaskRecord] | None = None
 
-    def keep(self, shards: int, own: str, node: str) -> Keeping | None:
-        """With what other shards need, from now on.  own: the name of this one, which ends with its number; node: that
-        has spoken.  None: it is alone.
+    def keep(self, shards: int, own: str, nodes: Iterable[str]) -> Keeping | None:
+        """With what other shards need, from now on.  own: the name of this one, which ends with its number; nodes:
+        those that are there, the one that has spoken last.  None: it is alone.
         """
         if self.keeping is None and shards > 1:
             self.keeping = Keeping(int(own.rpartition("-")[2]), shards)
-            self.keeping.met(node)
+            for node in nodes:
+                self.keeping.met(node)
         return self.keeping
 
     def changes(self, task_id: bytes, record: TaskRecord) -> None:

@@ -1,0 +1,87 @@
+"""The faults of replicas: a host process is killed at any message; and *false verdicts*: a member is declared lost,
+and goes on until it hears of it.
+
+Never all at once: the promise is for all but the last one that has everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..wire.chain import ChainMemberLost
+
+if TYPE_CHECKING:
+    from ..roles.gcs.chain import ChainMember
+    from ..roles.gcs.master import Chain
+    from .shards import Shards
+
+# How long the news of a host process's end takes.
+EXIT_SECONDS = (10e-6, 20e-3)
+# And until another process is there to take its place.
+START_SECONDS = (1e-3, 0.2)
+
+
+class ReplicaFaults:
+    """Of one world."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards = shards
+        self.world = shards.world
+        self.accused: dict[str, None] = {}  # members on whom the verdict is under way, or given
+        self.kills = 0
+
+    def maybe_kill(self, address: str) -> None:
+        """A frame from or to this role is about to be handled, or has been."""
+        options, random = self.world.options, self.world.random
+        if self.kills >= options.member_kills or self.world.faults.are_over:
+            return
+        host = self.shards.hosts.get(address.partition("/")[0])
+        if host is None or not host.is_alive or random.random() >= options.member_kill_probability:
+            return
+        if self._may_go(host.member):
+            self.kills += 1
+            if random.random() < options.false_verdict_probability:
+                self.world.trace.event(self.world.now, address, "is declared lost, and lives")
+            else:
+                self.shards.die(host)
+            self.accused[address] = None
+            self.world.call_later(random.uniform(*EXIT_SECONDS), self._tell_master, address)
+            if not host.machine:
+                self.world.call_later(random.uniform(*START_SECONDS), self.shards.add_member, host.member.shard)
+
+    def _tell_master(self, member: str) -> None:
+        heads = self.world.heads
+        if heads.is_alive:
+            heads.node.arrive("host", heads.role("chains"), ChainMemberLost(member, "killed by signal 9"))
+
+    def _may_go(self, member: ChainMember) -> bool:
+        """Not if it were the last that has everything: the promise is for all but the last."""
+        chain = self.shards.chain(member.shard)
+        if member.address in self.accused or chain is None:
+            return False
+        return self._leaves_enough(chain, lambda name: name == member.address)
+
+    def _leaves_enough(self, chain: Chain, is_lost: Callable[[str], bool]) -> bool:
+        """Whether one of the others is sure to be left: while a member moves, one that is sound may be taken out."""
+        sound = [name for name in chain.full() if not is_lost(name) and self._is_sound(name)]
+        # Such a one may make room for one that joins and does not stay.
+        joins = bool(chain.joining) and (is_lost(chain.joining) or not self._is_sound(chain.joining))
+        return len(sound) > max(0, len(chain.members) + joins - (self.world.options.replicas or 1))
+
+    def _is_sound(self, member: str) -> bool:
+        """Whether it goes on, as far as we know."""
+        home = self.world.homes[member]
+        machine = self.shards.machine(member)
+        return home.is_alive and member not in self.accused and machine not in self.world.faults.troubled
+
+    def may_lose(self, node: str) -> bool:
+        """Whether each chain has somebody elsewhere who has everything."""
+        chains = [
+            chain for name in self.shards.names if (chain := self.shards.chain(name)) is not None and chain.members
+        ]
+        return all(
+            self._leaves_enough(chain, lambda member: self.shards.machine(member) == node)
+            for chain in chains
+            if any(self.shards.machine(member) for member in chain.members)
+        )
