@@ -3,13 +3,15 @@
 import pytest
 
 from zray.sim.faults import MEETING_SECONDS
-from zray.sim.language import Drop, Get, Put, Sleep, Submit, remote
+from zray.sim.language import Drop, Get, MakeGroup, Put, RemoveGroup, Sleep, Submit, remote
 from zray.sim.object_programs import make_big
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
 from zray.sim.task_programs import nap
 from zray.sim.values import Big
 from zray.wire.objects import FetchObject
+from zray.wire.task_spec import RESOURCE_UNIT
+from zray.wire.where import Where
 
 pytestmark = pytest.mark.sim
 
@@ -96,3 +98,22 @@ def test_tasks_go_to_their_arguments():
 
 def test_what_comes_quickly_is_brought():
     assert pulled_objects(bandwidth=1e12) >= 5
+
+
+def spread_behind_a_removed_group(count, cpus):
+    """All CPUs of all nodes are a group's, which is removed; what is spread right behind that may have them."""
+    group = yield MakeGroup([{"CPU": cpus * RESOURCE_UNIT}] * count, "STRICT_SPREAD")
+    for bundle in range(count):
+        yield Get((yield Submit(nap, (0.0, None), where=Where(group=group, bundle=bundle))))
+    yield Sleep(0.5)  # all reports have it
+    yield RemoveGroup(group)
+    refs = []
+    for _ in range(count * cpus):
+        refs.append((yield Submit(nap, (0.2, None), where=Where(is_spread=True))))
+    yield Get(refs)
+
+
+@pytest.mark.parametrize("schedulers", [1, 2])
+def test_what_is_spread_behind_a_removed_group_finds_its_nodes_free(schedulers):
+    world = world_after(spread_behind_a_removed_group, (3, 2), nodes=3, cpus=2, global_schedulers=schedulers)
+    assert [node.scheduler.finished_count for node in world.nodes.values()] == [1 + 2] * 3

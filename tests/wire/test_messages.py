@@ -236,6 +236,7 @@ TAGS = {
     266: "ReplicaEnded",
     267: "ReplicaOutOfReach",
     268: "GiveUpNode",
+    269: "BundlesLeave",
 }
 
 ROLES = (

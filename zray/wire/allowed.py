@@ -78,6 +78,7 @@ from .gcs import (
 )
 from .groups import (
     AttendShard,
+    BundlesLeave,
     BundlesPrepared,
     CommitBundles,
     CreateGroup,
@@ -228,7 +229,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(LocateGroup, LookUpGroups),
         }
     ),
-    ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor, FindPlaces}),
+    ("local", "global"): frozenset({LoadReport, SpillTask, SpillActor, FindPlaces, BundlesLeave}),
     ("local", "monitor"): frozenset({RegisterNode, Heartbeat, DrainReport, GiveUpNode}),
     ("gcs", "monitor"): frozenset({GiveUpNode}),
     ("global", "monitor"): frozenset({GiveUpNode}),

@@ -8,6 +8,7 @@ local scheduler    RegisterGroup -> GroupRegistered    at the shard of the group
 GCS shard          KeepGroup           to the keeper: these bundles have no place; trip: the number of this search
 local scheduler    FindPlaces -> PlacesFound           at a global scheduler
 local scheduler    TryPlaces           to the shard
+local scheduler    BundlesLeave        to all global schedulers: the group is about to be removed
 GCS shard          PrepareBundles      to each of these nodes: reserve them
 local scheduler    BundlesPrepared     or not
 GCS shard          CommitBundles       all have: they are the group's
@@ -179,6 +180,14 @@ class PlacesFound(Message, tag=250):
     trip: Natural
     places: list[tuple[Natural, str]]
     reason: str = ""
+
+
+class BundlesLeave(Message, tag=269):
+    """local scheduler -> global scheduler.  (node, amounts) that a group has, which is removed.  A hint: they count as
+    free until that node's next report.
+    """
+
+    bundles: Annotated[list[tuple[str, Amounts]], Meta(max_length=BUNDLES_MAX)]
 
 
 class TryPlaces(Message, tag=251):

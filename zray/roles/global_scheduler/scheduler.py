@@ -10,6 +10,7 @@ Dialog (who says it -> what we do):
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
     local scheduler    FindPlaces            PlacesFound: for the bundles of a placement group
+    local scheduler    BundlesLeave          it is removed: they count as free
     any host           GetNodes              what is believed of them
 
 Source: Ray paper 4.2.2.
@@ -27,7 +28,7 @@ from ...wire.actors import ActorDeferred, PlaceActor, SpillActor
 from ...wire.amounts import is_enough, why_nowhere
 from ...wire.bundles import plan, why_never
 from ...wire.gcs import NodeJoined, NodeLost
-from ...wire.groups import FindPlaces, PlacesFound
+from ...wire.groups import BundlesLeave, FindPlaces, PlacesFound
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
 from ...wire.scheduling import (
     BOTTOM_UP,
@@ -131,7 +132,8 @@ class GlobalScheduler(Role):
 
     def on_spill_task(self, message: SpillTask) -> None:
         origin = self.loads.get(message.origin)
-        if origin is not None and message.trip == 1:
+        where = parse_options(message.spec.options).where
+        if origin is not None and message.trip == 1 and not (where is not None and where.is_spread):
             origin.free = {}  # it says so by spilling, whatever its last report was
         by_shard: dict[str, list[bytes]] = {}
         for object_id in message.spec.deps if self.policy not in (RANDOM, NO_LOCALITY) else ():
@@ -271,6 +273,15 @@ class GlobalScheduler(Role):
                     load.held[name] = load.held.get(name, 0) + amount
         self.send(self.sender, PlacesFound(message.group_id, message.trip, found or [], reason))
 
+    def on_bundles_leave(self, message: BundlesLeave) -> None:
+        """What is spread right behind a removal comes before the reports of the nodes where the group was."""
+        for node, amounts in message.bundles:
+            load = self.loads.get(node)
+            if load is not None:
+                for name, amount in amounts.items():
+                    load.free[name] = min(load.total.get(name, 0), load.free.get(name, 0) + amount)
+                    load.held[name] = max(0, load.held.get(name, 0) - amount)
+
     def on_get_nodes(self, message: GetNodes) -> None:
         facts = [load.fact() for load in self.loads.values()]
         if message.with_dead:
@@ -295,5 +306,6 @@ class GlobalScheduler(Role):
         SpillActor: on_spill_actor,
         LocateObjectsReply: on_locate_objects_reply,
         FindPlaces: on_find_places,
+        BundlesLeave: on_bundles_leave,
         GetNodes: on_get_nodes,
     }

@@ -19,6 +19,7 @@ from ...wire.groups import (
     REMOVED,
     STRICT_SPREAD,
     AttendShard,
+    BundlesLeave,
     CreateGroup,
     CreateGroupReply,
     FindGroups,
@@ -113,13 +114,16 @@ class Keeping:
                 self.node.send(process.address, CreateGroupReply(request, message.holder))
 
     def remove(self, message: RemoveGroup) -> None:
-        """RemoveGroup, of a process of ours."""
-        self.node.send(self.node.addresses.shard_of(message.group_id), message)
-
-    def _remove(self, group_id: bytes, reason: str) -> None:
-        self.kept.pop(group_id, None)
+        """RemoveGroup, of a process of ours; or by ourselves."""
+        node, group_id = self.node, message.group_id
+        kept = self.kept.pop(group_id, None)
         self.later.pop(group_id, None)
-        self.remove(RemoveGroup(group_id, reason))
+        if kept is not None and node.members.peers:
+            spec, places = kept.spec, kept.places
+            bundles = [(place, amounts) for place, amounts in zip(places, spec.bundles, strict=True) if place]
+            for scheduler in node.addresses.global_schedulers if bundles else ():
+                node.send(scheduler, BundlesLeave(bundles))
+        node.send(node.addresses.shard_of(group_id), message)
 
     def find(self, message: FindGroups) -> None:
         """FindGroups: the shard of that one, or all shards."""
@@ -157,7 +161,7 @@ class Keeping:
         group_id = fact.group_id
         is_over = message.home == node.address and message.job_id not in node.jobs
         if is_over and not fact.spec.is_detached:
-            self._remove(group_id, "the driver of its job has ended")
+            self.remove(RemoveGroup(group_id, "the driver of its job has ended"))
             return
         is_again = group_id in self.kept
         kept = self.kept[group_id] = Kept(group_id, fact.spec, list(fact.places), message.trip, message.job_id)
@@ -263,12 +267,12 @@ class Keeping:
         """Its groups end with it."""
         for group_id, kept in list(self.kept.items()):
             if kept.job_id == job_id and not kept.spec.is_detached:
-                self._remove(group_id, "the driver of its job has ended")
+                self.remove(RemoveGroup(group_id, "the driver of its job has ended"))
 
     def actor_ended(self, actor_id: bytes) -> None:
         """What it has made ends with it."""
         for group_id in self.of_actors.pop(actor_id, ()):
-            self._remove(group_id, "the actor that made it has ended")
+            self.remove(RemoveGroup(group_id, "the actor that made it has ended"))
 
 
 HANDLERS: dict[type, Any] = {
