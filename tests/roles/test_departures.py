@@ -2,7 +2,6 @@
 
 from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from tests.roles.test_trips import OTHER, acknowledge
-from zray.ids import return_id
 from zray.roles.effects import ProcessLeft
 from zray.roles.local_scheduler.departures import (
     AWAY_MIN,
@@ -12,8 +11,8 @@ from zray.roles.local_scheduler.departures import (
     DepartTimeout,
     LookAgainTimeout,
 )
-from zray.wire.gcs import NodeJoined, ObjectLocated
-from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskPlaced
+from zray.wire.gcs import NodeJoined
+from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskDone, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
 
 
@@ -94,7 +93,7 @@ def test_when_some_are_done_others_go():
         task_id = message.spec.task_id
         desk.tell("global", TaskPlaced(task_id, OTHER, 1))
         desk.tell(OTHER, TaskAccepted(task_id, 1))
-        desk.tell("gcs-0", ObjectLocated(return_id(task_id, 1), 10, [OTHER]))
+        desk.tell(OTHER, TaskDone(task_id, 1, [b"\x07"]))
     assert len(look_again(desk)) == 5
 
 

@@ -208,7 +208,7 @@ class Checkers:
         nothing(scheduler.acks.expected, "requests to shards that are not acknowledged")
         nothing(scheduler.routes.lent, "refs of calls that nobody has accepted")
         nothing(scheduler.guards.guarded, "actors that are guarded")
-        nothing(scheduler.remote_calls.unheld, "results of calls that their callers do not hold")
+        nothing(scheduler.results.unheld, "results that who asked for them does not hold")
         assert not any(scheduler.calls.promised.values()), f"promised: {scheduler.calls.promised}"
         nothing(scheduler.departures.waiting, "tasks whose turn to leave has not come")
         nothing(scheduler.remote.leaving, "tasks about to leave")

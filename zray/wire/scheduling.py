@@ -7,10 +7,11 @@ global scheduler    PlaceTask      to the chosen node's local scheduler
 global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
 local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs, or another node has
-                                   nothing to do; ask again
+                                   nothing to do, or it is here already, for another one; ask again
 global scheduler    StealTasks     to a node with a long queue: others have nothing to do
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
-local scheduler     TaskDone       to the one that spilled it: small results, ahead of the news by way of the shard
+local scheduler     TaskDone       to the one that spilled it: small results, ahead of the news by way of the shard; or
+                                   instead of that (ResultsHeld)
 local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
@@ -86,7 +87,8 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
 class SpillTask(Message, tag=81):
     """local scheduler -> global scheduler.  Place this task; origin is the sender's address.
 
-    trip: how often it has gone up.  attempts: that it has had.
+    trip: how often it has gone up.  attempts: that it has had.  is_quiet: the shards know nothing of what it returns,
+    for nobody but the origin does; and nothing else leaves with it.
     """
 
     spec: TaskSpec
@@ -95,6 +97,7 @@ class SpillTask(Message, tag=81):
     job: JobFacts = JobFacts()
     trip: Natural = 1
     attempts: Natural = 0
+    is_quiet: bool = False
 
 
 class SpillRefused(Message, tag=82):
@@ -114,6 +117,7 @@ class PlaceTask(Message, tag=83):
     job: JobFacts = JobFacts()
     trip: Natural = 1
     attempts: Natural = 0
+    is_quiet: bool = False
 
 
 class TaskAccepted(Message, tag=84):
@@ -162,14 +166,15 @@ class StealTasks(Message, tag=79):
 
 
 class TaskDone(Message, tag=91):
-    """local scheduler -> local scheduler of the origin.  All that it returns: small values with no refs inside.
+    """local scheduler -> local scheduler of the origin.  All that it returns: small values with no refs inside; after a
+    quiet trip also the sizes in bytes of what lies at the sender's node, which holds it until ResultsHeld.
 
-    Others come by way of the object directory, as a copy that is fetched (Ray paper, figure 7b).
+    After another one what is large comes by way of the object directory (Ray paper, figure 7b).
     """
 
     task_id: TaskID
     trip: Natural
-    values: list[bytes]
+    values: list[bytes | Natural]
 
 
 class FindTasks(Message, tag=95):

@@ -172,7 +172,8 @@ class GlobalScheduler(Role):
                 self._refuse(spill.origin, task_id, request, where, able)
             return
         load.assign(request)
-        self.send(load.node, PlaceTask(spill.spec, spill.origin, spill.job_id, spill.job, spill.trip, spill.attempts))
+        of_job = (spill.job_id, spill.job)
+        self.send(load.node, PlaceTask(spill.spec, spill.origin, *of_job, spill.trip, spill.attempts, spill.is_quiet))
         if load.node != spill.origin:
             # If that node is lost before it has done it, whoever spilled it passes it up again.
             self.send(spill.origin, TaskPlaced(task_id, load.node, spill.trip))

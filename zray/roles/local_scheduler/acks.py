@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...wire.gcs import HoldAtNodeReply
+from ...wire.gcs import HoldAtNodeReply, RecordTasksReply
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -40,11 +40,11 @@ class Acks:
         else:
             then()
 
-    def acknowledged(self, message: HoldAtNodeReply) -> None:
-        """HoldAtNodeReply: to a request of ours, or of `remote`."""
+    def acknowledged(self, message: HoldAtNodeReply | RecordTasksReply) -> None:
+        """HoldAtNodeReply, RecordTasksReply: to a request of ours, or of `remote`."""
         expected = self.expected.get(message.request)
         if expected is None:
-            self.node.remote.on_held(message)
+            self.node.remote.acknowledged(message.request)
             return
         expected.count -= 1
         if not expected.count:

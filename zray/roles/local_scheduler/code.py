@@ -44,7 +44,7 @@ class JobCode:
             return
         job.facts = replace(job.facts, code=(*job.facts.code, *message.bundles))
         if job.has_left:
-            node.remote._share(self._known([bundle.object_id for bundle in message.bundles]), 0)
+            self._tell_shards(job, self._known([bundle.object_id for bundle in message.bundles]))
             for peer in node.members.peers:
                 node.send(peer, CodeAdded(job.job_id, job.facts.code))
 
@@ -55,7 +55,19 @@ class JobCode:
         job.has_left = True
         # Elsewhere it was shared before it came there.
         is_from_here = job.driver is not None or job.home == self.node.address
-        return self._known([bundle.object_id for bundle in job.facts.code]) if is_from_here else []
+        code = self._known([bundle.object_id for bundle in job.facts.code]) if is_from_here else []
+        self._tell_shards(job, code)
+        return code
+
+    def _tell_shards(self, job: Job, object_ids: list[bytes]) -> None:
+        """What leaves without a word to the shards must not leave ahead of what they are told here."""
+        request = self.node.acks.next_request()
+
+        def heard() -> None:
+            job.code_unheard -= 1
+
+        job.code_unheard += 1
+        self.node.acks.expect(request, self.node.remote._share(object_ids, request), heard)
 
     def _known(self, object_ids: list[bytes]) -> list[bytes]:
         return [object_id for object_id in object_ids if object_id in self.node.objects.entries]

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ...wire.message import Local
+from ...wire.scheduling import SpillTask
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Departures:
             self.turn_at, self.count = self.node.now, 0
         if not self.waiting and self.count < TASKS_PER_TURN:
             self.count += 1
-            self.node.remote.depart(task)
+            self._depart(task)
             return
         if not self.waiting:
             self.node.set_timer(0.0, DepartTimeout())
@@ -83,9 +84,52 @@ class Departures:
         for _ in range(min(TASKS_PER_TURN, len(waiting))):
             task, trip = waiting.popleft()
             if task.state == TaskState.SPILLED and task.trip == trip:  # or it is over, or back
-                self.node.remote.depart(task)
+                self._depart(task)
         if waiting:
             self.node.set_timer(0.0, DepartTimeout())
+
+    # --- one of them ---
+
+    def _depart(self, task: Task) -> None:
+        """Hand it up: at once, or as soon as the shards have acknowledged what leaves with it."""
+        node, spec = self.node, task.spec
+        code = node.code.leaving(task.job)
+        if self._is_quiet(task):
+            self.go(task, is_quiet=True)
+            return
+        request = node.acks.next_request()
+        expected = self.record(task, request)
+        expected += node.remote._share([*spec.deps, *spec.holds, *code], request)
+        node.remote.leaving[request] = [task, expected]
+
+    def _is_quiet(self, task: Task) -> bool:
+        """Whether nothing leaves with it that the shards must have heard of.  Of what went wrong once, they hear."""
+        spec = task.spec
+        if task.trip != 1 or spec.deps or spec.holds or task.job.code_unheard:
+            return False
+        return all(entry.shared is None for entry in self.node.lifecycle.returns_of(task))
+
+    def record(self, task: Task, request: int) -> int:
+        """The shards are to know it, and that what it returns is held here.  Returns how many replies come."""
+        self.node.lineage.flush()
+        # Also when it was recorded before: the reply is the acknowledgement that we need.
+        self.node.lineage.record_one(task.spec, request)
+        for entry in self.node.lifecycle.returns_of(task):
+            entry.share().is_released = False  # what is recorded is held
+            entry.is_recorded = True
+        return 1 + self.node.remote._hold_at_shards([entry.object_id for entry in task.more or ()], request)
+
+    def go(self, task: Task, *, is_quiet: bool) -> None:
+        """To a global scheduler, or to where its group is."""
+        node, job = self.node, task.job
+        if task.options.where is not None and task.options.where.group:
+            node.groups.depart(task, is_quiet=is_quiet)
+            return
+        schedulers = node.addresses.global_schedulers
+        chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
+        node.flights.handed_up(task, chosen)
+        of_job = (job.job_id, job.facts)
+        node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
 
     # --- not many more than can run soon ---
 

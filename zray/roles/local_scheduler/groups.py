@@ -196,8 +196,8 @@ class Groups:
         where = task.options.where
         return where is not None and bool(where.group) and not self.node.bundles.is_here(where, task.options.resources)
 
-    def depart(self, task: Task) -> None:
-        """The shards have acknowledged what leaves with it."""
+    def depart(self, task: Task, *, is_quiet: bool) -> None:
+        """The shards have acknowledged what leaves with it, or need not hear of it."""
         node, where, job = self.node, task.options.where, task.job
         assert where is not None
         target = self._target(where, task.options.resources)
@@ -207,7 +207,8 @@ class Groups:
             self.wait(task)
         else:
             node.recovery.placed[task.spec.task_id] = target
-            node.send(target, PlaceTask(task.spec, node.address, job.job_id, job.facts, task.trip, task.attempts))
+            of_job = (job.job_id, job.facts)
+            node.send(target, PlaceTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
 
     def forget(self, task: Task) -> None:
         """Its job has ended."""

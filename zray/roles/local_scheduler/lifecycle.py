@@ -235,8 +235,11 @@ class Lifecycle:
             if task.options.actor_id:
                 self.node.remote_calls.finish(task, values, contained)
                 return
+            if task.spec.task_id in self.node.results.quiet:
+                self.node.results.end_quietly(task, values, contained)
+                return
             if not contained:
-                self.node.trips.tell_origin(task, values)
+                self.node.results.tell_origin(task, values)
         self.node.finished_count += 1
         task.state = TaskState.DONE
         task.worker = None

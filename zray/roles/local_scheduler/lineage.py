@@ -313,7 +313,7 @@ class Lineage:
             self.unheard[message.request] -= 1
             if not self.unheard[message.request]:
                 del self.unheard[message.request]
-        self.node.remote.on_recorded(message)
+        self.node.acks.acknowledged(message)
         owed = self.owed.get(message.request)
         if owed is None:
             return

@@ -154,6 +154,7 @@ class Members:
         self.node.acks.node_lost(message.node)
         self.node.routes.node_lost(message.node)
         self.node.remote_calls.node_lost(message.node)
+        self.node.results.node_lost(message.node)
         self.node.logs.node_lost(message.node)
         self.node.moves.node_lost(message.node)
         self.node.guards.node_lost(message.node)

@@ -8,6 +8,9 @@ node that receives it joins the holders before this one lets go (DESIGN 7).
              this node that passes the task up again if the other one is lost (recovery)
     result:  TaskDone, where it is small; else
              SubscribeObject -> ObjectLocated -> FetchObject (when somebody here wants the value) -> ObjectFetched
+
+A task that takes no refs, and whose returns nobody but this node knows, leaves at once on its first trip: a quiet one.
+The other node says what it returns to this one alone (results); the shards hear of it as of a task that runs here.
 """
 
 from __future__ import annotations
@@ -20,14 +23,12 @@ from ...wire.gcs import (
     AddLocations,
     FreeCopies,
     HoldAtNode,
-    HoldAtNodeReply,
     ObjectLocated,
-    RecordTasksReply,
     RemoveLocations,
     SubscribeObject,
 )
 from ...wire.objects import InlineRead, ReadInline
-from ...wire.scheduling import PlaceTask, SpillRefused, SpillTask, TaskAccepted
+from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, parse_options
 from .tables import ObjectEntry, Task, TaskState
 
@@ -65,23 +66,6 @@ class Remote:
                 return
         for entry in elsewhere:
             self.want(entry)
-
-    def depart(self, task: Task) -> None:
-        """Hand it up, as soon as the shards have acknowledged what leaves with it (departures.py says when)."""
-        node, spec = self.node, task.spec
-        node.lineage.flush()
-        self.request += 1
-        request = self.request
-        # Also when it was recorded before: the reply is the acknowledgement that we need.
-        node.lineage.record_one(spec, request)
-        expected = 1
-        for entry in node.lifecycle.returns_of(task):
-            entry.share().is_released = False  # what is recorded is held
-            entry.is_recorded = True
-        further = [entry.object_id for entry in task.more or ()]
-        expected += self._hold_at_shards(further, request)
-        expected += self._share([*spec.deps, *spec.holds, *node.code.leaving(task.job)], request)
-        self.leaving[request] = [task, expected]
 
     def _share(self, object_ids: Iterable[bytes], request: int) -> int:
         """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
@@ -122,15 +106,8 @@ class Remote:
             self.node.send(shard, HoldAtNode(self.node.address, ids, request))
         return len(groups)
 
-    def on_recorded(self, message: RecordTasksReply) -> None:
-        """RecordTasksReply."""
-        self._acknowledged(message.request)
-
-    def on_held(self, message: HoldAtNodeReply) -> None:
-        """HoldAtNodeReply."""
-        self._acknowledged(message.request)
-
-    def _acknowledged(self, request: int) -> None:
+    def acknowledged(self, request: int) -> None:
+        """By one shard, or each in its turn."""
         node = self.node
         for table in (self.leaving, self.arriving):
             pending = table.get(request)
@@ -144,15 +121,8 @@ class Remote:
             if table is self.arriving:
                 # It may be done by now, or given back.
                 node.send(task.origin, TaskAccepted(task.spec.task_id, task.trip))
-            elif task.state == TaskState.SPILLED and task.options.where is not None and task.options.where.group:
-                node.groups.depart(task)
             elif task.state == TaskState.SPILLED:
-                schedulers = node.addresses.global_schedulers
-                chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
-                node.flights.handed_up(task, chosen)
-                job = task.job
-                spill = SpillTask(task.spec, node.address, job.job_id, job.facts, task.trip, task.attempts)
-                node.send(chosen, spill)
+                node.departures.go(task, is_quiet=False)
 
     def on_task_accepted(self, message: TaskAccepted) -> None:
         """TaskAccepted: the other node holds what the task takes."""
@@ -164,7 +134,8 @@ class Remote:
         self.node.flights.landed(message.task_id)
         self.node.recovery.placed[message.task_id] = self.node.sender
         for entry in self.node.lifecycle.returns_of(task):
-            self.subscribe(entry)
+            if entry.shared is not None:  # else TaskDone says it
+                self.subscribe(entry)
 
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: no node could ever run it."""
@@ -193,6 +164,10 @@ class Remote:
         known = node.tasks.get(spec.task_id)
         if known is not None:
             is_ours = message.origin == node.address
+            if message.is_quiet and not is_ours:
+                # What it returns comes by way of the shards: its origin has it recorded when it goes up again.
+                node.send(message.origin, TaskGivenBack(spec.task_id, message.trip, message.attempts))
+                return
             if known.state == TaskState.SPILLED and not known.origin and not (is_ours and known.trip != message.trip):
                 # Ours; or that of another node where its parent runs again: then it must not wait for us while we
                 # wait for whoever has ours, which may be that very node.
@@ -206,6 +181,8 @@ class Remote:
         job = node.code.job_of(message.job_id, message.job)
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
         task.trip, task.attempts = message.trip, message.attempts
+        if message.is_quiet:
+            node.results.quiet[spec.task_id] = message.origin
         self.request += 1
         expected = self.take_arguments(task, self.request)
         if expected:
@@ -233,6 +210,12 @@ class Remote:
         """Others wait for what it returns: they are told when that is here."""
         returns = self.node.lifecycle.returns_of(task)
         self._share([entry.object_id for entry in returns if entry.shared is None], 0)
+        if task.spec.task_id in self.node.results.quiet:
+            # Its values would go to its origin alone: they stay as long as it takes to announce them.
+            released = [entry for entry in returns if entry.is_released]
+            for entry in released:
+                entry.share().is_released = False
+            self._hold_at_shards([entry.object_id for entry in released], 0)
 
     def share_value(self, entry: ObjectEntry) -> None:
         """Others wait for what is here."""

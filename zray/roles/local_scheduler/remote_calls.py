@@ -1,7 +1,7 @@
 """Calls that other nodes make on actors of this one, and what they come to.  The other end: `routes`.
 
 call:   ForwardCalls -> the actor's node runs it as its own -> CallsFinished.  Small values come with that; what is
-        large, or has refs inside, stays there until the caller's node has joined its holders (ResultsHeld).
+        large, or has refs inside, stays there until the caller's node has joined its holders (results).
         Refs that a call takes are held here until the other node has joined theirs (CallsAccepted).
 """
 
@@ -14,11 +14,10 @@ from ...wire.actors import (
     CallsAccepted,
     CallsFinished,
     ForwardCalls,
-    ResultsHeld,
 )
 from ...wire.scheduling import JobFacts
-from ...wire.task_spec import StoredValue, parse_options
-from .tables import Job, Task, TaskState
+from ...wire.task_spec import parse_options
+from .tables import Job, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -33,7 +32,6 @@ class RemoteCalls:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.unheld: dict[str, list[bytes]] = {}  # caller's node -> results kept here until it holds them
         self.results: dict[str, list[CallResult]] = {}  # by origin, of this turn
 
     def pump(self) -> None:
@@ -77,56 +75,21 @@ class RemoteCalls:
         node.acks.expect(request, expected, lambda: node.send(origin, reply), origin)
 
     def finish(self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...]) -> None:
-        """A call of another node has ended here: small values go back, others are kept until its node holds them."""
-        node, objects = self.node, self.node.objects
-        node.finished_count += 1
-        task.state = TaskState.DONE
-        task.worker = None
-        back: list[bytes | int] = []
-        values = values or [b""]
-        for index, entry in enumerate(node.lifecycle.returns_of(task)):
-            value = values[index] if index < len(values) else values[0]
-            inside = contained[index] if index < len(contained) else ()
-            entry.task = None
-            if type(value) is bytes and not inside:
-                back.append(value)
-                if entry.holders is None and not entry.count:
-                    objects.forget_released(entry)
-                else:
-                    node.object_is_here(entry, value)
-                continue
-            back.append(value.size if type(value) is StoredValue else len(value))
-            objects.retain(entry.object_id)
-            self.unheld.setdefault(task.origin, []).append(entry.object_id)
-            node.remote._hold_at_shards([entry.object_id], 0)
-            node.object_is_here(entry, value, inside)
-        spec = task.spec
-        objects.drop_all(spec.deps)
-        objects.drop_all(spec.holds)
+        """A call of another node has ended here."""
+        node = self.node
+        back = node.results.give(task, values, contained)
         batch = self.results.setdefault(task.origin, [])
-        batch.append(CallResult(spec.task_id, back))
+        batch.append(CallResult(task.spec.task_id, back))
         node.logs.gives(task)
         if len(batch) == BATCH_COUNT_MAX or sum(len(value) for value in back if type(value) is bytes) > 1000:
             del self.results[task.origin]
             node.send(task.origin, CallsFinished(batch, node.logs.receipt(task.origin)))
 
-    def results_held(self, message: ResultsHeld) -> None:
-        """ResultsHeld."""
-        kept = self.unheld.get(self.node.sender, [])
-        for object_id in message.object_ids:
-            if object_id in kept:
-                kept.remove(object_id)
-                self.node.objects.drop(object_id)
-        if not kept:
-            self.unheld.pop(self.node.sender, None)
-
     def node_lost(self, lost: str) -> None:
-        """What it was promised, nobody waits for."""
-        self.node.objects.drop_all(self.unheld.pop(lost, []))
+        """Nobody there waits for anything."""
         self.results.pop(lost, None)
 
 
 HANDLERS: dict[type, Any] = {
     ForwardCalls: lambda self, message: self.remote_calls.on_forward_calls(message),
-    ResultsHeld: lambda self, message: self.remote_calls.results_held(message),
 }

@@ -20,9 +20,9 @@ Dialog (who says it -> what we do):
     monitor           NodeJoined, NodeLost, HeartbeatReply
 
 Rooms: tables (records), objects and holding (references), dispatch (queues, batches), pool (workers), waits, calls and
-actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls, guards and recovery
-(other nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not there yet),
-code (of jobs, for other nodes), output (what workers print).
+actor_ends (actors), lineage (what the shard is told), acks, members, remote, routes, remote_calls, results, guards and
+recovery (other nodes; their deaths), infeasible (what no node can hold), explain and reasons (why something is not
+there yet), code (of jobs, for other nodes), output (what workers print).
 All decisions that a turn calls for are taken once, at its end.  A message about something that is no longer there is
 normal: it changes nothing.
 Source: Ray paper 4.2.2.
@@ -98,6 +98,7 @@ from .recovery import Recovery
 from .remote import Remote
 from .remote_calls import RemoteCalls
 from .resources import Resources
+from .results import Results
 from .routes import Routes
 from .stealing import Stealing
 from .strategies import Strategies
@@ -173,6 +174,7 @@ class LocalScheduler(Role):
         self.logs = Logs(self)
         self.routes = Routes(self)
         self.remote_calls = RemoteCalls(self)
+        self.results = Results(self)
         self.members = Members(self)
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)

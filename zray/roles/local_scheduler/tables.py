@@ -55,6 +55,7 @@ class Job:
 
     __slots__ = (
         "code_bytes",
+        "code_unheard",
         "driver",
         "facts",
         "functions",
@@ -72,6 +73,7 @@ class Job:
         self.job_id = job_id
         self.facts = facts  # the same on every node
         self.has_left = False  # tasks of it have gone to other nodes from here
+        self.code_unheard = 0  # times that shards were told of its code, and have not answered
         self.noticed: dict[Any, None] = {}  # what its user was told of (infeasible)
         self.driver: Process | None = None
         self.queues: dict[tuple[int, bytes], ReadyQueue] = {}  # by depth and options blob

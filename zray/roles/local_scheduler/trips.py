@@ -8,7 +8,7 @@ such a task is stranded, and goes back to whoever spilled it.
     placed here by another node, and stranded            TaskGivenBack to that node, which sets it aside
     TaskDeferred: actors hold what it needs everywhere   set aside
     set aside                                            up again at the next AskAgainTimeout
-    done on another node                                 TaskDone, with small results; large ones: Remote
+    done on another node                                 TaskDone: Results; or Remote
 
 Each trip up has a number, so that what is said of an earlier one changes nothing.
 """
@@ -20,8 +20,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...wire.message import Local
-from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskDone, TaskGivenBack
-from ...wire.task_spec import RESOURCE_UNIT, StoredValue
+from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
+from ...wire.task_spec import RESOURCE_UNIT
 from .departures import TASKS_PER_TURN
 from .resources import CPU
 from .tables import ObjectEntry, ReadyQueue, Task, TaskState
@@ -206,6 +206,7 @@ class Trips:
         """It is its origin's again, as if it had never been here.  thief: as in TaskGivenBack."""
         node, spec = self.node, task.spec
         del node.tasks[spec.task_id]
+        node.results.quiet.pop(spec.task_id, None)
         task.state = TaskState.DONE
         node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts, thief))
         for entry in node.lifecycle.returns_of(task):
@@ -214,40 +215,11 @@ class Trips:
                 node.remote.want(entry)
             elif entry.is_released:
                 node.objects.forget_released(entry)
+            else:
+                node.objects.free_if_unreferenced(entry)
         node.objects.drop_all((*spec.deps, *spec.holds))
 
     # --- done ---
-
-    def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
-        """A task of another node is done here: small results go straight there, and need not be asked for."""
-        node = self.node
-        if task.origin == node.address or task.origin in node.recovery.lost:
-            return
-        small = [value for value in values if type(value) is bytes]
-        if len(small) < len(values) or sum(map(len, small)) > node.inline_bytes_max:
-            return
-        small = small or [b""]
-        small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
-        node.send(task.origin, TaskDone(task.spec.task_id, task.trip, small))
-
-    def on_task_done(self, message: TaskDone) -> None:
-        """TaskDone: the news that there is a copy is behind it, and then nobody waits for that."""
-        node = self.node
-        task = self._on_its_way(message.task_id, message.trip)
-        if task is None or node.sender in node.recovery.lost:
-            return
-        if node.recovery.placed.get(message.task_id, node.sender) != node.sender:
-            node.reject("a result of a task that is with another node")
-            return
-        returns = node.lifecycle.returns_of(task)
-        if len(message.values) != len(returns):
-            node.reject("not what the task returns")
-            return
-        self.landed(task)
-        for entry, value in zip(returns, message.values, strict=True):
-            entry.task = None
-            if entry.value is None:
-                node.object_is_here(entry, value)
 
     def landed(self, task: Task) -> None:
         """Another node has run it."""
@@ -266,7 +238,7 @@ class Trips:
 
     def on_given_back(self, message: TaskGivenBack) -> None:
         """TaskGivenBack."""
-        task = self._on_its_way(message.task_id, message.trip)
+        task = self.on_its_way(message.task_id, message.trip)
         if task is not None:
             self.node.recovery.placed.pop(message.task_id, None)
             task.attempts = message.attempts
@@ -277,11 +249,11 @@ class Trips:
 
     def on_deferred(self, message: TaskDeferred) -> None:
         """TaskDeferred."""
-        task = self._on_its_way(message.task_id, message.trip)
+        task = self.on_its_way(message.task_id, message.trip)
         if task is not None:
             self._set_aside(task)
 
-    def _on_its_way(self, task_id: bytes, trip: int) -> Task | None:
+    def on_its_way(self, task_id: bytes, trip: int) -> Task | None:
         """The task, if it is on that trip."""
         task = self.node.tasks.get(task_id)
         is_it = task is not None and task.state == TaskState.SPILLED and task.trip == trip
@@ -324,7 +296,6 @@ class Trips:
 
 HANDLERS: dict[type, Any] = {
     TaskGivenBack: lambda self, message: self.trips.on_given_back(message),
-    TaskDone: lambda self, message: self.trips.on_task_done(message),
     TaskDeferred: lambda self, message: self.trips.on_deferred(message),
     AskAgainTimeout: lambda self, message: self.trips.on_ask_again_timeout(),
 }

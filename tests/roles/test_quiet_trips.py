@@ -1,0 +1,161 @@
+"""Tasks that go up without a word to the shards: nobody but their origin knows what they return."""
+
+from tests.roles.desk import FUNCTION, JOB
+from tests.roles.test_code import Node
+from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
+from zray.ids import return_id
+from zray.wire.actors import ResultsHeld
+from zray.wire.gcs import (
+    AddLocations,
+    HoldAtNode,
+    NodeLost,
+    RebuildObject,
+    RecordTasks,
+    RecordTasksReply,
+    ReleaseAtNode,
+)
+from zray.wire.objects import FetchObject
+from zray.wire.scheduling import PlaceTask, SpillTask, TaskDone, TaskGivenBack, TaskPlaced
+from zray.wire.task_spec import StoredValue, TaskSpec
+from zray.wire.tasks import ObjectsReady, WaitObjects
+
+SPEC = TaskSpec(TASK, FUNCTION)
+REF = return_id(TASK, 1)
+SMALL, LARGE = b"\x07", b"\xc4" + bytes(100)
+
+
+def told_to_shards(desk):
+    return [message for target, message in desk.take_sent() if target == "gcs-0"]
+
+
+# --- at the origin ---
+
+
+def test_what_takes_no_refs_leaves_at_once_and_what_does_waits_for_the_shards():
+    node = Node()
+    (ref,) = node.submit(SPEC)
+    sent = node.take_sent()
+    ((_, spill),) = [item for item in sent if type(item[1]) is SpillTask]
+    assert spill.is_quiet and not [item for item in sent if item[0] == "gcs-0"]
+    node.submit(node.new_spec(holds=[ref]))
+    assert not node.take_sent(SpillTask)
+
+
+def test_on_another_trip_it_waits_too():
+    node = Node()
+    node.submit(SPEC)
+    node.tell("global", TaskPlaced(TASK, OTHER, 1))
+    node.take_sent()
+    node.tell("monitor", NodeLost(OTHER, "killed"))
+    assert not [1 for _, message in node.sent if type(message) is SpillTask]
+    acknowledge(node)
+    assert [(spill.trip, spill.is_quiet) for _, spill in node.take_sent(SpillTask)] == [(2, False)]
+
+
+def test_while_the_shards_have_not_heard_of_its_code_it_waits():
+    node = Node()
+    node.publish(node.put_bundle())
+    node.submit(node.new_spec(), node.new_spec())
+    assert not node.take_sent(SpillTask)
+    node.acknowledge()
+    assert [spill.is_quiet for _, spill in node.take_sent(SpillTask)] == [False, False]
+    node.submit(node.new_spec())
+    assert [spill.is_quiet for _, spill in node.take_sent(SpillTask)] == [True]
+    node.publish(node.put_bundle())
+    node.submit(node.new_spec())
+    assert not node.take_sent(SpillTask)
+
+
+def test_a_small_result_comes_and_the_shards_never_hear_of_it():
+    node = Node()
+    node.submit(SPEC)
+    node.take_sent()
+    node.tell(OTHER, TaskDone(TASK, 1, [SMALL]))
+    assert node.take_sent(ObjectsReady)[0][1].objects == [(REF, SMALL)]
+    assert not told_to_shards(node) and TASK not in node.scheduler.tasks
+
+
+def test_a_large_one_is_held_before_the_other_node_hears_so():
+    node = Node()
+    node.submit(SPEC)
+    node.tell("driver-1", WaitObjects(1, [REF], 1, True, False))
+    node.take_sent()
+    node.tell(OTHER, TaskDone(TASK, 1, [200_000]))
+    sent = node.take_sent()
+    (record,) = [message for _, message in sent if type(message) is RecordTasks and message.request]
+    assert record.specs == [SPEC]
+    ((_, fetch),) = [item for item in sent if type(item[1]) is FetchObject]
+    assert (fetch.size, fetch.holders) == (200_000, [OTHER])
+    assert ResultsHeld not in {type(message) for _, message in sent}
+    assert not [message for _, message in sent if type(message) is ReleaseAtNode]
+    node.tell("gcs-0", RecordTasksReply(record.request))
+    assert (OTHER, ResultsHeld([REF])) in node.take_sent()
+
+
+def test_what_is_not_awaited_need_not_be_kept():
+    node = Node()
+    node.tell(OTHER, TaskDone(TASK, 1, [200_000]))
+    assert node.take_sent(ResultsHeld) == [(OTHER, ResultsHeld([REF]))]
+
+
+# --- where it runs ---
+
+
+def placed(**options):
+    """A desk with a small limit, on which a worker has the task."""
+    desk = desk_with_a_peer()
+    desk.scheduler.inline_bytes_max = 100
+    desk.tell("global", PlaceTask(SPEC, OTHER, JOB, is_quiet=True, **options))
+    worker = desk.give_birth()
+    desk.take_sent()
+    return desk, worker
+
+
+def test_a_small_result_goes_to_the_origin_and_leaves_nothing_here():
+    desk, worker = placed()
+    desk.finish_one(worker, SMALL)
+    sent = desk.take_sent()
+    assert (OTHER, TaskDone(TASK, 1, [SMALL])) in sent and not [item for item in sent if item[0] == "gcs-0"]
+    assert not desk.scheduler.objects.entries and not desk.scheduler.results.quiet
+
+
+def test_a_large_one_stays_until_the_origin_holds_it():
+    desk, worker = placed()
+    desk.finish_one(worker, StoredValue(0, 0, 200_000))
+    sent = desk.take_sent()
+    assert (OTHER, TaskDone(TASK, 1, [200_000])) in sent
+    said = [type(message) for target, message in sent if target == "gcs-0"]
+    assert said.index(HoldAtNode) < said.index(AddLocations) and ReleaseAtNode not in said
+    desk.tell(OTHER, ResultsHeld([REF]))
+    assert ReleaseAtNode("local", [REF]) in told_to_shards(desk)
+
+
+def test_when_its_origin_is_lost_the_shards_are_told():
+    """Who was given the ref before that may wait for it."""
+    desk, worker = placed()
+    desk.tell("monitor", NodeLost(OTHER, "killed"))
+    desk.take_sent()
+    desk.finish_one(worker, SMALL)
+    assert [message for message in told_to_shards(desk) if type(message) is AddLocations]
+
+
+def test_so_they_are_when_somebody_else_waits_for_it():
+    desk, worker = placed()
+    desk.tell("gcs-0", RebuildObject(REF, SPEC))
+    desk.finish_one(worker, SMALL)
+    sent = desk.take_sent()
+    assert (OTHER, TaskDone(TASK, 1, [SMALL])) in sent
+    said = [type(message) for target, message in sent if target == "gcs-0"]
+    assert [kind for kind in said if kind in (HoldAtNode, AddLocations, ReleaseAtNode)] == [
+        HoldAtNode,
+        AddLocations,
+        ReleaseAtNode,
+    ]
+
+
+def test_one_that_is_here_already_for_another_node_goes_back():
+    """It comes again by way of the shards, so that both get what it returns."""
+    desk, _ = placed()
+    desk.tell("global", PlaceTask(SPEC, "n3/local", JOB, is_quiet=True))
+    assert desk.take_sent() == [("n3/local", TaskGivenBack(TASK, 1, 0))]
+    assert desk.scheduler.tasks[TASK].origin == OTHER

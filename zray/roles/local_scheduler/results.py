@@ -1,0 +1,146 @@
+"""What tasks and calls of other nodes come to: values go straight there, or lie here until that node holds them.
+
+    its node        a task of it (TaskDone), a call (CallsFinished: remote_calls, routes): small values
+    its node        the sizes of what is large, or has refs inside: it is held here at the shards for as long as that
+                    node has not joined its holders
+    that node       ResultsHeld: it has
+
+So it is with a task that went up without a word to the shards (a quiet trip): nobody but its origin knows what it
+returns, and where that is small the shards never hear of it.  A task that the shards know of, since it takes refs, has
+failed on its way before, or its returns are known to others, has its results announced there too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...ids import return_id
+from ...wire.actors import ResultsHeld
+from ...wire.gcs import ObjectLocated
+from ...wire.scheduling import TaskDone
+from ...wire.task_spec import StoredValue
+from .tables import Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+
+class Results:
+    """Of one node: what it gives, and what it is given."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.unheld: dict[str, list[bytes]] = {}  # another node -> results kept here until it holds them
+        self.quiet: dict[bytes, str] = {}  # tasks that are here -> who alone knows what they return
+
+    # --- given ---
+
+    def end_quietly(
+        self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
+    ) -> None:
+        """A task whose returns only its origin knows is done."""
+        del self.quiet[task.spec.task_id]
+        self.node.send(task.origin, TaskDone(task.spec.task_id, task.trip, self.give(task, values, contained)))
+
+    def give(
+        self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
+    ) -> list[bytes | int]:
+        """It has ended here: what its origin is told.  Small values go there, others are kept until that holds them."""
+        node, objects = self.node, self.node.objects
+        node.finished_count += 1
+        task.state = TaskState.DONE
+        task.worker = None
+        back: list[bytes | int] = []
+        values = values or [b""]
+        for index, entry in enumerate(node.lifecycle.returns_of(task)):
+            value = values[index] if index < len(values) else values[0]
+            inside = contained[index] if index < len(contained) else ()
+            entry.task = None
+            if type(value) is bytes and not inside:
+                back.append(value)
+                if entry.is_released:
+                    objects.forget_released(entry)
+                else:  # somebody here has refs on it, or had
+                    node.object_is_here(entry, value)
+                continue
+            back.append(value.size if type(value) is StoredValue else len(value))  # type: ignore[arg-type]
+            entry.share().is_released = False
+            objects.retain(entry.object_id)
+            self.unheld.setdefault(task.origin, []).append(entry.object_id)
+            node.remote._hold_at_shards([entry.object_id], 0)
+            node.object_is_here(entry, value, inside)
+        spec = task.spec
+        objects.drop_all(spec.deps)
+        objects.drop_all(spec.holds)
+        return back
+
+    def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
+        """A task that the shards know of is done here: small results go straight to its origin too, unasked."""
+        node = self.node
+        if task.origin == node.address or task.origin in node.recovery.lost:
+            return
+        small: list[bytes | int] = [value for value in values if type(value) is bytes]
+        if len(small) < len(values) or sum(map(len, small)) > node.inline_bytes_max:  # type: ignore[arg-type]
+            return
+        small = small or [b""]
+        small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each
+        node.send(task.origin, TaskDone(task.spec.task_id, task.trip, small))
+
+    def on_results_held(self, message: ResultsHeld) -> None:
+        """ResultsHeld."""
+        kept = self.unheld.get(self.node.sender, [])
+        for object_id in message.object_ids:
+            if object_id in kept:
+                kept.remove(object_id)
+                self.node.objects.drop(object_id)
+        if not kept:
+            self.unheld.pop(self.node.sender, None)
+
+    def node_lost(self, lost: str) -> None:
+        """What it was promised, nobody waits for; but what its tasks return others may have heard of by now."""
+        self.node.objects.drop_all(self.unheld.pop(lost, []))
+        self.quiet = {task_id: origin for task_id, origin in self.quiet.items() if origin != lost}
+
+    # --- taken ---
+
+    def on_task_done(self, message: TaskDone) -> None:
+        """TaskDone; where the shards are told too, that is behind it, and then nobody waits for it."""
+        node = self.node
+        lying = [return_id(message.task_id, n) for n, value in enumerate(message.values, 1) if type(value) is int]
+        task = node.trips.on_its_way(message.task_id, message.trip)
+        if task is None or node.sender in node.recovery.lost:
+            self._do_not_want(lying)
+            return
+        if node.recovery.placed.get(message.task_id, node.sender) != node.sender:
+            node.reject("a result of a task that is with another node")
+            self._do_not_want(lying)
+            return
+        returns = node.lifecycle.returns_of(task)
+        if len(message.values) != len(returns):
+            node.reject("not what the task returns")
+            self._do_not_want(lying)
+            return
+        if lying:
+            home, request = node.sender, node.acks.next_request()
+            expected = node.departures.record(task, request)
+            node.acks.expect(request, expected, lambda: node.send(home, ResultsHeld(lying)), home)
+        node.trips.landed(task)
+        for entry, value in zip(returns, message.values, strict=True):
+            entry.task = None
+            if entry.value is not None:
+                continue
+            if type(value) is int:
+                node.remote.on_object_located(ObjectLocated(entry.object_id, value, [node.sender]))
+            else:
+                node.object_is_here(entry, value)  # type: ignore[arg-type]
+
+    def _do_not_want(self, object_ids: list[bytes]) -> None:
+        """They need not be kept for us."""
+        if object_ids:
+            self.node.send(self.node.sender, ResultsHeld(object_ids))
+
+
+HANDLERS: dict[type, Any] = {
+    TaskDone: lambda self, message: self.results.on_task_done(message),
+    ResultsHeld: lambda self, message: self.results.on_results_held(message),
+}
