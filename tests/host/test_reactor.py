@@ -8,7 +8,7 @@ import zmq
 
 from zray.host import reactor as reactor_module
 from zray.host.doorman import Doorman
-from zray.host.peers import Peers
+from zray.host.peers import TURN_BYTES_MAX, Peers
 from zray.host.reactor import Reactor
 from zray.roles.role import Role
 from zray.wire.message import Local
@@ -94,6 +94,24 @@ def test_a_flood_does_not_keep_all_else_waiting(seconds_per_turn, turns, monkeyp
         reactor.close()
         context.term()
         os.close(ready)
+
+
+def test_a_turn_takes_in_so_many_bytes():
+    """Whoever sends much leaves the turn to the others, and to itself, after a while."""
+    context = zmq.Context()
+    peers = Peers(context, "inproc://node", lambda line: None)
+    sender = context.socket(zmq.DEALER)
+    sender.connect("inproc://node")
+    size = TURN_BYTES_MAX // 4
+    try:
+        for _ in range(9):
+            sender.send(bytes(size))
+        turns = [len(peers.receive()) for _ in range(4)]
+        assert turns == [4, 4, 1, 0]
+    finally:
+        sender.close(linger=0)
+        peers.close()
+        context.term()
 
 
 @pytest.mark.parametrize("is_owner", [True, False])

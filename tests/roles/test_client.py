@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from zray.ids import return_id
-from zray.roles.client import Client
+from zray.roles.client import RELEASES_MAX, Client
 from zray.wire.objects import HoldObjects, PutObjects, ReleaseObjects, UnpinObjects
 from zray.wire.task_spec import StoredValue, TaskSpec
 from zray.wire.tasks import ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects, WaitReply
@@ -169,6 +169,18 @@ def test_results_go_between_what_was_said_and_what_is_let_go_of():
     kinds = [type(message) for message in client.take_messages([result])]
     assert kinds == [PutObjects, HoldObjects, TasksFinished, ReleaseObjects]
     assert client.take_messages() == []
+
+
+def test_the_ends_of_many_refs_are_said_in_several_frames():
+    client = make_client()
+    ids = [return_id(number.to_bytes(16, "big"), 1) for number in range(RELEASES_MAX + 1)]
+    for object_id in ids:
+        client.put(object_id, b"")
+    client.take_messages()
+    client.released.extend(ids)
+    assert [message.object_ids for message in client.take_messages()] == [ids[:RELEASES_MAX]]
+    assert [message.object_ids for message in client.take_messages()] == [ids[RELEASES_MAX:]]
+    assert client.take_messages() == [] and not client.held
 
 
 def test_what_is_said_keeps_its_order():

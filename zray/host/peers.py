@@ -26,8 +26,10 @@ from .sockets import NOBLOCK, SEND_MORE, has_arrived, has_more_parts, receive, r
 
 # Larger frames from a process are refused by ZeroMQ itself: chunks and inline values stay far below.
 FRAME_BYTES_MAX = 512 << 20
-# Frames taken in per turn: more would make the first of them wait.
+# Taken in per turn, frames and bytes: more would make the first of them wait, and who speaks next.  (So many bytes are
+# some 3,000 small tasks, 10 ms.)
 TURN_FRAMES_MAX = 256
+TURN_BYTES_MAX = 128 << 10
 # What one process has asked for and not read, some 300 bytes each: a driver may compute for long while its waits end.
 # Values are not counted: they are as many as its refs.
 UNREAD_MAX = 100_000
@@ -71,9 +73,10 @@ class Peers:
         """The frames that have arrived, with their senders' identities."""
         frames: list[tuple[bytes, bytes]] = []
         socket = self.socket
-        while len(frames) < TURN_FRAMES_MAX and has_arrived(socket):
+        left = TURN_BYTES_MAX
+        while left > 0 and len(frames) < TURN_FRAMES_MAX and has_arrived(socket):
             identity = receive(socket, NOBLOCK)
-            self._receive_rest(identity, frames)
+            left -= self._receive_rest(identity, frames)
         return frames
 
     def receive_first(self) -> list[tuple[bytes, bytes]]:
@@ -88,16 +91,18 @@ class Peers:
             self._receive_rest(identity, frames)
         return frames
 
-    def _receive_rest(self, identity: bytes, frames: list[tuple[bytes, bytes]]) -> None:
-        """What goes behind the first part of a message; it is one of `frames` if it is as it should be."""
+    def _receive_rest(self, identity: bytes, frames: list[tuple[bytes, bytes]]) -> int:
+        """What goes behind the first part of a message; it is one of `frames` if it is as it should be.  Its bytes."""
         socket = self.socket
         frame = receive(socket, NOBLOCK)
         if not has_more_parts(socket):
             frames.append((identity, frame))
-            return
+            return len(frame)
+        size = len(frame)
         while has_more_parts(socket):
-            receive(socket, NOBLOCK)
+            size += len(receive(socket, NOBLOCK))
         self.bad_frame(identity, "more than one part in a message")
+        return size
 
     def bad_frame(self, identity: bytes, reason: str) -> None:
         """Counted; the first ones are logged with the sender."""

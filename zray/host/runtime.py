@@ -17,7 +17,7 @@ from .. import object_ref
 from ..exceptions import ClusterLostError, GetTimeoutError
 from ..ids import put_id
 from ..object_ref import ObjectRef
-from ..roles.client import BUFFERED_COUNT_MAX, Client
+from ..roles.client import BUFFERED_COUNT_MAX, RELEASES_MAX, Client
 from ..store.arena import ArenaView
 from ..store.errors import deserialize_error
 from ..store.layout import Serialized
@@ -122,8 +122,13 @@ class Runtime:
         self.arm()
 
     def send_buffered(self) -> None:
-        """Everything, in one frame.  With the lock held."""
+        """Everything, in one frame; in several where very many refs have died.  With the lock held."""
         require_room()  # what is taken out of the buffers below must leave
+        self._send_some()
+        while len(object_ref.released) >= RELEASES_MAX:  # fewer go with what is said next
+            self._send_some()
+
+    def _send_some(self) -> None:
         messages = self.client.take_messages(() if self.more_messages is None else self.more_messages())
         if messages:
             try:

@@ -45,6 +45,10 @@ from ..wire.tasks import CancelWait, ObjectsReady, SubmitTasks, WaitObjects, Wai
 BUFFERED_COUNT_MAX = 128
 
 
+# Ends of refs that are said in one frame: a program may drop a million at once, and the node serves others too.
+RELEASES_MAX = 4_096
+
+
 # What a node answers with, by the number of the question.
 Reply = FindActorReply | StatusReply | NodesReply | ExplainReply | CreateGroupReply | GroupsFound
 
@@ -150,7 +154,7 @@ class Client:
         return known
 
     def take_messages(self, results: Iterable[Message] = ()) -> list[Message]:
-        """All there is to say, and nothing is kept.  Refs and arrays that died meanwhile are included.
+        """All there is to say, and nothing is kept; refs and arrays that died meanwhile are included, so many of them.
 
         results: a worker's, from its task executor, at each flush.  They go behind what its tasks said (a ref
         that a task keeps is held before the task lets go of it) and ahead of the releases (a ref inside a
@@ -173,7 +177,7 @@ class Client:
         released = self.released
         if released:
             held, further_refs, values, gone = self.held, self.further_refs, self.values, []
-            for _ in range(len(released)):
+            for _ in range(min(len(released), RELEASES_MAX)):
                 object_id = released.popleft()
                 if object_id in further_refs:
                     further_refs[object_id] -= 1

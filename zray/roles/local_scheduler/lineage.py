@@ -35,8 +35,8 @@ LINEAGE_SECONDS = 0.02
 YOUTH_SECONDS = 0.3
 MARK_SECONDS = 0.05
 YOUNG_MAX = 20_000
-# What waited together must not stop the others for long: so many specs (some 3 us each) are told in one turn, and the
-# next so many this much later.
+# What waited together must not stop the others for long: so many specs, or ends of objects (some 3 us each), are told
+# in one turn, and the next so many this much later.
 PORTION_COUNT = 2_000
 PORTION_SECONDS = 0.005
 # Portions that the shards have not acknowledged: with so many under way no more are sent, so that what waits for a
@@ -87,7 +87,8 @@ class Lineage:
         """Have a batch sent soon if there is one."""
         if not self.timer_is_set and (self.fresh or self.chosen or self.node.objects.freed_recorded):
             self.timer_is_set = True
-            self.node.set_timer(PORTION_SECONDS if self.chosen else LINEAGE_SECONDS, LineageTimeout())
+            is_behind = self.chosen or len(self.node.objects.freed_recorded) >= PORTION_COUNT
+            self.node.set_timer(PORTION_SECONDS if is_behind else LINEAGE_SECONDS, LineageTimeout())
 
     def on_lineage_timeout(self) -> None:
         """Send a portion, once it is time."""
@@ -131,7 +132,7 @@ class Lineage:
             self.marks.append((now, len(self.fresh)))
 
     def flush(self) -> None:
-        """Record what lives, with its ancestors; let go of what died."""
+        """Record what lives, with its ancestors."""
         if self.fresh:
             self._choose()
         if self.chosen:
@@ -139,7 +140,6 @@ class Lineage:
             chosen = [*self.chosen]
             self.chosen.clear()
             self._record(chosen)
-        self._let_go_of_freed()
 
     def _sift_young(self) -> None:
         """What has died need not wait: of tasks that take nothing."""
@@ -179,11 +179,11 @@ class Lineage:
         return alive
 
     def _let_go_of_freed(self) -> None:
+        """Tell the shards a portion of what has died: a program may drop a million refs at once."""
         freed = self.node.objects.freed_recorded
         if freed:
-            gone = self._still_gone(freed)
-            freed.clear()
-            self.let_go(gone)
+            portion = [freed.popleft() for _ in range(min(PORTION_COUNT, len(freed)))]
+            self.let_go(self._still_gone(portion))
 
     def _still_gone(self, freed: list[bytes]) -> list[bytes]:
         """Without those that a repeated task has made anew: this node never stopped to hold them.

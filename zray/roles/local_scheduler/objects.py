@@ -8,6 +8,7 @@ the turn (`freed_places`, `freed_recorded`, `freed_shared`, `freed_actors`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ class ObjectTable:
         self.pins: dict[bytes, dict[Process, int]] = {}
         self.dying: dict[bytes, StoredValue] = {}  # freed but still pinned
         self.freed_places: list[bytes] = []
-        self.freed_recorded: list[bytes] = []
+        self.freed_recorded: deque[bytes] = deque()
         self.freed_shared: list[bytes] = []
         self.freed_actors: list[Any] = []  # Actors of ours, Routes to others
         self.rejoined: list[bytes] = []  # shared objects that this node let go of, and holds again
