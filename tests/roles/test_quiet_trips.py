@@ -4,6 +4,7 @@ from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_code import Node
 from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.ids import return_id
+from zray.roles.local_scheduler.members import LoadTimeout
 from zray.wire.actors import ResultsHeld
 from zray.wire.gcs import (
     AddLocations,
@@ -15,7 +16,7 @@ from zray.wire.gcs import (
     ReleaseAtNode,
 )
 from zray.wire.objects import FetchObject
-from zray.wire.scheduling import PlaceTask, SpillTask, TaskDone, TaskGivenBack, TaskPlaced
+from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskDone, TaskGivenBack, TaskPlaced
 from zray.wire.task_spec import StoredValue, TaskSpec
 from zray.wire.tasks import ObjectsReady, WaitObjects
 
@@ -99,6 +100,16 @@ def test_what_is_not_awaited_need_not_be_kept():
 
 
 # --- where it runs ---
+
+
+def test_one_that_takes_longer_is_accepted_when_loads_are_reported():
+    """The others are done before."""
+    desk = desk_with_a_peer()
+    desk.tell("global", PlaceTask(SPEC, OTHER, JOB, is_quiet=True))
+    assert not desk.take_sent(TaskAccepted)
+    for _ in range(2):
+        desk.tell("timer", LoadTimeout())
+    assert desk.take_sent(TaskAccepted) == [(OTHER, TaskAccepted(TASK, 1))]
 
 
 def placed(**options):

@@ -212,9 +212,7 @@ class Reactor:
         self._settle(now, is_light=is_light or (len(frames) == 1 and len(frames[0][1]) < LIGHT_BYTES))
         self._send_outbox()
         if self.letters:
-            letters, self.letters = self.letters, {}
-            if self.neighbours is not None:
-                self.neighbours.post(letters)
+            self._post()
         self.peers.acknowledge(heard)
         while self.leaving:
             self.peers.remove(self.leaving.pop())
@@ -224,6 +222,11 @@ class Reactor:
             outbox, self.outbox = self.outbox, {}
             for address, messages in outbox.items():
                 self.peers.send(address, messages)
+
+    def _post(self) -> None:
+        letters, self.letters = self.letters, {}
+        if self.neighbours is not None:
+            self.neighbours.post(letters)
 
     def _settle(self, now: float, *, is_light: bool) -> None:
         """Local messages and ends of turns, until nothing is left to do."""
@@ -241,6 +244,8 @@ class Reactor:
                 effects = role.handle(sender, message, now)
                 if effects:
                     self._perform(address, effects)
+            if is_light and self.letters:
+                self._post()
             is_over = True
             for place, role in self.batching:
                 effects = role.end_turn(now)
@@ -248,6 +253,8 @@ class Reactor:
                     self._perform(role.address, effects)
                     if is_light and place == 0:
                         self._send_outbox()  # who waits for it runs on while the rest is done
+                        if self.letters:
+                            self._post()
                     # What one role's end of turn says to the next one, that one hears before its own.
                     while local and local[0][0] != role.address:
                         address, sender, message = local.popleft()

@@ -87,6 +87,7 @@ def _of_tasks(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "tasks with a global scheduler", len(node.flights.aloft), tasks
     yield "tasks that others run", len(node.recovery.placed), tasks
     yield "tasks whose origin alone is told what they return", len(node.results.quiet), tasks
+    yield "tasks whose origin has not heard that they are here", len(node.results.unaccepted), tasks
     yield "tasks that go up again", len(node.trips.aside), tasks
     yield "kinds of tasks that go up again", len(node.trips.kinds_aside), len(node.trips.aside)
     yield "tasks that no node can run", len(node.infeasible.parked), tasks

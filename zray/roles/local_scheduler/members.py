@@ -85,6 +85,7 @@ class Members:
         if lease.begin_to_look():
             node.perform(ProbeHost(node.addresses.monitor))
         self.report_load()
+        node.results.accept()
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
 

@@ -182,13 +182,14 @@ class Remote:
         task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
         task.trip, task.attempts = message.trip, message.attempts
         if message.is_quiet:
-            node.results.quiet[spec.task_id] = message.origin
-        self.request += 1
-        expected = self.take_arguments(task, self.request)
-        if expected:
-            self.arriving[self.request] = [task, expected]
+            node.results.begin_quietly(task)
         else:
-            node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
+            self.request += 1
+            expected = self.take_arguments(task, self.request)
+            if expected:
+                self.arriving[self.request] = [task, expected]
+            else:
+                node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
         node.lifecycle.retain_arguments(task)
         if not task.missing:
             node.dispatch.enqueue(task)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...ids import return_id
 from ...wire.actors import ResultsHeld
 from ...wire.gcs import ObjectLocated
-from ...wire.scheduling import TaskDone
+from ...wire.scheduling import TaskAccepted, TaskDone
 from ...wire.task_spec import StoredValue
 from .tables import Task, TaskState
 
@@ -32,14 +32,30 @@ class Results:
         self.node = node
         self.unheld: dict[str, list[bytes]] = {}  # another node -> results kept here until it holds them
         self.quiet: dict[bytes, str] = {}  # tasks that are here -> who alone knows what they return
+        self.unaccepted: dict[bytes, None] = {}  # those of them whose origin has heard nothing from us yet
 
     # --- given ---
+
+    def begin_quietly(self, task: Task) -> None:
+        """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
+        self.quiet[task.spec.task_id] = task.origin
+        self.unaccepted[task.spec.task_id] = None
+
+    def accept(self) -> None:
+        """Now and then: those that take longer."""
+        tasks = self.node.tasks
+        for task_id in self.unaccepted:
+            task = tasks.get(task_id)
+            if task is not None and task_id in self.quiet:
+                self.node.send(task.origin, TaskAccepted(task_id, task.trip))
+        self.unaccepted.clear()
 
     def end_quietly(
         self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
     ) -> None:
         """A task whose returns only its origin knows is done."""
         del self.quiet[task.spec.task_id]
+        self.unaccepted.pop(task.spec.task_id, None)
         self.node.send(task.origin, TaskDone(task.spec.task_id, task.trip, self.give(task, values, contained)))
 
     def give(

@@ -207,6 +207,7 @@ class Trips:
         node, spec = self.node, task.spec
         del node.tasks[spec.task_id]
         node.results.quiet.pop(spec.task_id, None)
+        node.results.unaccepted.pop(spec.task_id, None)
         task.state = TaskState.DONE
         node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts, thief))
         for entry in node.lifecycle.returns_of(task):
