@@ -16,13 +16,19 @@ from zray.host import nodes
 
 @contextlib.contextmanager
 def emulated(count: int, *, cpus: float = 2, head_cpus: float = 0, **head: Any) -> Iterator[Cluster]:
-    """A head and `count` more nodes, and this process is the driver.  Node i has a resource `node-i`."""
+    """As `cluster_of`, and this process is the driver."""
+    with cluster_of(count, cpus=cpus, head_cpus=head_cpus, **head) as cluster, connected(cluster):
+        yield cluster
+
+
+@contextlib.contextmanager
+def cluster_of(count: int, *, cpus: float = 2, head_cpus: float = 0, **head: Any) -> Iterator[Cluster]:
+    """A head and `count` more nodes.  Node i has a resource `node-i`."""
     with Cluster(True, head_node_args={"num_cpus": head_cpus, **head}) as cluster:
         for number in range(count):
             cluster.add_node(num_cpus=cpus, resources={f"node-{number}": 1_000})
         cluster.wait_for_nodes()
-        with connected(cluster):
-            yield cluster
+        yield cluster
 
 
 @contextlib.contextmanager
