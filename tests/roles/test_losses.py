@@ -27,6 +27,7 @@ N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 TASK = b"t" * 16
 OBJECT, PUT = return_id(TASK, 1), put_id(TASK, 0)
 SPEC = TaskSpec(TASK, b"f" * 16)
+CALL = TaskSpec(TASK, b"", options=encode_options(TaskOptions(actor_id=b"a" * 16, method="add")))
 
 
 def sent(role, sender, message):
@@ -86,6 +87,18 @@ def test_a_put_that_is_gone_is_lost_and_so_is_what_may_run_once_only(shard):
         ((target, message),) = sent(shard, N1, SubscribeObject(N1, object_id))
         assert (target, type(message)) == (N1, ObjectLost)
         assert word in message.reason and object_id.hex() in message.reason
+
+
+def test_the_answer_of_a_call_that_is_under_way_is_not_lost_with_any_node(shard):
+    """Its caller's node has it in hand; without one, nobody asks the actor again."""
+    sent(shard, N1, RecordTasks(N1, [CALL]))
+    sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
+    lose(shard, N2)
+    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N1, RebuildObject(OBJECT, CALL))]
+    ((target, message),) = sent(shard, N1, CannotRebuild(N1, OBJECT))
+    assert (target, type(message)) == (N3, ObjectLost) and "an actor's answer" in message.reason
+    ((target, message),) = sent(shard, N3, SubscribeObject(N3, OBJECT))
+    assert (target, type(message)) == (N3, ObjectLost)
 
 
 # --- the local scheduler ---
@@ -156,6 +169,17 @@ def test_with_the_drivers_node_its_jobs_end(desk):
 def test_an_order_to_rebuild_what_nobody_here_wants_is_declined(desk):
     desk.tell("gcs-0", RebuildObject(OBJECT, SPEC))
     assert desk.take_sent(CannotRebuild) == [("gcs-0", CannotRebuild("local", OBJECT))]
+
+
+def test_a_call_that_is_not_under_way_is_not_run_again(desk):
+    """Whoever waits for its answer here is told, and the shard, for others."""
+    desk.tell(DRIVER, HoldObjects([OBJECT]))
+    desk.take_sent()
+    desk.tell("gcs-0", RebuildObject(OBJECT, CALL))
+    said = desk.take_sent()
+    assert ("gcs-0", CannotRebuild("local", OBJECT)) in said and not desk.scheduler.tasks
+    (ready,) = [message for _, message in said if type(message) is ObjectsReady]
+    assert "an actor's answer" in str(decode_system_error(ready.objects[0][1]))
 
 
 def test_what_is_lost_is_an_error_until_its_task_runs_again(desk):

@@ -23,6 +23,9 @@ from .message import Message, Natural
 from .task_spec import TaskSpec
 from .tasks import Function
 
+# Of an object: why nobody makes it again.
+ANSWER_IS_LOST = "an actor's answer, went with a node that is lost"
+
 
 class RecordTasks(Message, tag=100):
     """local scheduler -> GCS shard.  Specs for the task table; `node` holds their return values.

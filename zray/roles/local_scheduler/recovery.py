@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
 from ...ids import is_put, return_id
-from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject
+from ...wire.gcs import ANSWER_IS_LOST, CannotRebuild, NodeLost, ObjectLost, RebuildObject
 from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import TaskSpec, parse_options
 from ..latest import LOST_MAX, Latest
@@ -102,7 +102,10 @@ class Recovery:
         elif entry is not None and entry.value is not None and not entry.is_lost:
             node.remote.share_value(entry)
         else:
-            job = self._job_that_wants(entry)
+            is_call = bool(parse_options(spec.options).actor_id)
+            job = None if is_call else self._job_that_wants(entry)
+            if is_call:  # others of ours hear of it from the shard
+                self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {ANSWER_IS_LOST}."))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
                 node.send(shard, CannotRebuild(node.address, object_id))
