@@ -248,6 +248,17 @@ def test_a_member_and_a_verdict_are_noted_before_anybody_hears_of_them():
     assert effects[0] == NoteLost(N2, "told to stop") and type(effects[1]) is Send
 
 
+def test_a_program_that_sleeps_while_the_head_is_started_again_is_not_taken_for_one_that_has_ended():
+    """This head has never had a connection of its that could be closed."""
+    former = [registered(N1), RegisterNode(N2, {}, "driver", f"{N2}:1")]
+    monitor = Monitor("monitor", ["global"], former=former, driver_wait=30.0)
+    monitor.start()
+    ticks(monitor, 10, N1)
+    monitor.handle("host", e.HostLinkChanged(N2, False), monitor.now)
+    assert ticks(monitor, 290, N1) == []
+    assert ticks(monitor, 10, N1) == [N2]
+
+
 def test_it_tells_its_listeners_of_the_nodes_of_the_other_one(follower):
     told = [(effect.destination, effect.message.node) for effect in follower.said if type(effect) is Send]
     assert told == [("global", N1), ("global", N2), ("global", N3)]

@@ -217,7 +217,8 @@ class Monitor(Role):
             self.ended_ticks.pop(message.node, None)
         elif message.node in self.nodes:
             self.down[message.node] = None
-            if self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
+            # One that has not come back to a head that was started again may be asleep: none of its were closed.
+            if message.node not in self.returning and self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
                 self.closed[message.node] = None
             self._look_at(message.node)
 

@@ -96,7 +96,8 @@ def _run(world: Simulator) -> None:
     if options.prints:
         _have_all_output(world, until)
     # Tasks that nobody waits for may still run; then everything is let go.
-    world.run(world.now + 10.0 * (30 if options.slow_worker_probability else 1), unless=lambda: _is_quiet(world))
+    takes_long = options.slow_worker_probability or options.is_small
+    world.run(world.now + 10.0 * (30 if takes_long else 1), unless=lambda: _is_quiet(world))
     is_one_way = options.one_way_pairs or options.one_way_nodes
     if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest or is_one_way:
         world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
