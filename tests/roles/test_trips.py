@@ -1,9 +1,19 @@
 """Tasks that are stranded where actors hold what they need: they go back, and ask again."""
 
 from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
+from zray.ids import put_id
 from zray.roles.local_scheduler.trips import AskAgainTimeout
 from zray.wire.actors import CreateActor
-from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined, ObjectLocated, RecordTasks, RecordTasksReply
+from zray.wire.gcs import (
+    AddLocations,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    ObjectLocated,
+    RecordTasks,
+    RecordTasksReply,
+)
+from zray.wire.objects import PutObject, PutObjects
 from zray.wire.scheduling import (
     JobEnded,
     JobFacts,
@@ -185,3 +195,18 @@ def test_results_of_another_trip_or_node_or_too_few_change_nothing():
     desk.tell(OTHER, TaskDone(task_id, 1, []))
     assert task_id in desk.scheduler.tasks
     assert desk.scheduler.rejected
+
+
+def test_what_is_acknowledged_comes_after_where_its_arguments_are():
+    """Who gets the task asks at once where they are: a put that has no place yet, in a cluster that has lost a node, is
+    taken for lost (its shard may get the one request and, a moment later, the other)."""
+    desk = desk_with_a_peer()
+    put = put_id(b"t" * 16, 1)
+    desk.tell(DRIVER, PutObjects([PutObject(put, b"\x01v")]))
+    start_actor(desk)
+    desk.take_sent()
+    desk.submit(desk.new_spec(deps=[put]))
+    said = [message for target, message in desk.take_sent() if target == "gcs-0"]
+    about = [message for message in said if put in getattr(message, "object_ids", ()) or type(message) is AddLocations]
+    assert [type(message) for message in about] == [HoldAtNode, AddLocations, HoldAtNode]
+    assert not about[0].request and about[2].request

@@ -70,7 +70,8 @@ class Remote:
     def _share(self, object_ids: Iterable[bytes], request: int) -> int:
         """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
 
-        In this order: a shard that hears of a copy that nobody holds has it freed.  Returns how many replies come.
+        In this order: a shard that hears of a copy that nobody holds has it freed.  What is acknowledged comes last: who
+        is handed something then asks where it is.  Returns how many replies come.
         """
         shared: dict[bytes, None] = {}
         news: list[ObjectEntry] = []
@@ -85,10 +86,15 @@ class Remote:
                 if entry.value is not None:
                     news.append(entry)
             to_share.extend(entry.contained)
-        expected = self._hold_at_shards(list(shared), request)
+        if request:
+            self._hold_at_shards([entry.object_id for entry in news], 0)
+            for entry in news:
+                self._announce(entry)
+            return self._hold_at_shards(list(shared), request)
+        self._hold_at_shards(list(shared), 0)
         for entry in news:
             self._announce(entry)
-        return expected
+        return 0
 
     def _announce(self, entry: ObjectEntry) -> None:
         value = entry.value
