@@ -67,7 +67,7 @@ def _run(world: Simulator) -> None:
     expected = []
     if options.nodes > 1:
         world.run(MEETING_SECONDS)  # the nodes get to know each other
-        if options.head_kills:
+        if options.head_kills or options.has_guest:
             world.run(LIVENESS_SECONDS, unless=world.heads.all_have_met)
         options.fault_seconds += MEETING_SECONDS
     for number in range(1, options.drivers + 1):

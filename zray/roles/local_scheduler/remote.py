@@ -70,8 +70,8 @@ class Remote:
     def _share(self, object_ids: Iterable[bytes], request: int) -> int:
         """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
 
-        In this order: a shard that hears of a copy that nobody holds has it freed.  What is acknowledged comes last: who
-        is handed something then asks where it is.  Returns how many replies come.
+        In this order: a shard that hears of a copy that nobody holds has it freed.  What is acknowledged comes last:
+        who is handed something then asks where it is.  Returns how many replies come.
         """
         shared: dict[bytes, None] = {}
         news: list[ObjectEntry] = []
