@@ -209,7 +209,8 @@ def measure(probe: Probe, cluster: Cluster, which: int, nodes: int) -> float:
     count = len(probe.asker.answers)
     os.kill(process_of(cluster, probe.client.members[which].partition("/")[0]), signal.SIGKILL)
     probe.run(SETTLE_SECONDS)
-    times = [when for when, _ in probe.asker.answers[count - 1 :]]
+    # Up to the end: who has no answer yet is without one.
+    times = [*(when for when, _ in probe.asker.answers[count - 1 :]), time.monotonic()]
     return max(b - a for a, b in zip(times, times[1:], strict=False)) * 1e3
 
 

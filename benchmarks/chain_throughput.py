@@ -53,13 +53,20 @@ def measure(rounds: int, tasks: int, *, is_remote: bool = False) -> dict[int, li
             for cluster in clusters.values():
                 cluster.add_node(num_cpus=0)
             wait_for_spread(clusters[2])
-        for _ in range(rounds):
-            for count, cluster in clusters.items():
+        for number in range(rounds):
+            for count, cluster in sorted(clusters.items(), reverse=bool(number % 2)):
                 rates[count].append(rate(cluster, tasks))
     finally:
         for cluster in clusters.values():
             cluster.shutdown()
     return rates
+
+
+def cost(rates: dict[int, list[float]]) -> float:
+    """The part of its tasks that the second replica takes: the median of the rounds, for the machine may be twice as
+    fast a minute later.
+    """
+    return 1 - statistics.median(two / one for one, two in zip(rates[1], rates[2], strict=True))
 
 
 def wait_for_spread(cluster: Cluster) -> None:
@@ -78,11 +85,10 @@ def main() -> None:
     parser.add_argument("--remote", action="store_true", help="the second replica is another node's")
     given = parser.parse_args()
     rates = measure(given.rounds, given.tasks, is_remote=given.remote)
-    one, two = (statistics.median(rates[count]) for count in (1, 2))
     for count, found in rates.items():
         print(f"{count} replica(s): median {statistics.median(found):,.0f} tasks/s of {[round(x) for x in found]}")
-    print(f"cost of the second: {1 - two / one:.1%} (target: < {LIMIT:.0%})")
-    sys.exit(two < (1 - LIMIT) * one)
+    print(f"cost of the second, in the median round: {cost(rates):.1%} (target: < {LIMIT:.0%})")
+    sys.exit(cost(rates) >= LIMIT)
 
 
 if __name__ == "__main__":

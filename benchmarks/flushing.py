@@ -112,6 +112,7 @@ def run(tasks: int, limit: int) -> dict[str, Any]:
             if first // BATCH % max(1, tasks // BATCH // POINTS) == 0:
                 points.append((first + BATCH, resident_bytes() - before, table.weight))
         seconds = time.perf_counter() - start
+        records = len(table.records) if table is not None else 0
         lost = return_id(task_id(0), 1)
         replica.say("n2", HoldAtNode("n2/local", [lost], 0))
         replica.say("n2", NodeLost("n1/local", "killed"), SubscribeObject("n2/local", lost))
@@ -124,7 +125,7 @@ def run(tasks: int, limit: int) -> dict[str, Any]:
         flushed = sum(table.pages.values()) if table is not None else 0
         replica.log.close()
     is_right = bool(orders) and orders[0].spec == spec(0)
-    return {"points": points, "flushed": flushed, "seconds": seconds, "rebuilt": is_right}
+    return {"points": points, "flushed": flushed, "records": records, "seconds": seconds, "rebuilt": is_right}
 
 
 def run_apart(tasks: int, limit: int) -> dict[str, Any]:

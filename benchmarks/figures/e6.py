@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from ..chain_throughput import LIMIT
+from ..chain_throughput import LIMIT, cost
 from ..chain_throughput import measure as measure_rates
 from ..timing import Effort
 from .results import EMULATED, MEASURED, Figure, Plot, Series
@@ -18,7 +18,7 @@ def measure(figure: Figure, effort: Effort) -> None:
         medians = {count: statistics.median(found) for count, found in rates.items()}
         figure.add(
             f"task throughput lost to the second replica, {where}",
-            (1 - medians[2] / medians[1]) * 100,
+            cost(rates) * 100,
             "%",
             kind,
             paper="< 10 %",
