@@ -19,6 +19,9 @@ from hypothesis import strategies as st
 
 import zray
 from tests.scripts import run_script
+from zray.api import require_runtime
+from zray.wire.objects import InlineLimit
+from zray.wire.task_spec import StoredValue
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -373,3 +376,30 @@ def test_a_value_that_cannot_be_pickled_is_named(tmp_path):
     with pytest.raises(TypeError, match="guard"):
         zray.put(Holder())
     assert zray.get(zray.put(1)) == 1
+
+
+@zray.remote
+def doubled(text):
+    return 2 * text
+
+
+def test_with_too_many_small_values_on_the_node_they_are_in_the_arena(monkeypatch):
+    """The node says so (InlineLimit); a program does not notice."""
+    runtime = require_runtime()
+    client, usual = runtime.client, runtime.inline_bytes_max
+    before = zray.put(b"a" * 5_000)
+    try:
+        client.handle(InlineLimit(1024))
+        ref = zray.put(b"b" * 5_000)
+        assert type(client.values[before.id]) is bytes and type(client.values[ref.id]) is StoredValue
+        assert zray.get([before, ref]) == [b"a" * 5_000, b"b" * 5_000]
+        spec_sizes = []
+        submit = runtime.submit
+        monkeypatch.setattr(
+            runtime, "submit", lambda spec, count: spec_sizes.append(len(spec.args)) or submit(spec, count)
+        )
+        assert zray.get(doubled.remote("c" * 5_000)) == "c" * 10_000
+        assert spec_sizes and max(spec_sizes) < 1024
+    finally:
+        client.handle(InlineLimit(usual))
+    assert type(client.values[zray.put(b"d" * 5_000).id]) is bytes

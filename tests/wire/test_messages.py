@@ -47,6 +47,7 @@ TAGS = {
     21: "ProcessDropped",
     22: "Explain",
     23: "ExplainReply",
+    24: "InlineLimit",
     30: "PutObjects",
     31: "HoldObjects",
     32: "ReleaseObjects",

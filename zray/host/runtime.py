@@ -57,6 +57,7 @@ class Runtime:
         self.root = root
         self.unread: deque[bytes] = deque()  # objects whose last array died (appended to by finalizers)
         self.client = Client(object_ref.released, self.unread)
+        self.client.on_inline_limit = lambda bytes_max: setattr(self, "inline_bytes_max", bytes_max)
         self.arena = ArenaView(session)
         self.published: set[bytes] = set()
         self.published_bytes = 0

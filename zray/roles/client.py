@@ -9,6 +9,7 @@ Dialog (who says it -> what we do):
     local scheduler    ObjectsReady     keep the values that somebody here still refers to
     local scheduler    WaitReply        somebody's wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
+    local scheduler    InlineLimit      larger values are written into the arena
     node               FindActorReply, StatusReply, NodesReply, ExplainReply
 
 A value is kept while a ref on its object lives in this process.  A place in the arena that the node told us is
@@ -29,6 +30,7 @@ from ..wire.message import Message
 from ..wire.objects import (
     AllocateRefused,
     HoldObjects,
+    InlineLimit,
     ObjectAllocated,
     PagesReserved,
     PutObject,
@@ -81,6 +83,9 @@ class Client:
         self.waits: list[Container[bytes]] = []  # what threads of this process wait for the values of
         self.is_urgent = False  # something in the outbox is awaited: send it with this turn
         self.arrived_lists: list[list[Any]] = []  # each gets what comes in ObjectsReady from now on (gets of lists)
+        # Told of how large values in messages may be from now on (None: as in Welcome).
+        self.inline_bytes_max: int | None = None
+        self.on_inline_limit: Callable[[int], None] | None = None
         # Told of every object that becomes ready, when set (futures).
         self.on_ready: Callable[[bytes], None] | None = None
 
@@ -328,7 +333,13 @@ class Client:
         elif message.object_id in self.allocations:  # else its writer gave up
             self.allocations[message.object_id] = message
 
+    def on_limit(self, message: InlineLimit) -> None:
+        self.inline_bytes_max = message.bytes_max
+        if self.on_inline_limit is not None:
+            self.on_inline_limit(message.bytes_max)
+
     HANDLERS: dict[type, Any] = {
+        InlineLimit: on_limit,
         ObjectsReady: on_objects_ready,
         WaitReply: on_wait_reply,
         **dict.fromkeys(get_args(Reply), on_reply),

@@ -39,6 +39,8 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (LOCAL + "remote_calls.BATCH_COUNT_MAX",): (1, 2),
     (LOCAL + "lending.NESTED_SEARCH_MAX",): (1, 2),
     (LOCAL + "functions.IDLE_COUNT_MAX",): (0, 1, 2),
+    (LOCAL + "objects.SMALL_BYTES_MAX",): (10, 30),
+    (LOCAL + "small_values.INLINE_BYTES_TOTAL",): (0, 100, 1_000),
     (LOCAL + "lineage.UNHEARD_MAX",): (1, 2),
     (LOCAL + "lineage.FRESH_COUNT",): (1, 3),
     (LOCAL + "batches.LEARNED_COUNT_MAX", "task_executor.LEARNED_COUNT_MAX"): (1, 2),

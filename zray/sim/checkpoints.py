@@ -75,7 +75,7 @@ class Recovery:
         object_id = checkpoint_id(worker.actor_id, self.restart_count, self.count)
         value: Any
         value, contained = encode(worker.actor.save())
-        if len(value) > worker.world.options.inline_bytes_max:
+        if len(value) > worker.inline_bytes_max:
             value = yield Write(object_id, value)
             if type(value) is AllocateRefused:
                 return

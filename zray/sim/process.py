@@ -105,6 +105,12 @@ class Process:
             else:
                 self.client.handle(message)
 
+    @property
+    def inline_bytes_max(self) -> int:
+        """Of values in messages."""
+        told = self.client.inline_bytes_max
+        return self.world.options.inline_bytes_max if told is None else told
+
     # --- running ---
 
     def run(self) -> None:

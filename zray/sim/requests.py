@@ -67,7 +67,7 @@ def _put(process: Process, top: Activation, request: say.Put) -> None:
         top.refs.append(object_id)
         return Ref(object_id)
 
-    if len(data) <= process.world.options.inline_bytes_max:
+    if len(data) <= process.inline_bytes_max:
         top.answer = done(data)
     else:
         _write(process, top, Write(object_id, data), done)

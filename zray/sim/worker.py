@@ -164,7 +164,7 @@ class Worker(Process):
         for index, item in enumerate(results, 1):
             data, inside = encode(item)
             value: Any = data
-            if len(data) > self.world.options.inline_bytes_max:
+            if len(data) > self.inline_bytes_max:
                 value = yield Write(return_id(spec.task_id, index), data)
                 if type(value) is AllocateRefused:
                     value, inside = encode_system_error("ObjectStoreFullError", value.reason), ()

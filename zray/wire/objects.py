@@ -57,6 +57,12 @@ class UnpinObjects(Message, tag=33):
     pins: list[tuple[ObjectID, int]]
 
 
+class InlineLimit(Message, tag=24):
+    """local scheduler -> driver, worker.  Values of more bytes than these are written into the arena from now on."""
+
+    bytes_max: Natural
+
+
 class AllocateObject(Message, tag=34):
     """driver, worker -> object manager.  size in bytes."""
 

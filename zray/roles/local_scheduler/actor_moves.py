@@ -181,7 +181,7 @@ class ActorMoves:
         node, task, entry = self.node, actor.creation, actor.entry
         del node.calls.actors[actor.actor_id]
         node.calls.wanting.pop(actor.actor_id, None)
-        node.tasks.pop(actor.actor_id, None)
+        node.small_values.forget_task(actor.actor_id)
         task.state = TaskState.DONE
         entry.task = entry.actor = None
         node.function_table.forget_waiters()

@@ -27,6 +27,7 @@ from . import (
     lineage,
     members,
     scheduler,
+    small_values,
     waits,
 )
 
@@ -49,6 +50,8 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "heartbeats without an answer", len(node.members.lease.sent), beats_max
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX
+    if not node.small_values.are_many:
+        yield "bytes of small values", node.objects.inline_bytes, small_values.INLINE_BYTES_TOTAL
     yield "functions", len(node.functions), node.function_table.count_max
     yield "bytes of code", node.function_table.size, node.function_table.bytes_max
     for worker in node.pool.workers.values():
@@ -86,8 +89,9 @@ def _of_tasks(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     tasks = len(node.tasks)
     yield "tasks with a global scheduler", len(node.flights.aloft), tasks
     yield "tasks that others run", len(node.recovery.placed), tasks
-    yield "tasks whose origin alone is told what they return", len(node.results.quiet), tasks
-    yield "tasks whose origin has not heard that they are here", len(node.results.unaccepted), tasks
+    quiet_max = tasks + node.undoing.tasks_left
+    yield "tasks whose origin alone is told what they return", len(node.results.quiet), quiet_max
+    yield "tasks whose origin has not heard that they are here", len(node.results.unaccepted), quiet_max
     yield "tasks that go up again", len(node.trips.aside), tasks
     yield "kinds of tasks that go up again", len(node.trips.kinds_aside), len(node.trips.aside)
     yield "tasks that no node can run", len(node.infeasible.parked), tasks

@@ -101,10 +101,14 @@ class Calls:
         """An actor of this node, or one that may become it."""
         node = self.node
         node.recovery.made_after_all(entry)
-        entry.value = entry.pushed_to = None
+        node.objects.forget_value(entry)
+        entry.pushed_to = None
         task = Task(spec, parse_options(spec.options), entry, job, state=TaskState.CALL)
         entry.task = task
+        node.small_values.forget_task(spec.task_id)
         node.tasks[spec.task_id] = task
+        if len(spec.args) > node.objects.small_max:
+            node.objects.inline_bytes += len(spec.args)
         actor = Actor(task, options, life, job, entry)
         entry.actor = actor
         if options.checkpoint_interval >= 0:
@@ -252,7 +256,7 @@ class Calls:
     def creation_done(self, actor: Actor, value: bytes) -> None:
         """Once: the object behind the handles is there."""
         task = actor.creation
-        if self.node.tasks.pop(task.spec.task_id, None) is not None:
+        if self.node.small_values.forget_task(task.spec.task_id) is not None:
             self.node.lifecycle.finish(task, [value])
 
     # --- calls ---

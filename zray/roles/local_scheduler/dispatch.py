@@ -160,7 +160,7 @@ class Dispatch:
         for task in doomed:
             self.node.flights.landed(task.spec.task_id)
             self.node.recovery.placed.pop(task.spec.task_id, None)
-            self.node.tasks.pop(task.spec.task_id, None)
+            self.node.small_values.forget_task(task.spec.task_id)
             task.state = TaskState.DONE  # so that the end of one does not start another
             self.node.infeasible.parked.pop(task.spec.task_id, None)
             self.node.trips.forget(task)

@@ -12,6 +12,7 @@ from ...wire.objects import (
     HoldObjects,
     ObjectAllocated,
     ObjectClaimed,
+    PutObject,
     PutObjects,
     ReleaseObjects,
     UnpinObjects,
@@ -35,7 +36,7 @@ def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
         entry = entries.get(put.object_id)
         if entry is None:
             entry = entries[put.object_id] = ObjectEntry(put.object_id, process)
-        elif entry.value is not None and not entry.is_lost:
+        elif entry.value is not None and not entry.is_lost and not _is_in_arena_now(node, put, entry):
             # By a task that runs again: it holds what its first run has put.
             node.reject("a value put again")
             objects.hold(entry, process)
@@ -55,6 +56,8 @@ def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
             objects.pin(put.object_id, process)
             objects.dying.pop(put.object_id, None)
             node.to_seal.append(put.object_id)
+        elif len(value) > objects.small_max:  # type: ignore[arg-type]
+            objects.inline_bytes += len(value)  # type: ignore[arg-type]
         if entry.waiting is not None:
             waiting, entry.waiting = entry.waiting, None
             for task in waiting:
@@ -63,6 +66,14 @@ def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
             node.waits.object_is_here(entry)
         if entry.shared is not None:
             node.remote.value_is_here(entry)  # others wait for what this task puts again
+
+
+def _is_in_arena_now(node: LocalScheduler, put: PutObject, entry: ObjectEntry) -> bool:
+    """Whether its first run had put it into a message (small_values): this place is where it is from now on."""
+    if type(put.value) is not StoredValue or type(entry.value) is not bytes:
+        return False
+    node.objects.forget_value(entry)
+    return True
 
 
 def on_hold_objects(node: LocalScheduler, message: HoldObjects) -> None:

@@ -31,7 +31,8 @@ class Lifecycle:
         if process.job.is_over:
             self.node.reject("tasks of a job that is over: its workers are being killed")
             return
-        tasks, entries, job = self.node.tasks, self.node.objects.entries, process.job
+        objects = self.node.objects
+        tasks, entries, job, small_max = self.node.tasks, objects.entries, process.job, objects.small_max
         fresh = self.node.lineage.fresh
         functions = self.node.functions
         worker = process.worker
@@ -57,6 +58,8 @@ class Lifecycle:
             if options.num_returns != 1:
                 self._make_further_returns(task, process)
             tasks[task_id] = task
+            if len(spec.args) > small_max:
+                objects.inline_bytes += len(spec.args)
             fresh.append(task)
             if options.actor_id:
                 self.node.calls.submit(task)
@@ -124,6 +127,8 @@ class Lifecycle:
             # Not among the holders, unless somebody here has refs on it already.
             shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
         self.node.tasks[spec.task_id] = task
+        if len(spec.args) > self.node.objects.small_max:
+            self.node.objects.inline_bytes += len(spec.args)
         return task
 
     def retain_arguments(self, task: Task) -> None:
@@ -178,7 +183,7 @@ class Lifecycle:
         for timing in message.timings:
             self.node.dispatch.takes(timing.function_id, timing.mean_us)
         worker.progress_at = self.node.now
-        tasks = self.node.tasks
+        tasks, objects = self.node.tasks, self.node.objects
         inflight = worker.inflight
         for result in message.results:
             task = tasks.get(result.task_id)
@@ -200,6 +205,8 @@ class Lifecycle:
                 if worker.actor.shipping.withhold(task, result, process):
                     continue
             del tasks[result.task_id]
+            if len(task.spec.args) > objects.small_max:
+                objects.inline_bytes -= len(task.spec.args)
             self.finish(task, result.values, result.contained, process)
         self.node.dispatch.worker_progressed(worker)
 
@@ -264,12 +271,12 @@ class Lifecycle:
 
     def fail(self, task: Task, class_name: str, text: str, details: dict[str, Any] | None = None) -> None:
         """The task ends with a system error."""
-        self.node.tasks.pop(task.spec.task_id, None)
+        self.node.small_values.forget_task(task.spec.task_id)
         self.fail_with(task, encode_system_error(class_name, text, details))
 
     def fail_with(self, task: Task, error: bytes) -> None:
         """The task ends with this error value in each of its returns."""
-        self.node.tasks.pop(task.spec.task_id, None)
+        self.node.small_values.forget_task(task.spec.task_id)
         self.finish(task, [error] * max(1, task.options.num_returns))
 
     def function_name(self, function_id: bytes) -> str:

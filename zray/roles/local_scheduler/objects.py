@@ -15,11 +15,16 @@ from typing import Any
 from ...wire.task_spec import StoredValue
 from .tables import ObjectEntry, Process, Shared
 
+# Values of no more bytes are not counted (small_values): an entry and its task weigh as much.
+SMALL_BYTES_MAX = 1024
+
 
 class ObjectTable:
     """Entries by id."""
 
     def __init__(self) -> None:
+        self.small_max = SMALL_BYTES_MAX
+        self.inline_bytes = 0  # of values and arguments that are larger, and are here
         self.entries: dict[bytes, ObjectEntry] = {}
         # object -> process -> how often it was told the place.  Only large values.
         self.pins: dict[bytes, dict[Process, int]] = {}
@@ -82,7 +87,7 @@ class ObjectTable:
 
     def release_all(self, object_ids: Iterable[bytes], process: Process) -> None:
         """The process's last refs on them are gone; of an object that is not here, nothing is to be done."""
-        entries, freed_recorded = self.entries, self.freed_recorded
+        entries, freed_recorded, small_max = self.entries, self.freed_recorded, self.small_max
         for object_id in object_ids:
             entry = entries.get(object_id)
             if entry is None:
@@ -90,6 +95,7 @@ class ObjectTable:
             # Nearly all are small values that nobody else knows of or takes: `release`, in short.
             if (
                 type(entry.value) is bytes
+                and len(entry.value) <= small_max
                 and entry.holders is process
                 and not (entry.count or entry.contained)
                 and entry.task is entry.shared is entry.actor is None
@@ -176,8 +182,21 @@ class ObjectTable:
             self.freed_actors.append(entry.actor)
             entry.actor = None
         contained, entry.contained = entry.contained, ()
-        entry.value = None
+        self.forget_value(entry)
         return contained
+
+    def place(self, entry: ObjectEntry, value: bytes) -> None:
+        """It is here, and nobody waits for it."""
+        entry.value = value
+        if len(value) > self.small_max:
+            self.inline_bytes += len(value)
+
+    def forget_value(self, entry: ObjectEntry) -> None:
+        """It is not here any more.  A large one: its range is freed otherwise."""
+        value = entry.value
+        if type(value) is bytes and len(value) > self.small_max:
+            self.inline_bytes -= len(value)
+        entry.value = None
 
     def forget_released(self, entry: ObjectEntry) -> None:
         """This node has let go of it, and has no copy that the shard would have freed."""

@@ -112,6 +112,8 @@ class WorkerPool:
         worker.process = Process(message.process, "worker", message.pid, job)
         worker.process.worker = worker
         self.node.processes[message.process] = worker.process
+        if self.node.small_values.are_many:
+            self.node.small_values.tell(worker.process)
         self.is_idle(worker)
 
     def start_failed(self, message: WorkerStartFailed) -> None:

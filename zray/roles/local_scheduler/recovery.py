@@ -152,11 +152,11 @@ class Recovery:
         entry.shared.is_lost = True
         node.object_is_here(entry, encode_system_error("ObjectLostError", message.reason))
 
-    @staticmethod
-    def _forget_loss(entry: ObjectEntry) -> None:
+    def _forget_loss(self, entry: ObjectEntry) -> None:
         assert entry.shared is not None
         entry.shared.is_lost = False
-        entry.value = entry.pushed_to = None
+        self.node.objects.forget_value(entry)
+        entry.pushed_to = None
 
     def made_after_all(self, entry: ObjectEntry) -> None:
         """Its task runs again here: the error that stands in its place goes."""

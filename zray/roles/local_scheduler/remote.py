@@ -259,7 +259,7 @@ class Remote:
         """A process holds a ref on something that this node has never heard of."""
         if self.node.is_embedded:
             text = f"Object {entry.object_id.hex()} is gone: nothing on this node held it any more."
-            entry.value = encode_system_error("ObjectLostError", text)
+            self.node.objects.place(entry, encode_system_error("ObjectLostError", text))
             return
         entry.share()
         self._hold_at_shards([entry.object_id], 0)

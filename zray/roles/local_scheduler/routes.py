@@ -254,7 +254,7 @@ class Routes:
     def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
         node = self.node
         task.state = TaskState.DONE
-        del node.tasks[task.spec.task_id]
+        node.small_values.forget_task(task.spec.task_id)
         node.finished_count += 1
         node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
         elsewhere: list[tuple[ObjectEntry, int]] = []

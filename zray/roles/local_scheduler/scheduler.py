@@ -100,6 +100,7 @@ from .remote_calls import RemoteCalls
 from .resources import Resources
 from .results import Results
 from .routes import Routes
+from .small_values import SmallValues
 from .stealing import Stealing
 from .strategies import Strategies
 from .tables import Job, ObjectEntry, Process, Task
@@ -141,8 +142,7 @@ class LocalScheduler(Role):
         self.resources = Resources(total)
         self.processes: dict[str, Process] = {}
         self.jobs: dict[bytes, Job] = {}
-        # And whose they were: tasks of theirs may still be on their way.
-        self.ended_jobs: Latest[bytes, str] = Latest(ENDED_JOBS_MAX)
+        self.ended_jobs: Latest[bytes, str] = Latest(ENDED_JOBS_MAX)  # and whose: tasks may still be on their way
         self.tasks: dict[bytes, Task] = {}
         self.functions: dict[bytes, Function] = {}
         self.function_waiters: dict[bytes, list[Task]] = {}
@@ -183,6 +183,7 @@ class LocalScheduler(Role):
         self.explanations = Explanations(self)
         self.code = JobCode(self)
         self.output = Output(self)
+        self.small_values = SmallValues(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []
         self.finished_count = 0
@@ -199,6 +200,8 @@ class LocalScheduler(Role):
         process = Process(message.process, message.kind, message.pid, job)
         job.driver = job.driver or process
         self.processes[message.process] = process
+        if self.small_values.are_many:
+            self.small_values.tell(process)
         self.pool.prestart()
 
     def on_process_left(self, message: ProcessLeft) -> None:
@@ -255,12 +258,16 @@ class LocalScheduler(Role):
 
     def object_is_here(self, entry: ObjectEntry, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
         """A value has come: made, put or fetched.  Tell who takes it, who waits, and who submitted it."""
+        if entry.value is not None:
+            value = self.small_values.replaced(entry, value)
         entry.value = value
         if contained:
             self.objects.contain(entry, contained)
         if type(value) is StoredValue:
             self.objects.dying.pop(entry.object_id, None)
             self.to_seal.append(entry.object_id)
+        elif len(value) > self.objects.small_max:  # type: ignore[arg-type]
+            self.objects.inline_bytes += len(value)  # type: ignore[arg-type]
         waiting = entry.waiting
         if waiting is not None:
             entry.waiting = None
@@ -351,6 +358,7 @@ class LocalScheduler(Role):
             objects.freed_places = []
         self.lineage.end_turn()
         self.remote.end_turn()
+        self.small_values.end_turn()
         return self.take_effects()
 
     def _send_seals(self) -> None:
@@ -363,6 +371,7 @@ class LocalScheduler(Role):
         self.dispatch.check_everything()
         self.bundles.check_everything()
         self.function_table.check_everything()
+        self.small_values.check_everything()
         for name, total in self.resources.total.items():
             assert 0 <= self.resources.free[name] <= total
 

@@ -285,7 +285,7 @@ class Shipping:
             self.withheld.popleft()
             self.is_unseen = False
             node, task = self.node, item.task
-            node.tasks.pop(task.spec.task_id, None)
+            node.small_values.forget_task(task.spec.task_id)
             node.lifecycle.finish(task, item.values, item.contained)
             for inside in item.contained:
                 node.objects.drop_all(inside)
@@ -316,7 +316,7 @@ class Shipping:
             if answer is None:
                 left[task_id] = task
                 continue
-            self.node.tasks.pop(task_id, None)
+            self.node.small_values.forget_task(task_id)
             if task.origin:
                 self.answers[task_id] = answer
             else:

@@ -205,7 +205,7 @@ class Trips:
     def give_back(self, task: Task, thief: str = "") -> None:
         """It is its origin's again, as if it had never been here.  thief: as in TaskGivenBack."""
         node, spec = self.node, task.spec
-        del node.tasks[spec.task_id]
+        node.small_values.forget_task(spec.task_id)
         node.results.quiet.pop(spec.task_id, None)
         node.results.unaccepted.pop(spec.task_id, None)
         task.state = TaskState.DONE
@@ -226,7 +226,7 @@ class Trips:
         """Another node has run it."""
         node, spec = self.node, task.spec
         task.state = TaskState.DONE
-        node.tasks.pop(spec.task_id, None)
+        node.small_values.forget_task(spec.task_id)
         node.recovery.placed.pop(spec.task_id, None)
         node.infeasible.parked.pop(spec.task_id, None)
         self.forget(task)  # given back by one node, and run again by another one that wanted what it returns

@@ -1,0 +1,68 @@
+"""Values and arguments that travel in messages lie in this process's memory: how much of it they may take.
+
+What is larger than SMALL_BYTES_MAX is counted, while an object or a task has it here (`ObjectTable.inline_bytes`).
+With INLINE_BYTES_TOTAL of that, our processes write all that is larger into the arena (InlineLimit), until it is half
+as much; the arena has room of its own, holds writers back when it is full, and says so in the end.  What is smaller is
+as many as objects and tasks are, and each of these has records here that weigh more.
+
+Values of tasks that other nodes run come as these nodes send them, and are counted here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...wire.objects import InlineLimit
+from ...wire.task_spec import StoredValue
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+    from .tables import ObjectEntry, Process, Task
+
+# Of one node, in bytes: a program that keeps more small values than that has some hundred thousand of a few kilobytes,
+# which its processes have in memory too; their place is the arena, where all share them.
+INLINE_BYTES_TOTAL = 512 << 20
+
+
+class SmallValues:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.are_many = False  # processes are told to write more of them into the arena
+
+    def end_turn(self) -> None:
+        """Tell our processes, if it is another rule now."""
+        total = self.node.objects.inline_bytes
+        if self.are_many != (total > (INLINE_BYTES_TOTAL // 2 if self.are_many else INLINE_BYTES_TOTAL)):
+            self.are_many = not self.are_many
+            for process in self.node.processes.values():
+                self.tell(process)
+
+    def tell(self, process: Process) -> None:
+        """One that has joined with the usual rule, or all."""
+        node = self.node
+        limit = min(node.objects.small_max, node.inline_bytes_max) if self.are_many else node.inline_bytes_max
+        node.send(process.address, InlineLimit(limit))
+
+    def replaced(self, entry: ObjectEntry, value: bytes | StoredValue) -> bytes | StoredValue:
+        """Its task has run again, and the rule is another one: what stands there now."""
+        if type(entry.value) is StoredValue and not entry.is_lost:
+            return entry.value
+        self.node.objects.forget_value(entry)
+        return value
+
+    def forget_task(self, task_id: bytes) -> Task | None:
+        """It is none of this node's tasks any more."""
+        task: Task | None = self.node.tasks.pop(task_id, None)
+        if task is not None and len(task.spec.args) > self.node.objects.small_max:
+            self.node.objects.inline_bytes -= len(task.spec.args)
+        return task
+
+    def check_everything(self) -> None:
+        """Assert that what is counted is there."""
+        objects = self.node.objects
+        values = (entry.value for entry in objects.entries.values() if type(entry.value) is bytes)
+        arguments: Any = (task.spec.args for task in self.node.tasks.values())
+        counted = sum(len(data) for data in (*values, *arguments) if len(data) > objects.small_max)
+        assert objects.inline_bytes == counted, f"{objects.inline_bytes} bytes of small values counted, {counted} here"
