@@ -94,8 +94,9 @@ def test_what_comes_later_is_shared_and_told_at_once():
     one = node.put_bundle()
     node.publish(one)
     sent = node.sent_kinds(HoldAtNode, AddLocations, CodeAdded)
-    assert [type(message) for _, message in sent] == [HoldAtNode, AddLocations, CodeAdded]
-    assert sent[2] == (FAR, CodeAdded(JOB, (one,)))
+    # What is acknowledged comes last: then the shard knows where it is, too.
+    assert [type(message) for _, message in sent] == [HoldAtNode, AddLocations, HoldAtNode, CodeAdded]
+    assert sent[3] == (FAR, CodeAdded(JOB, (one,)))
     node.submit(node.new_spec())
     node.acknowledge()
     assert [message.job.code for _, message in node.sent_kinds(SpillTask)] == [(one,)]
