@@ -1,5 +1,6 @@
 """Actors that end in order: by exit_actor(), by __ray_terminate__, when their last handle is gone."""
 
+import asyncio
 import atexit
 import os
 import signal
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 import zray
-from tests.gates import Tally, is_running, until
+from tests.gates import Gate, Tally, is_running, until
 from zray.host import context
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -96,12 +97,66 @@ def test_the_call_that_leaves_is_answered_whoever_looks_meanwhile(kind, gate):
     zray.wait([after])
 
 
-@pytest.mark.parametrize("kind", ["serial", "async"])
+@pytest.mark.parametrize("kind", ["threaded", "async"])
+def test_what_has_begun_beside_the_call_that_leaves_ends_first(kind, gate, tmp_path):
+    begun = Gate(tmp_path / "begun")
+
+    class Plain(Leaver):
+        def work_long(self):
+            begun.open()
+            gate.wait()
+            return "done"
+
+    class Async(AsyncLeaver):
+        async def work_long(self):
+            begun.open()
+            while not gate.is_open():
+                await asyncio.sleep(0.001)
+            return "done"
+
+    options = {"max_concurrency": 4} if kind == "threaded" else {"num_cpus": 0}
+    actor = zray.remote(**options)(Async if kind == "async" else Plain).remote()
+    long = actor.work_long.remote()
+    begun.wait()
+    with pytest.raises(ActorDiedError, match="exit_actor"):
+        zray.get(actor.leave.remote(), timeout=20)
+    behind = actor.work.remote(1)
+    gate.open()
+    assert zray.get(long, timeout=20) == "done"
+    with pytest.raises(ActorDiedError, match="exit_actor"):
+        zray.get(behind, timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["threaded", "async"])
+def test_an_actor_that_leaves_does_not_wait_for_a_call_without_end(kind):
+    class Plain(Leaver):
+        def __init__(self):
+            from zray.host import actor_host
+
+            actor_host.LAST_CALLS_SECONDS = 0.05
+
+        def work_long(self):
+            threading.Event().wait()
+
+    class Async(AsyncLeaver, Plain):
+        async def work_long(self):
+            await asyncio.get_running_loop().create_future()
+
+    options = {"max_concurrency": 4} if kind == "threaded" else {"num_cpus": 0}
+    actor = zray.remote(**options)(Async if kind == "async" else Plain).remote()
+    long = actor.work_long.remote()
+    for call in (actor.leave.remote(), long):
+        with pytest.raises(ActorDiedError, match="exit_actor"):
+            zray.get(call, timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["serial", "threaded", "async"])
 def test_leaving_right_behind_other_calls(kind):
     """Their results may still wait for company when the actor says that it goes: they go first."""
 
     for _ in range(5):
-        actor = zray.remote(num_cpus=0)(AsyncLeaver if kind == "async" else Leaver).remote()
+        options = {"max_concurrency": 4} if kind == "threaded" else {}
+        actor = zray.remote(num_cpus=0, **options)(AsyncLeaver if kind == "async" else Leaver).remote()
         calls = [actor.work.remote(value) for value in range(20)]
         left = actor.leave.remote()
         assert zray.get(calls, timeout=20) == [*range(20)]

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from .worker_main import Worker
 
 
+# What has begun when an actor leaves is waited for, so long: one of its calls may be a loop without end.
+LAST_CALLS_SECONDS = 10.0
+
 LEFT = "The actor left by exit_actor()."
 EXITED = "The actor left by sys.exit(0)."
 # Values of a call's returns, the refs inside each, and whether it asks for another attempt.
@@ -55,6 +58,7 @@ class ActorHost:
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
+        self.running = 0  # calls in threads, or in the loop; changed with the worker's lock held
         self.last_call: TaskSpec | None = None  # it asked for the actor's end
         self.farewell = ""  # by what
         self.exiting = ""  # why, once that call's result is on its way
@@ -117,8 +121,9 @@ class ActorHost:
         """The call at the head of the queue, if the window lets us have it and its arguments are here."""
         worker = self.worker
         executor = worker.executor
-        if self.exiting:
-            self.leave_if_asked()  # nothing begins behind the call that leaves
+        if self.exiting:  # nothing begins behind the call that leaves
+            self.leave_if_asked()
+            threading.Event().wait()  # whoever ends last, or loses patience, ends the process
         while executor.queue:
             try:
                 worker.claim(0)
@@ -145,6 +150,8 @@ class ActorHost:
             if spec is None:
                 self.slots.release()
             else:
+                with worker.lock:
+                    self.running += 1
                 self.pool.submit(self._run_in_thread, spec)
         else:
             spec = self.claim_next()
@@ -216,6 +223,10 @@ class ActorHost:
             if spec is self.last_call:
                 # Not before: another thread that sees it ends the process.
                 self.exiting = self.farewell
+                if not self.is_serial:
+                    patience = threading.Timer(LAST_CALLS_SECONDS, self._leave)
+                    patience.daemon = True
+                    patience.start()
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """What a call that raised leaves behind: an error, or the wish to leave."""
@@ -243,6 +254,8 @@ class ActorHost:
             value = None  # as above
         finally:
             current_call.reset(token)
+            with worker.lock:
+                self.running -= 1
             self.slots.release()
             worker.flush()
             self.leave_if_asked()
@@ -250,6 +263,9 @@ class ActorHost:
     # --- the end ---
 
     def leave_if_asked(self) -> None:
-        """By itself, once the result of the call that asked for it is noted."""
-        if self.exiting:
-            leave(self.worker, self.exiting, ActorExited(self.actor_id, self.exiting))
+        """By itself, once the result of the call that asked for it is noted, and what runs beside it has ended."""
+        if self.exiting and not self.running:
+            self._leave()
+
+    def _leave(self) -> None:
+        leave(self.worker, self.exiting, ActorExited(self.actor_id, self.exiting))

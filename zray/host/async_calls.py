@@ -30,9 +30,9 @@ class AsyncCalls:
         self.host = host
         self.worker = host.worker
         self.concurrency = concurrency
-        self.running = 0  # begun and not finished; changed with the worker's lock held
         self.has_room = threading.Event()
         self.flush_is_due = False
+        self.tasks: dict[bytes, Any] = {}  # by call; a loop refers to its tasks weakly
         self.methods: dict[bytes, Any] = {}  # by options blob: (bound method, returns one value)
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="zray-loop", daemon=True).start()
@@ -49,12 +49,12 @@ class AsyncCalls:
     def begin(self) -> None:
         """Begin what the queue, the window and the concurrency allow; wait for room where there is none."""
         host, worker = self.host, self.worker
-        if self.running >= self.concurrency:
+        if host.running >= self.concurrency:
             self.has_room.clear()
-            if self.running >= self.concurrency:
+            if host.running >= self.concurrency:
                 self.has_room.wait()
         batch: list[TaskSpec] = []
-        room = min(BATCH_COUNT_MAX, self.concurrency - self.running)
+        room = min(BATCH_COUNT_MAX, self.concurrency - host.running)
         while len(batch) < room:
             spec = host.claim_next()
             if spec is None:
@@ -62,13 +62,13 @@ class AsyncCalls:
             batch.append(spec)
         if batch:
             with worker.lock:
-                self.running += len(batch)
+                host.running += len(batch)
             self.loop.call_soon_threadsafe(self._begin_batch, batch)
 
     def _begin_batch(self, batch: list[TaskSpec]) -> None:
         create_task = self.loop.create_task
         for spec in batch:
-            create_task(self._run(spec))
+            self.tasks[spec.task_id] = create_task(self._run(spec))
 
     def _method_of(self, spec: TaskSpec) -> Any:
         found = self.methods.get(spec.options)
@@ -97,10 +97,11 @@ class AsyncCalls:
             result = host.outcome_of(spec, error)
             value = error
         host.finished(spec, result)
+        del self.tasks[spec.task_id]
         value = None  # an error's traceback has this frame, which would keep the error
         with worker.lock:
-            self.running -= 1
-        if self.running == self.concurrency - 1 or not self.has_room.is_set():
+            host.running -= 1
+        if host.running == self.concurrency - 1 or not self.has_room.is_set():
             self.has_room.set()
         if not self.flush_is_due:
             self.flush_is_due = True
