@@ -6,7 +6,6 @@ The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine 
 from __future__ import annotations
 
 import inspect
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
@@ -19,7 +18,7 @@ from .runtime_env import JOB_FIELDS, check_runtime_env
 if TYPE_CHECKING:
     from .host.runtime import Runtime
 
-_start_lock = threading.Lock()
+_start_lock = context.StartLock()
 
 
 class Context(dict[str, Any]):
@@ -119,6 +118,8 @@ def init(
 
 
 def _why_not_again(runtime: Runtime) -> str:
+    if runtime.is_worker:
+        return "This is a task or an actor: it is in its session already.  Leave zray.init() to the program."
     if runtime.connection.over:
         return f"The session that this process was in is over: {runtime.connection.over}  Call zray.shutdown() first."
     return "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."

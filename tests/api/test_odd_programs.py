@@ -3,6 +3,7 @@
 import builtins
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 import zray
 from tests.gates import until
-from tests.scripts import run_script
+from tests.scripts import environment, run_script
 from zray.host import runtime
 from zray.remote_function import CODE_BYTES_MAX
 
@@ -278,6 +279,62 @@ def test_a_reference_of_a_session_that_has_ended(tmp_path):
         """,
     )
     assert result.stdout.split() == ["lost"] * 3, result.stderr
+
+
+PROGRAM = """
+import zray as ray
+@ray.remote
+def double(value):
+    return 2 * value
+print(ray.get(double.remote(1)))
+"""
+
+
+def test_a_program_that_hides_a_module_is_told_so(tmp_path):
+    """It has that module's name, and zray imports it: the program must not begin again and again, in new sessions."""
+    program = tmp_path / "random.py"
+    program.write_text(PROGRAM)
+    variables = environment() | {"ZRAY_TMPDIR": str(tmp_path / "sessions")}
+    result = subprocess.run(
+        [sys.executable, str(program)], env=variables, capture_output=True, text=True, timeout=40, check=False
+    )
+    assert result.returncode == 1 and result.stdout == ""
+    assert "Rename that file" in result.stderr.splitlines()[-1]
+
+
+def test_a_module_of_the_program_may_have_a_standard_modules_name(tmp_path):
+    """What zray does not import in the program it does not find there in its own processes either; tasks do."""
+    (tmp_path / "fileinput.py").write_text("mine = 5")
+    code = """
+        import fileinput
+        import zray as ray
+
+        @ray.remote
+        def look():
+            import fileinput
+            return fileinput.mine
+
+        print(fileinput.mine, ray.get(look.remote()))
+    """
+    assert run_script(tmp_path, code).stdout == "5 5\n"
+
+
+def test_a_program_may_run_in_a_folder_that_is_gone(tmp_path):
+    result = run_script(
+        tmp_path,
+        "import os\nfolder = os.path.join(os.path.dirname(__file__), 'gone')\nos.mkdir(folder)\nos.chdir(folder)\n"
+        "os.rmdir(folder)" + PROGRAM,
+    )
+    assert result.stdout == "2\n", result.stderr
+
+
+def test_a_task_that_begins_a_session_is_told_that_it_is_in_one():
+    @zray.remote
+    def begins():
+        zray.init()
+
+    with pytest.raises(RuntimeError, match="is in its session already"):
+        zray.get(begins.remote())
 
 
 # Catches each interrupt, and goes on: at the end nothing must be left of what was under way.

@@ -45,6 +45,17 @@ def nearly_all_is_free():
     return True
 
 
+def test_refs_in_cycles_are_let_go_of_when_the_store_is_full():
+    """An exception that was kept, with its frames, is the usual one."""
+    gc.disable()
+    try:
+        for _ in range(5):
+            cycle = [zray.put(large())]
+            cycle.append(cycle)
+    finally:
+        gc.enable()
+
+
 @zray.remote
 def identity(value):
     return value

@@ -175,8 +175,11 @@ def test_object_arrays_are_carried():
     assert back.tolist() == [1, "a", None]
 
 
-def test_fortran_order_is_kept_where_it_matters():
-    assert round_trip(numpy.asfortranarray(numpy.zeros((300, 300)))).flags.f_contiguous
+@pytest.mark.parametrize("shape", [(300, 300), (3, 4), (2, 3, 4)])
+def test_fortran_order_is_kept(shape):
+    array = numpy.asfortranarray(numpy.arange(numpy.prod(shape), dtype=float).reshape(shape))
+    back = round_trip(array)
+    assert (back == array).all() and back.flags.f_contiguous and not back.flags.c_contiguous
 
 
 def test_large_buffers_are_not_copied_and_lie_aligned():

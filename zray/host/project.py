@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import msgpack
 
 from .code_cache import FILES_MAX
+from .spawn import current_folder
 
 BUNDLE_BYTES_MAX = 64 << 20
 # Of what makes a bundle too large, so many are named.
@@ -132,7 +133,7 @@ class Project:
         self.taken: set[str] = set()  # top-level names; those that are not the project's too
         self.available: dict[str, set[str]] = {}  # folder -> the modules in it
         main = getattr(sys.modules.get("__main__"), "__file__", None)
-        for place in {os.path.abspath(main), os.path.realpath(main)} if main else {os.path.join(os.getcwd(), "")}:
+        for place in {os.path.abspath(main), os.path.realpath(main)} if main else {os.path.join(current_folder(), "")}:
             self._add_root(os.path.dirname(place))
 
     def take(self, names: Iterable[str] = ()) -> list[File]:

@@ -14,7 +14,8 @@ PACKET_BYTES_MAX = 1 << 16
 # Above all numbers that a child sees, so that putting one in its place never covers another.
 _ASIDE = 100
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from zray.host import context; context.is_own = True; \
+from {module} import main; main()"
 
 
 def import_path() -> list[str]:
@@ -22,7 +23,7 @@ def import_path() -> list[str]:
 
     Such a package is found by a finder that its installation put into this interpreter; ours start without it.
     """
-    path = [entry or os.getcwd() for entry in sys.path]  # "": python -c, and at the prompt
+    path = [entry or current_folder() for entry in sys.path]  # "": python -c, and at the prompt
     for finder in sys.meta_path:
         places = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
         if isinstance(places, dict):
@@ -33,10 +34,28 @@ def import_path() -> list[str]:
     return path
 
 
+def current_folder() -> str:
+    """The working folder; one that has been removed is none, and stands for nothing."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
+
+
+def standard_first(path: list[str]) -> list[str]:
+    """The same, for zray's own imports: a random.py beside the program is not the standard module of that name.
+
+    (It is the program, perhaps, which would begin once more, and start a session.)
+    """
+    folder = os.path.dirname(os.__file__)
+    standard = [entry for entry in path if entry in (folder, os.path.join(folder, "lib-dynload"))]
+    return standard + [entry for entry in path if entry not in standard]
+
+
 def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str, ...], str]:
     """Where the workers of the driver's own node look for modules, and their working folder: nothing is copied."""
     first = []
-    folder = os.getcwd()
+    folder = current_folder()
     if runtime_env.get("working_dir"):
         folder = os.path.abspath(runtime_env["working_dir"])
         first.append(folder)
@@ -56,7 +75,7 @@ def spawn(
     runs_user_code: it, or what it forks, so it is to be an interpreter like the program's own.  Others do without
     `site`, which costs milliseconds: the path is handed over.
     """
-    path = import_path()
+    path = standard_first(import_path())
     program = _PROGRAM.format(path=path, module=module)
     wanted = {1: output, 2: output, **{theirs: ours for ours, theirs in descriptors.items()}}
     aside = {theirs: fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _ASIDE) for theirs, ours in wanted.items()}

@@ -133,8 +133,8 @@ class Worker(Runtime):
         self.env_vars = message.env_vars
         set_env_vars((*facts.env_vars, *message.env_vars))
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
-        known = set(sys.path)
-        sys.path[:0] = [entry for entry in facts.sys_path if entry not in known]
+        # In the program's order: what it finds first, its tasks find first.
+        sys.path[:] = dict.fromkeys((*facts.sys_path, *sys.path))
         try:
             os.chdir(facts.working_dir)
         except OSError:

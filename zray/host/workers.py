@@ -173,7 +173,7 @@ class Workers:
         again = list(self.unjoined)
         self.launch()
         for worker in lost:
-            self._exited(worker, f"died with the fork server, which {how}")
+            self._exited(worker, f"died with the fork server ({how})")
         for worker in again:
             self._order("start", worker, self.worker_id[worker])
         return True

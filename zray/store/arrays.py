@@ -46,13 +46,16 @@ def encode_array(array: Any) -> Serialized | None:
         head = _remember_head(array)
     if head is None:
         return None
+    order = C_ORDER
+    if array.ndim > 1:
+        flags = array.flags
+        if flags.f_contiguous and not flags.c_contiguous:
+            order, array = F_ORDER, array.T
     if array.nbytes < ARRAY_INBAND_MAX:
+        if order == F_ORDER:
+            head = _head(array.dtype, array.shape[::-1], order, 0)
         data = head + array.tobytes()
         return Serialized(data, (), (), len(data))
-    order = C_ORDER
-    if not array.flags.c_contiguous:
-        if array.flags.f_contiguous:
-            order, array = F_ORDER, array.T
     large_head = _head(array.dtype, array.shape[::-1] if order else array.shape, order, array.nbytes)
     elements = _bytes_of(array)
     return Serialized(large_head, (elements,), (), len(large_head) + elements.nbytes)
