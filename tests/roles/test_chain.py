@@ -210,6 +210,24 @@ def test_one_that_has_not_caught_up_is_never_left_alone():
     assert desk.chain.is_lost and not second.is_head
 
 
+def test_who_is_heard_late_and_has_a_full_successor_becomes_head():
+    """Its successor could not have caught up before it had."""
+    desk = ChainDesk(replicas=3, offers=3)
+    while len(desk.chain.members) < 2:
+        desk.step()
+    second = desk.members()[1]
+    desk.stopped = {(second.address, "master")}
+    desk.settle()
+    assert len(desk.chain.members) == 3 and desk.chain.tentative.keys() == {second.address}
+    desk.ask()
+    desk.kill(desk.chain.members[0])
+    desk.settle()
+    assert second.is_head and desk.chain.tentative.keys() == {second.address}
+    desk.ask()
+    desk.stopped = set()
+    desk.check_all_is_well()
+
+
 def test_one_that_lags_behind_what_is_remembered_gets_the_whole_state():
     desk = ChainDesk(replicas=3, offers=2)
     desk.settle()

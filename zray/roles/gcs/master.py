@@ -17,6 +17,8 @@ A member that is out never comes back: its process starts anew, under another ad
 Which log: that of the latest epoch, and among those the longest.  A member writes down an epoch when it has all that
 its predecessor had, so a log of that epoch holds all that was acknowledged before; and what was acknowledged in
 it is in the log of its tail.  When the last full member is lost there is no chain, until all logs are there again.
+A member that has caught up may say so ahead of its predecessor, whose log is slower, or its line: who is before a full
+member lacks nothing, and may become head, but is not known to have it on its disk before it says so.
 
 Members on other nodes outlive the head, and offer what they have to the next one; their logs end with them.  While a
 full member of a chain is the head's, the head's logs hold all that was acknowledged (chain.is_hosted).  Where none is,
@@ -282,7 +284,7 @@ class ChainMaster(Role):
 
     def check_everything(self) -> None:
         for chain in self.chains.values():
-            assert not chain.members or chain.members[0] not in chain.tentative, "a head that may lack something"
+            assert not chain.members or chain.full(), "a chain in which each may lack something"
             names = [*chain.members, *chain.spares, *([chain.joining] if chain.joining else [])]
             assert len(set(names)) == len(names), "somebody is twice in a chain"
 
