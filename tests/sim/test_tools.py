@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from zray.exceptions import encode_system_error
+from zray.ids import return_id
 from zray.roles.local_scheduler import bounds
 from zray.sim import task_programs
 from zray.sim.checkers import Checkers
@@ -14,7 +15,9 @@ from zray.sim.options import Options, options_of
 from zray.sim.process import Process
 from zray.sim.simulator import Simulator
 from zray.sim.values import Big, CorruptValue, Failed, Ref, decode, encode
+from zray.wire.gcs import LineageNeeded, RecordTasks
 from zray.wire.session import GetStatus
+from zray.wire.task_spec import TaskSpec
 
 pytestmark = pytest.mark.sim
 
@@ -106,6 +109,31 @@ def test_two_processes_that_serve_one_actor_are_found():
     world.faults.stopped_until.clear()
     process.die()
     world.checkers.actors_are_served_once()
+
+
+def test_a_record_whose_ancestor_is_unknown_is_found():
+    """Unless that one's own record is on its way to another shard: until then a node has it."""
+    world = Simulator(Options(seed=1, nodes=2, shards=2))
+    world.run(0.5)
+    parent = TaskSpec(bytes(16), b"f" * 16)
+    child = TaskSpec(bytes(15) + b"\1", b"f" * 16, deps=(return_id(parent.task_id, 1),))
+    slow, fast = (world.connection(world.nodes["n2"], "n2/local", shard) for shard in ("gcs-0", "gcs-1"))
+    slow.hold("n2/local")
+    slow.send("n2/local", [RecordTasks("n2/local", [parent], 0, 2)])
+    fast.send("n2/local", [RecordTasks("n2/local", [child], 0, 2)])
+    world.run(1.0)
+    # The word that it is needed overtakes it.
+    world.nodes["n1"].arrive("n1/local", "gcs-0", LineageNeeded(1, 0, 2, 1, [parent.task_id], []))
+    world.run(2.0)
+    assert not world.checkers.unsaid_words(world.shards.authorities())
+    assert world.shards.records_under_way() == {parent.task_id}
+    slow.release("n2/local")
+    world.run(3.0)
+    assert not world.shards.records_under_way()
+    world.nodes["n1"].roles["gcs-0"].tasks.records[parent.task_id].spec = None
+    world.checkers.shards_seen = ()
+    with pytest.raises(AssertionError, match="a recorded task whose argument's task is not"):
+        world.checkers.lineage_suffices()
 
 
 def test_a_system_error_is_allowed_where_workers_are_killed():

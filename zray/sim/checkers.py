@@ -130,8 +130,7 @@ class Checkers:
             if len(names) == 1 or names[shard_of(task_id, len(names))] == shard.address
         }
         unsaid = self.unsaid_words(shards.values())
-        if len(names) > 1:
-            unsaid |= self.world.shards.records_under_way()
+        missing: list[tuple[bytes, bytes]] = []
         for task_id, record in records.items():
             if record.spec is None:
                 continue
@@ -143,7 +142,12 @@ class Checkers:
                     continue  # all of its replicas that are left are logs, for now
                 if not is_put(object_id) and parent not in self.actor_ids:
                     known = records.get(parent)
-                    assert known is not None and known.spec is not None, "a recorded task whose argument's task is not"
+                    if known is None or known.spec is None:
+                        missing.append((task_id, parent))
+        under_way = self.world.shards.records_under_way() if missing and len(names) > 1 else set()
+        for task_id, parent in missing:
+            is_on_its_way = parent in under_way and shard_of(parent, len(names)) != shard_of(task_id, len(names))
+            assert is_on_its_way, "a recorded task whose argument's task is not"
 
     def _chain_versions(self) -> Iterator[int]:
         """Numbers that change whenever the records of a chain do, or its members."""

@@ -7,9 +7,10 @@ What is in flight when a connection breaks is lost; both sides send it again whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..wire.codec import decode
 from ..wire.link import Link
 from ..wire.message import Message
 from ..wire.session import Ack
@@ -93,6 +94,13 @@ class Connection:
             self.world.faults.after_delivery(source.name, target.name)
         elif was_full and not target.link.is_full:
             target.receive([])
+
+    def on_its_way(self, source: str) -> Iterator[Message]:
+        """What is said there and has not arrived, nor is lost for good."""
+        received = self._other[source].link.received
+        for number, frame in self.ends[source].link.unacknowledged if self.is_open else ():
+            if number > received:
+                yield from decode(frame).messages
 
     # --- faults ---
 

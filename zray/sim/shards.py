@@ -365,14 +365,15 @@ class Shards:
             assert set(client.rejected) <= {"no handler for NodeJoined"}, client.rejected
 
     def records_under_way(self) -> set[bytes]:
-        """Tasks whose record a node has for a chain that may not have it yet."""
-        return {
-            spec.task_id
-            for client in self.clients()
-            for _, request in client.pending
-            if type(request) is RecordTasks
-            for spec in request.specs
-        }
+        """Tasks whose record a node has for a shard that may not have it yet."""
+        said = [request for client in self.clients() for _, request in client.pending]
+        if not self.are_replicated:
+            said += [message for _, target, message in self.world.heads.node.inbox if target in self.names]
+            for roles, connection in self.world.between_nodes.items():
+                for source, target in (roles, roles[::-1]):
+                    if target in self.names:
+                        said += connection.on_its_way(source)
+        return {spec.task_id for request in said if type(request) is RecordTasks for spec in request.specs}
 
     def why_stuck(self) -> list[str]:
         """In words."""
