@@ -1,14 +1,18 @@
 """Tasks that go up without a word to the shards: nobody but their origin knows what they return."""
 
+import pytest
+
 from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_code import Node
 from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.ids import return_id
+from zray.roles.local_scheduler import undoing
 from zray.roles.local_scheduler.members import LoadTimeout
 from zray.wire.actors import ResultsHeld
 from zray.wire.gcs import (
     AddLocations,
     HoldAtNode,
+    NodeJoined,
     NodeLost,
     RebuildObject,
     RecordTasks,
@@ -16,8 +20,19 @@ from zray.wire.gcs import (
     ReleaseAtNode,
 )
 from zray.wire.objects import FetchObject
-from zray.wire.scheduling import PlaceTask, SpillTask, TaskAccepted, TaskDone, TaskGivenBack, TaskPlaced
-from zray.wire.task_spec import StoredValue, TaskSpec
+from zray.wire.scheduling import (
+    JobEnded,
+    JobFacts,
+    PlaceTask,
+    SpillTask,
+    StealTasks,
+    TaskAccepted,
+    TaskDone,
+    TaskGivenBack,
+    TaskPlaced,
+    Thief,
+)
+from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskSpec
 from zray.wire.tasks import ObjectsReady, WaitObjects
 
 SPEC = TaskSpec(TASK, FUNCTION)
@@ -127,7 +142,7 @@ def test_a_small_result_goes_to_the_origin_and_leaves_nothing_here():
     desk.finish_one(worker, SMALL)
     sent = desk.take_sent()
     assert (OTHER, TaskDone(TASK, 1, [SMALL])) in sent and not [item for item in sent if item[0] == "gcs-0"]
-    assert not desk.scheduler.objects.entries and not desk.scheduler.results.quiet
+    assert not desk.scheduler.objects.entries and not desk.scheduler.results.unaccepted
 
 
 def test_a_large_one_stays_until_the_origin_holds_it():
@@ -170,3 +185,29 @@ def test_one_that_is_here_already_for_another_node_goes_back():
     desk.tell("global", PlaceTask(SPEC, "n3/local", JOB, is_quiet=True))
     assert desk.take_sent() == [("n3/local", TaskGivenBack(TASK, 1, 0))]
     assert desk.scheduler.tasks[TASK].origin == OTHER
+
+
+@pytest.mark.parametrize("portion", [1, 1_000])
+@pytest.mark.parametrize(
+    "sender, message, left",
+    [
+        ("n3/local", JobEnded(b"job-0002"), []),
+        ("monitor", NodeLost("n3/local", "killed"), []),
+        ("monitor", NodeLost(OTHER, "killed"), []),
+        ("global", StealTasks([Thief("n3/local", 1, {})]), [TASK, b"u" * 16]),
+    ],
+    ids=["its job ends", "and its home with it", "its origin is lost", "it is stolen"],
+)
+def test_what_has_left_is_not_said_to_be_here(sender, message, left, portion, monkeypatch):
+    monkeypatch.setattr(undoing, "PORTION_COUNT_MAX", portion)
+    desk = desk_with_a_peer()
+    desk.tell("monitor", NodeJoined("n3/local", {"CPU": RESOURCE_UNIT}))
+    for task_id in (TASK, b"u" * 16, b"v" * 16):
+        spec = TaskSpec(task_id, FUNCTION)
+        desk.tell("global", PlaceTask(spec, OTHER, b"job-0002", JobFacts(home="n3/local"), is_quiet=True))
+    desk.tell(sender, message)
+    assert [what for what, count, count_max in desk.scheduler.bounds() if count > count_max] == []
+    desk.take_sent()
+    desk.tell("timer", LoadTimeout())
+    assert [accepted.task_id for _, accepted in desk.take_sent(TaskAccepted)] == left
+    assert set(desk.scheduler.results.unaccepted) == set()

@@ -89,9 +89,9 @@ def _of_tasks(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     tasks = len(node.tasks)
     yield "tasks with a global scheduler", len(node.flights.aloft), tasks
     yield "tasks that others run", len(node.recovery.placed), tasks
-    quiet_max = tasks + node.undoing.tasks_left
-    yield "tasks whose origin alone is told what they return", len(node.results.quiet), quiet_max
-    yield "tasks whose origin has not heard that they are here", len(node.results.unaccepted), quiet_max
+    unaccepted = node.results.unaccepted
+    yield "tasks whose origin has not heard that they are here", len(unaccepted), tasks
+    yield "tasks that are gone, and said to be here later", len(unaccepted.keys() - node.tasks.keys()), 0
     yield "tasks that go up again", len(node.trips.aside), tasks
     yield "kinds of tasks that go up again", len(node.trips.kinds_aside), len(node.trips.aside)
     yield "tasks that no node can run", len(node.infeasible.parked), tasks

@@ -158,13 +158,7 @@ class Dispatch:
         unsent = (TaskState.READY, TaskState.WAITING, TaskState.SPILLED)
         doomed = [task for task in self.node.tasks.values() if task.job is job and task.state in unsent]
         for task in doomed:
-            self.node.flights.landed(task.spec.task_id)
-            self.node.recovery.placed.pop(task.spec.task_id, None)
-            self.node.small_values.forget_task(task.spec.task_id)
-            task.state = TaskState.DONE  # so that the end of one does not start another
-            self.node.infeasible.parked.pop(task.spec.task_id, None)
-            self.node.trips.forget(task)
-            self.node.groups.forget(task)
+            self.node.trips.is_over(task)
         error = encode_system_error("WorkerCrashedError", "The driver of this task has ended.")
         self.node.undoing.end_tasks(doomed, error)
 

@@ -242,7 +242,7 @@ class Lifecycle:
             if task.options.actor_id:
                 self.node.remote_calls.finish(task, values, contained)
                 return
-            if task.spec.task_id in self.node.results.quiet:
+            if task.is_quiet:
                 self.node.results.end_quietly(task, values, contained)
                 return
             if not contained:

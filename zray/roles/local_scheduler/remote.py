@@ -217,7 +217,7 @@ class Remote:
         """Others wait for what it returns: they are told when that is here."""
         returns = self.node.lifecycle.returns_of(task)
         self._share([entry.object_id for entry in returns if entry.shared is None], 0)
-        if task.spec.task_id in self.node.results.quiet:
+        if task.is_quiet:
             # Its values would go to its origin alone: they stay as long as it takes to announce them.
             released = [entry for entry in returns if entry.is_released]
             for entry in released:

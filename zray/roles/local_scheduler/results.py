@@ -31,30 +31,25 @@ class Results:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.unheld: dict[str, list[bytes]] = {}  # another node -> results kept here until it holds them
-        self.quiet: dict[bytes, str] = {}  # tasks that are here -> who alone knows what they return
-        self.unaccepted: dict[bytes, None] = {}  # those of them whose origin has heard nothing from us yet
+        self.unaccepted: dict[bytes, Task] = {}  # quiet ones that are here, whose origin has heard nothing from us yet
 
     # --- given ---
 
     def begin_quietly(self, task: Task) -> None:
         """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
-        self.quiet[task.spec.task_id] = task.origin
-        self.unaccepted[task.spec.task_id] = None
+        task.is_quiet = True
+        self.unaccepted[task.spec.task_id] = task
 
     def accept(self) -> None:
         """Now and then: those that take longer."""
-        tasks = self.node.tasks
-        for task_id in self.unaccepted:
-            task = tasks.get(task_id)
-            if task is not None and task_id in self.quiet:
-                self.node.send(task.origin, TaskAccepted(task_id, task.trip))
+        for task_id, task in self.unaccepted.items():
+            self.node.send(task.origin, TaskAccepted(task_id, task.trip))
         self.unaccepted.clear()
 
     def end_quietly(
         self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
     ) -> None:
         """A task whose returns only its origin knows is done."""
-        del self.quiet[task.spec.task_id]
         self.unaccepted.pop(task.spec.task_id, None)
         self.node.send(task.origin, TaskDone(task.spec.task_id, task.trip, self.give(task, values, contained)))
 
@@ -115,7 +110,10 @@ class Results:
     def node_lost(self, lost: str) -> None:
         """What it was promised, nobody waits for; but what its tasks return others may have heard of by now."""
         self.node.objects.drop_all(self.unheld.pop(lost, []))
-        self.quiet = {task_id: origin for task_id, origin in self.quiet.items() if origin != lost}
+        for task in self.node.tasks.values():
+            if task.is_quiet and task.origin == lost:
+                task.is_quiet = False
+                self.unaccepted.pop(task.spec.task_id, None)
 
     # --- taken ---
 

@@ -246,6 +246,7 @@ class Task(Struct, gc=False, eq=False):
     more: Any = None  # ObjectEntries of the further returns
     origin: str = ""  # address of the local scheduler that spilled it here
     trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
+    is_quiet: bool = False  # its origin alone knows what it returns, and is told that here
 
 
 class Wait(Struct, gc=False, eq=False):

@@ -206,7 +206,6 @@ class Trips:
         """It is its origin's again, as if it had never been here.  thief: as in TaskGivenBack."""
         node, spec = self.node, task.spec
         node.small_values.forget_task(spec.task_id)
-        node.results.quiet.pop(spec.task_id, None)
         node.results.unaccepted.pop(spec.task_id, None)
         task.state = TaskState.DONE
         node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts, thief))
@@ -225,15 +224,21 @@ class Trips:
     def landed(self, task: Task) -> None:
         """Another node has run it."""
         node, spec = self.node, task.spec
-        task.state = TaskState.DONE
-        node.small_values.forget_task(spec.task_id)
-        node.recovery.placed.pop(spec.task_id, None)
-        node.infeasible.parked.pop(spec.task_id, None)
-        self.forget(task)  # given back by one node, and run again by another one that wanted what it returns
-        node.flights.landed(spec.task_id)
-        self.forget(task)
+        self.is_over(task)  # given back by one node, it may be run again by another one that wanted what it returns
         node.objects.drop_all(spec.deps)
         node.objects.drop_all(spec.holds)
+
+    def is_over(self, task: Task) -> None:
+        """Nothing starts it any more, wherever it is: out of all tables in which tasks are before they begin."""
+        node, task_id = self.node, task.spec.task_id
+        task.state = TaskState.DONE  # so that the end of one does not start another
+        node.small_values.forget_task(task_id)
+        node.recovery.placed.pop(task_id, None)
+        node.infeasible.parked.pop(task_id, None)
+        node.flights.landed(task_id)
+        node.groups.forget(task)
+        node.results.unaccepted.pop(task_id, None)
+        self.forget(task)
 
     # --- back ---
 

@@ -30,11 +30,9 @@ class Undoing:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.steps: deque[Iterator[None]] = deque()  # one for each that has ended
-        self.tasks_left = 0  # that are over, and not ended yet
 
-    def end_tasks(self, tasks: list[Task], error: bytes) -> None:
+    def end_tasks(self, tasks: Iterable[Task], error: bytes) -> None:
         """They are over (TaskState.DONE), and nothing starts them; whoever waits for them gets the error."""
-        self.tasks_left += len(tasks)
         self._begin(self._end_tasks(tasks, error))
 
     def release(self, process: Process) -> None:
@@ -58,7 +56,6 @@ class Undoing:
 
     def _end_tasks(self, tasks: Iterable[Task], error: bytes) -> Iterator[None]:
         for task in tasks:
-            self.tasks_left -= 1
             self.node.lifecycle.fail_with(task, error)
             yield
 
