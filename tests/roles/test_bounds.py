@@ -2,7 +2,7 @@
 
 from tests.roles.desk import JOB, Desk
 from zray.roles.effects import SetTimer
-from zray.roles.gcs import GcsShard, homes
+from zray.roles.gcs import GcsShard, client, homes
 from zray.roles.gcs import shard as shard_module
 from zray.roles.gcs.results import Results
 from zray.roles.global_scheduler import GlobalScheduler
@@ -104,6 +104,17 @@ def test_a_task_is_placed_without_a_look_at_its_arguments_where_too_many_wait(mo
         spec = TaskSpec(bytes([number]) * 16, b"f" * 16, deps=(b"o" * 20,), options=options)
         kinds.append(type(scheduler.handle("n1/local", SpillTask(spec, "n1/local", b"job"), 0.0)[0].message))
     assert kinds == [LocateObjects, PlaceTask]
+
+
+def test_each_global_scheduler_may_have_so_many_questions_under_way(monkeypatch):
+    """Those of one host ask through one client."""
+    monkeypatch.setattr(client, "LOCATING_MAX", 1)
+    chain = client.ChainClient("n1/shard-0", "gcs-0", "master")
+    for asker in ("global", "global-1"):
+        chain.handle(asker, LocateObjects(1, [b"o" * 20]), 0.0)
+    assert [name for name, count, most in chain.bounds() if count > most] == []
+    chain.handle("global", LocateObjects(2, [b"o" * 20]), 0.0)
+    assert [name for name, count, most in chain.bounds() if count > most] == ["questions of global under way"]
 
 
 def test_what_was_placed_counts_though_nobody_knows_any_more_what_it_asks_for():

@@ -16,7 +16,7 @@ of this host say what their links hold, and stop (HoldBack); what they have said
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any, get_args
 
@@ -149,12 +149,16 @@ class ChainClient(Role):
         return self.take_effects()
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """What is pending is as much as processes have asked for before they were held back, and what comes of that."""
+        """What is pending is as much as processes have asked for before they were held back, and what comes of that.
+
+        Each global scheduler that asks through us has a bound of its own.
+        """
         if not self.is_holding:
             yield "requests that are not done", len(self.pending), PENDING_MAX
         said = self.said + 1 - self.first
         yield "requests under way", said, SAID_MAX
-        yield "questions under way", len(self.reads), LOCATING_MAX
+        for asker, count in Counter(asker for asker, _ in self.reads.values()).items():
+            yield f"questions of {asker} under way", count, LOCATING_MAX
         if self.members:
             yield "requests not said", len(self.pending) - said, max(0, len(self.pending) - SAID_MAX)
             yield "results not confirmed", self.taken - self.confirmed, CONFIRM_AFTER - 1
