@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.roles.desk import JOB, Desk
+from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, homes
-from zray.wire.actors import ActorRegistered, LookUpActor, LookUpActorReply, PlaceActor, RegisterActor
+from zray.wire.actors import ActorRegistered, CreateActor, LookUpActor, LookUpActorReply, PlaceActor, RegisterActor
 from zray.wire.gcs import FreeCopies, HoldAtNode, NodeLost, ReleaseAtNode
 from zray.wire.homes import (
     ActorAt,
@@ -193,6 +193,22 @@ def test_an_offer_that_comes_to_nothing_leaves_nothing():
     assert not desk.scheduler.calls.actors and not desk.scheduler.moves.offers
     assert HANDLE not in desk.scheduler.objects.entries
     assert not desk.scheduler.routes.by_actor
+
+
+def test_a_claim_that_is_granted_after_it_was_made_anew_here_makes_no_other_life_of_it():
+    """The one that had been made anew was forgotten: its process stayed for ever."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    spec, options = TaskSpec(ACTOR, b"f" * 16), ActorOptions(max_restarts=1)
+    desk.tell(N1, GuardActor(spec, options, MADE, JOB, JobFacts(home=N1)))
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    desk.tell(DRIVER, CreateActor(spec, options))
+    anew = desk.scheduler.calls.actors[ACTOR]
+    desk.tell("gcs-0", ActorClaimed(ACTOR, MOVED, is_held=True))
+    desk.tell("gcs-0", ActorRefused(ACTOR, MADE.birth))
+    assert desk.scheduler.calls.actors == {ACTOR: anew}
+    assert not desk.scheduler.guards.guarded
 
 
 @pytest.mark.parametrize("max_restarts", [0, 1])

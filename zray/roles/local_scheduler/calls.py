@@ -88,6 +88,7 @@ class Calls:
         node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
+        node.guards.made_anew(actor)
         refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
         if refusal:
             self.node.ends.bury(actor, encode_system_error("ActorUnschedulableError", refusal))

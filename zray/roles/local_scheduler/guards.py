@@ -264,6 +264,10 @@ class Guards:
             if guard.job_id == message.job_id and guard.job.home == self.node.sender:
                 guard.job = replace(guard.job, code=message.code)
 
+    def made_anew(self, actor: Actor) -> None:
+        """Its creator runs again, here: the shard makes no other life of it again, and may have let us before."""
+        self._let_go(actor.actor_id)
+
     # --- losses ---
 
     def node_lost(self, lost: str) -> None:
