@@ -8,6 +8,7 @@ from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.ids import return_id
 from zray.roles.local_scheduler import undoing
 from zray.roles.local_scheduler.members import LoadTimeout
+from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.actors import ResultsHeld
 from zray.wire.gcs import (
     AddLocations,
@@ -19,7 +20,7 @@ from zray.wire.gcs import (
     RecordTasksReply,
     ReleaseAtNode,
 )
-from zray.wire.objects import FetchObject
+from zray.wire.objects import FetchObject, ObjectFetched
 from zray.wire.scheduling import (
     JobEnded,
     JobFacts,
@@ -106,6 +107,18 @@ def test_a_large_one_is_held_before_the_other_node_hears_so():
     assert not [message for _, message in sent if type(message) is ReleaseAtNode]
     node.tell("gcs-0", RecordTasksReply(record.request))
     assert (OTHER, ResultsHeld([REF])) in node.take_sent()
+
+
+def test_one_that_runs_again_while_its_result_comes_is_done_with_that():
+    """The shard asked for it to be made before it heard of the copy."""
+    node = Node()
+    node.submit(SPEC)
+    node.tell("driver-1", WaitObjects(1, [REF], 1, True, False))
+    node.tell(OTHER, TaskDone(TASK, 1, [200_000]))
+    node.tell("gcs-0", RebuildObject(REF, SPEC))
+    assert node.scheduler.tasks[TASK].state == TaskState.SPILLED
+    node.tell("objects", ObjectFetched(REF, StoredValue(0, 0, 200_000)))
+    assert not node.scheduler.tasks and node.scheduler.objects.entries[REF].task is None
 
 
 def test_what_is_not_awaited_need_not_be_kept():

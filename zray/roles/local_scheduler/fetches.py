@@ -65,6 +65,7 @@ class Fetches:
             inner = node.objects.require(object_id)
             if inner.value is None and inner.task is None and inner.shared is None:
                 node.remote.adopt(inner)
+        node.trips.is_made(entry)  # it may be made again: the shard had heard of no copy when this one was ordered
         node.object_is_here(entry, message.value, message.contained)
 
     def failed(self, message: FetchFailed) -> None:

@@ -298,13 +298,9 @@ class Remote:
         if not shared.locations:
             self.subscribe(entry)  # the shard has not heard of that loss
             return
-        task = entry.task
-        if task is not None and task.state == TaskState.DONE:
+        if entry.task is not None and entry.task.state == TaskState.DONE:
             return  # its driver has ended, and it is about to (undoing.py)
-        if task is not None and task.state == TaskState.SPILLED:
-            entry.task = None
-            if all(other.task is None for other in node.lifecycle.returns_of(task)):
-                node.trips.landed(task)
+        node.trips.is_made(entry)
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)

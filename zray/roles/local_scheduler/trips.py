@@ -221,6 +221,14 @@ class Trips:
 
     # --- done ---
 
+    def is_made(self, entry: ObjectEntry) -> None:
+        """It is somewhere: its task, if it went up, is done with that."""
+        task = entry.task
+        if task is not None and task.state == TaskState.SPILLED:
+            entry.task = None
+            if all(other.task is None for other in self.node.lifecycle.returns_of(task)):
+                self.landed(task)
+
     def landed(self, task: Task) -> None:
         """Another node has run it."""
         node, spec = self.node, task.spec
