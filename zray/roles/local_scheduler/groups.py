@@ -97,8 +97,8 @@ class Groups:
                 node.ends.bury(actor, error)
 
     def _target(self, where: Where, request: dict[str, int], full: str = "") -> str:
-        """The node to run it on; "": nobody knows yet.  A bundle each time, where any will do; not there where it is
-        full, if there is another one.
+        """The node to run it on; "": nobody knows yet.  Where any bundle will do, they have it in turn (`_take_turn`);
+        not there where it is full, if there is another one.
         """
         view = self._view(where.group)
         fact = view.fact
@@ -113,8 +113,11 @@ class Groups:
         placed = [place for place in placed if place != full] or placed
         if not placed:
             return ""
-        view.turn += 1
         return placed[view.turn % len(placed)]
+
+    def _take_turn(self, where: Where) -> None:
+        """Something goes where `_target` has said.  (To ask alone takes no turn: who asks twice would skip places.)"""
+        self.views[where.group].turn += 1
 
     def state_in_words(self, group_id: bytes) -> str:
         """For the user: why nothing runs in it."""
@@ -168,11 +171,13 @@ class Groups:
         target = self._target(where, task.options.resources)
         if not target and (reason := self._why_never(view, where, task.options.resources)):
             node.lifecycle.fail(task, "TaskUnschedulableError", reason)
-        elif target == node.address and task.trip:
-            node.remote.comes_back(task)
         elif target == node.address:
-            task.state = TaskState.READY
-            node.dispatch.append(task, node.dispatch.queue_of(task))
+            self._take_turn(where)
+            if task.trip:
+                node.remote.comes_back(task)
+            else:
+                task.state = TaskState.READY
+                node.dispatch.append(task, node.dispatch.queue_of(task))
         elif target:
             node.departures.spill(task)
         else:
@@ -201,6 +206,8 @@ class Groups:
         node, where, job = self.node, task.options.where, task.job
         assert where is not None
         target = self._target(where, task.options.resources)
+        if target:
+            self._take_turn(where)
         if target == node.address:
             node.remote.comes_back(task)
         elif not target or target not in node.members.peers:
@@ -264,6 +271,8 @@ class Groups:
         node, where, job = self.node, actor.options.where, actor.job
         assert where is not None
         target = self._target(where, actor.options.resources)
+        if target:
+            self._take_turn(where)
         if not target or (target != node.address and target not in node.members.peers):
             return False
         if target == node.address:
