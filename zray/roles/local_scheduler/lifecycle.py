@@ -124,6 +124,7 @@ class Lifecycle:
         for entry in self.returns_of(task):
             entry.is_recorded = True
             shared = entry.share()
+            shared.is_quiet = False
             # Not among the holders, unless somebody here has refs on it already.
             shared.is_released = shared.is_released or (entry.holders is None and not entry.count)
         self.node.tasks[spec.task_id] = task

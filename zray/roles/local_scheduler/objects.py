@@ -205,7 +205,10 @@ class ObjectTable:
 
     def free_copy(self, entry: ObjectEntry) -> None:
         """The shard's word: no node holds it."""
+        is_made_quietly = entry.task is not None and entry.task.is_quiet
         entry.shared = None
+        if is_made_quietly:
+            entry.share().is_quiet = True  # that was of an earlier run's, and this one is not the shard's business
         entry.is_recorded = False
         self.free_if_unreferenced(entry)
 

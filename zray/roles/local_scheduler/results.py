@@ -37,7 +37,7 @@ class Results:
 
     def begin_quietly(self, task: Task) -> None:
         """It holds nothing that its origin would have to wait for: most are done before that need hear of them."""
-        task.is_quiet = True
+        task.entry.shared.is_quiet = True
         self.unaccepted[task.spec.task_id] = task
 
     def accept(self) -> None:
@@ -112,7 +112,7 @@ class Results:
         self.node.objects.drop_all(self.unheld.pop(lost, []))
         for task in self.node.tasks.values():
             if task.is_quiet and task.origin == lost:
-                task.is_quiet = False
+                task.entry.shared.is_quiet = False
                 self.unaccepted.pop(task.spec.task_id, None)
 
     # --- taken ---

@@ -183,6 +183,7 @@ class Shared(Struct, gc=False, eq=False):
     is_lost: bool = False  # its value here says so, and is no copy of it
     locations: tuple[str, ...] = ()  # the other nodes that are known to have a copy
     size: int = -1  # bytes, once known
+    is_quiet: bool = False  # who had the task that makes it placed here knows alone what that returns
 
 
 class ObjectEntry(Struct, gc=False, eq=False):
@@ -246,7 +247,12 @@ class Task(Struct, gc=False, eq=False):
     more: Any = None  # ObjectEntries of the further returns
     origin: str = ""  # address of the local scheduler that spilled it here
     trip: int = 0  # how often it has gone up; of a call: which one of its actor's it is
-    is_quiet: bool = False  # its origin alone knows what it returns, and is told that here
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its origin alone knows what it returns, and is told that here."""
+        shared = self.entry.shared
+        return bool(self.origin) and shared is not None and shared.is_quiet
 
 
 class Wait(Struct, gc=False, eq=False):
