@@ -30,6 +30,8 @@ FRAME_BYTES_MAX = 512 << 20
 # some 3,000 small tasks, 10 ms.)
 TURN_FRAMES_MAX = 256
 TURN_BYTES_MAX = 128 << 10
+# A frame of so many does not come alone.
+FLOOD_BYTES = 1024
 # What one process has asked for and not read, some 300 bytes each: a driver may compute for long while its waits end.
 # Values are not counted: they are as many as its refs.
 UNREAD_MAX = 100_000
@@ -80,15 +82,15 @@ class Peers:
         return frames
 
     def receive_first(self) -> list[tuple[bytes, bytes]]:
-        """Where the socket's descriptor has just ended a sleep: one frame.
+        """Where the socket's descriptor has just ended a sleep: one frame, if that is a small one.
 
         It is taken without asking whether it is there, nor whether more are: of a round trip, these two questions are
         a twentieth.
         """
         frames: list[tuple[bytes, bytes]] = []
         identity = receive_if_any(self.socket)
-        if identity is not None:
-            self._receive_rest(identity, frames)
+        if identity is not None and self._receive_rest(identity, frames) >= FLOOD_BYTES:
+            frames += self.receive()
         return frames
 
     def _receive_rest(self, identity: bytes, frames: list[tuple[bytes, bytes]]) -> int:
