@@ -8,7 +8,7 @@ import zmq
 
 from zray.host import reactor as reactor_module
 from zray.host.doorman import Doorman
-from zray.host.peers import FLOOD_BYTES, TURN_BYTES_MAX, Peers
+from zray.host.peers import LIGHT_BYTES, TURN_BYTES_MAX, Peers
 from zray.host.reactor import Reactor
 from zray.roles.role import Role
 from zray.wire.message import Local
@@ -114,7 +114,7 @@ def test_a_turn_takes_in_so_many_bytes():
         context.term()
 
 
-@pytest.mark.parametrize(("size", "count"), [(100, 1), (FLOOD_BYTES, 3)])
+@pytest.mark.parametrize(("size", "count"), [(100, 1), (LIGHT_BYTES, 3)])
 def test_after_a_sleep_a_small_frame_is_taken_alone_and_a_large_one_with_what_has_come_behind_it(size, count):
     context = zmq.Context()
     peers = Peers(context, "inproc://node", lambda line: None)

@@ -30,8 +30,8 @@ FRAME_BYTES_MAX = 512 << 20
 # some 3,000 small tasks, 10 ms.)
 TURN_FRAMES_MAX = 256
 TURN_BYTES_MAX = 128 << 10
-# A frame of so many does not come alone.
-FLOOD_BYTES = 1024
+# A frame of fewer is somebody who waits; one of so many does not come alone.
+LIGHT_BYTES = 1024
 # What one process has asked for and not read, some 300 bytes each: a driver may compute for long while its waits end.
 # Values are not counted: they are as many as its refs.
 UNREAD_MAX = 100_000
@@ -89,7 +89,7 @@ class Peers:
         """
         frames: list[tuple[bytes, bytes]] = []
         identity = receive_if_any(self.socket)
-        if identity is not None and self._receive_rest(identity, frames) >= FLOOD_BYTES:
+        if identity is not None and self._receive_rest(identity, frames) >= LIGHT_BYTES:
             frames += self.receive()
         return frames
 

@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 from ..roles.effects import Effect, Send, SetTimer
 from ..roles.role import Role
 from ..wire.message import Message
-from .peers import Peer, Peers
+from .peers import LIGHT_BYTES, Peer, Peers
 
 if TYPE_CHECKING:
     from .neighbours import Neighbours
 
-# A turn that has heard no more than this of one process is somebody who waits, not a flood: what the first role has
-# to say leaves before the other roles have their turn.  (A round trip takes a tenth less; a flood wants few frames.)
-LIGHT_BYTES = 1024
-LIGHT_MAIL_COUNT = 8  # messages of other hosts, likewise
+# A turn that has heard no more than one light frame of one process, or so many messages of other hosts, is somebody who
+# waits, not a flood: what the first role has to say leaves before the other roles have their turn.  (A round trip takes
+# a tenth less; a flood wants few frames.)
+LIGHT_MAIL_COUNT = 8
 # Of turns one upon the other, before anything but frames is looked at: so many, or for so long (a turn of a thousand
 # large frames takes 50 ms, and timers must be heard).
 BUSY_TURNS_MAX = 16
