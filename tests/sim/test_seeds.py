@@ -146,6 +146,11 @@ def test_a_node_counts_what_global_schedulers_place_and_nobody_else():
     assert_all_is_well([1011], nodes=3)
 
 
+def test_an_actor_that_no_process_could_be_had_for_is_dead_when_its_node_is_lost():
+    """Nobody makes it again; its callers had not heard why, as its node was cut off first."""
+    assert_all_is_well([7101059], nodes=3, deaths=True)
+
+
 def test_a_far_chain_takes_longer_to_rest():
     assert_all_is_well([522258], nodes=3, shards=2, replicas=2)
 

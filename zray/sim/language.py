@@ -134,6 +134,10 @@ class Runs(Struct):
     """Answer: how often this task had begun to run before, as nobody but the simulator can know."""
 
 
+class FailedStarts(Struct):
+    """Answer: how many workers could not be started, as nobody but the simulator can know."""
+
+
 class View(Struct):
     """Read a value in place and keep the array.  Answer: a View token for `Look` and `Close`."""
 

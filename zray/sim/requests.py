@@ -267,6 +267,10 @@ def _runs(process: Process, top: Activation, request: say.Runs) -> None:
     top.answer = process.world.runs[top.task_id] - 1
 
 
+def _failed_starts(process: Process, top: Activation, request: say.FailedStarts) -> None:
+    top.answer = process.world.faults.start_failures
+
+
 def _view(process: Process, top: Activation, request: say.View) -> None:
     process.client.read_begins(request.ref.id)
     top.views.append(request.ref.id)
@@ -334,6 +338,7 @@ ANSWER: dict[type, Any] = {
     say.Drop: _drop,
     say.Keep: _keep,
     say.Runs: _runs,
+    say.FailedStarts: _failed_starts,
     say.Publish: _publish,
     say.View: _view,
     say.Look: _look,
