@@ -1,6 +1,7 @@
 """A wait that takes long says why, on standard error (U02)."""
 
 import io
+import re
 import threading
 from types import SimpleNamespace
 
@@ -124,3 +125,21 @@ def test_the_other_node_is_asked(nothing_left, impatient, hearing, gate):
             assert f"was placed on node {node.node_id[:8]}\n" in hearing()
             gate.open()
             assert waiter.end() == [0, 1]
+
+
+def test_a_future_that_takes_long_says_why_too(start, impatient, hearing, gate):
+    """So does an `await`, which waits for one; and those that come soon after each other do not put it off."""
+    start(num_cpus=1)
+    slow = pass_through.options(num_cpus=0).remote(gate, "here").future()
+    until(lambda: pass_through.options(num_cpus=0).remote(Open()).future().result() or "have not come" in hearing())
+    assert re.search(r"1 awaited ref\(s\) have not come for 0\.\d+ s:\n  ObjectRef\(", hearing())
+    assert "task pass_through runs on node" in hearing()
+    gate.open()
+    assert slow.result(20) == "here"
+
+
+class Open:
+    """A gate that is."""
+
+    def wait(self):
+        pass

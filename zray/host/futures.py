@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ClusterLostError
 from ..object_ref import ObjectRef
+from . import patience
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -19,6 +21,7 @@ class Futures:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.waiting: dict[bytes, list[Any]] = {}
+        self.began: dict[bytes, float] = {}  # since when, of those
         self.ready: deque[bytes] = deque()  # objects with futures, whose values have come
         self.thread: threading.Thread | None = None
 
@@ -34,6 +37,7 @@ class Futures:
         with runtime.lock:
             if ref.id not in client.values:
                 self.waiting.setdefault(ref.id, []).append(future)
+                self.began.setdefault(ref.id, time.monotonic())
                 client.on_ready = self._object_is_ready
                 if not any(wait is self.waiting for wait in client.waits):
                     client.waits.append(self.waiting)
@@ -52,9 +56,11 @@ class Futures:
 
     def _run(self) -> None:
         ready, runtime = self.ready, self.runtime
+        looked_at = time.monotonic()
         while True:
             try:
-                runtime.receive_until(lambda: bool(ready), None)
+                if not runtime.receive_until(lambda: bool(ready), looked_at + patience.SAID_AFTER[0]):
+                    looked_at = self._explain(looked_at)
             except ClusterLostError as error:
                 self._fail_all(error)
                 return
@@ -62,12 +68,26 @@ class Futures:
                 object_id = ready.popleft()
                 with runtime.lock:
                     futures = self.waiting.pop(object_id, [])
+                    self.began.pop(object_id, None)
                 self._resolve(object_id, futures)
             with runtime.lock:
                 if not self.waiting and not ready:
                     self.thread = None
                     runtime.client.on_ready = None
                     return
+
+    def _explain(self, looked_at: float) -> float:
+        """Say why those are not here yet for which it is time, as a `get` of theirs would.  Returns when it looked."""
+        now = time.monotonic()
+        with self.runtime.lock:
+            began = list(self.began.items())
+        for seconds in reversed(patience.SAID_AFTER):
+            late = [object_id for object_id, since in began if looked_at < since + seconds <= now]
+            if late:
+                said = f"{len(late)} awaited ref(s) have not come for {seconds:g} s"
+                patience.explain(self.runtime, lambda: False, None, late, said)
+                break
+        return now
 
     def _resolve(self, object_id: bytes, futures: list[Any]) -> None:
         for future in futures:
@@ -83,6 +103,7 @@ class Futures:
         with self.runtime.lock:
             lost = dict(self.waiting)
             self.waiting.clear()
+            self.began.clear()
             self.thread = None
         for futures in lost.values():
             for future in futures:

@@ -151,6 +151,7 @@ class Runtime:
             if not self._armed.acquire(timeout=RELEASE_SECONDS):
                 if released or unread:
                     self._flush_quietly()
+                self.is_quiet()
                 continue
             idle = 0
             while idle < FLUSH_IDLE_TICKS and not self.is_over:
@@ -162,6 +163,9 @@ class Runtime:
                 idle = 0 if self._flush_quietly() or link.sent != sent else idle + 1
             self._is_armed = False
             self._flush_quietly()
+
+    def is_quiet(self) -> None:
+        """Nothing was said of late, by the helper (a worker looks what its threads wait for)."""
 
     def _flush_quietly(self) -> bool:
         """Whether there was anything to send."""

@@ -22,6 +22,8 @@ class Waiting:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.client = runtime.client
+        self.blocked = 0  # waits for which a worker has lent its CPU
+        self.looked_for: list[list[bytes]] = []  # what calls of wait() that do not block a worker wait for
 
     # --- get ---
 
@@ -102,6 +104,7 @@ class Waiting:
         with runtime.lock:
             request = client.wait(missing, len(missing), fetch=True, block=True)
             runtime.send_buffered()
+            self.blocked += 1
         replies = client.replies
 
         def is_done() -> bool:
@@ -127,6 +130,7 @@ class Waiting:
                     client.cancel_wait(request)
                     runtime.send_buffered()
                 runtime.receive_until(lambda: replies[request] is not None, None)
+            self.blocked -= 1
             del replies[request]
 
     def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
@@ -187,7 +191,13 @@ class Waiting:
             seen = arrivals
             return False
 
-        wait_and_explain(runtime, is_done, deadline, missing, "wait")
+        with runtime.lock:
+            self.looked_for.append(missing)
+        try:
+            wait_and_explain(runtime, is_done, deadline, missing, "wait")
+        finally:
+            with runtime.lock:
+                self.looked_for = [other for other in self.looked_for if other is not missing]
         return is_ready
 
     def _ask(self, missing: list[bytes], fetch: bool) -> None:
@@ -214,6 +224,7 @@ class Waiting:
         with runtime.lock:
             request = client.wait(missing, needed, fetch=fetch, block=True)
             runtime.send_buffered()
+            self.blocked += 1
         replies = client.replies
         self._until_resumed(request, lambda: replies[request] is not None, deadline, missing, "wait")
 

@@ -35,6 +35,7 @@ from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context
+from .aside import Aside
 from .connection import Connection
 from .core_waits import CoreWaits
 from .forks import end_child
@@ -91,6 +92,7 @@ class Worker(Runtime):
         self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
+        self.aside = Aside(self)
         self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
         self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
@@ -160,6 +162,9 @@ class Worker(Runtime):
             return False
         return self.actor is None or bool(self.actor.is_serial)
 
+    def is_quiet(self) -> None:
+        self.aside.look()
+
     def name_of(self, spec: TaskSpec) -> str:
         """A task's name, for the user."""
         options = parse_options(spec.options)
@@ -177,6 +182,8 @@ class Worker(Runtime):
                 self.run_next()
                 continue
             with self.lock:
+                if self.aside.request:
+                    self.aside.end()
                 self.send_buffered()
             if queue:
                 continue

@@ -19,7 +19,7 @@ pinned there; it is let go when no ref and no array on it is left (`UnpinObjects
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, get_args
 
 from ..ids import FIRST_RETURN, return_id
@@ -80,7 +80,7 @@ class Client:
         self.request = 0
         self.replies: dict[int, Any] = {}  # answers by request, until taken
         self.allocations: dict[bytes, Any] = {}  # the newest answer per object being allocated
-        self.waits: list[Container[bytes]] = []  # what threads of this process wait for the values of
+        self.waits: list[Collection[bytes]] = []  # what threads of this process wait for the values of
         self.is_urgent = False  # something in the outbox is awaited: send it with this turn
         self.arrived_lists: list[list[Any]] = []  # each gets what comes in ObjectsReady from now on (gets of lists)
         # Told of how large values in messages may be from now on (None: as in Welcome).
@@ -248,11 +248,11 @@ class Client:
         self.request += 1
         self.say(WaitObjects(self.request, [object_id], 1, False, False))
 
-    def wait(self, object_ids: list[bytes], count: int, *, fetch: bool, block: bool) -> int:
+    def wait(self, object_ids: list[bytes], count: int, *, fetch: bool, block: bool, aside: bool = False) -> int:
         """Ask the node to say when `count` of them are there.  Returns the request to look for in `replies`."""
         self.request += 1
         self.replies[self.request] = None
-        self.say(WaitObjects(self.request, object_ids, count, fetch, block))
+        self.say(WaitObjects(self.request, object_ids, count, fetch, block, aside))
         return self.request
 
     def cancel_wait(self, request: int) -> None:

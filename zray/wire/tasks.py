@@ -130,7 +130,8 @@ class WaitObjects(Message, tag=16):
     """driver, worker -> local scheduler.  Answer when `count` of the objects are there.
 
     fetch: send the values too, of those that are there.  block: this worker's only thread stops: it gives its
-    CPU back, and the reply grants it anew.
+    CPU back, and the reply grants it anew.  aside: with block, of threads beside that one, which waits for them or for
+    something else: it can run nothing meanwhile, and goes on when it likes.
     """
 
     request: int
@@ -138,6 +139,7 @@ class WaitObjects(Message, tag=16):
     count: Natural
     fetch: bool = True
     block: bool = False
+    aside: bool = False
 
 
 class WaitReply(Message, tag=17):

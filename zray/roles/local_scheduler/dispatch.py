@@ -170,11 +170,14 @@ class Dispatch:
             self.node.drain.send_away()
         if self.lending.resuming or self.lending.lenders or self.lending.loans:
             self.lending.resume()
-        if self.idle_leases:
-            self._refill()
-        if self.ready_count and self.is_dirty:
-            self._start()
-        self.is_dirty = False
+        while True:
+            if self.idle_leases:
+                self._refill()
+            if self.ready_count and self.is_dirty:
+                self._start()
+            self.is_dirty = False
+            if not self.idle_leases:
+                break
 
     def _refill(self) -> None:
         """Leased workers that have little left get more of their queue, or end their lease."""
@@ -287,7 +290,7 @@ class Dispatch:
             worker.inflight.remove(task)
         elif worker.frames and worker.frames[-1].task is task:
             frame = worker.frames.pop()
-            self.node.resources.give(frame.resources)
+            self.node.resources.give(self.lending.frame_ends(worker, frame))
             self.is_dirty = True
             self.node.calls.wanting_worker_changed()
             top = worker.frames[-1]

@@ -1,7 +1,8 @@
 """Blocked workers: they lend their CPU out, get it back before they go on, and at the pool's cap run what they
 wait for themselves.
 
-A worker's frames are its stack (tables.Frame): only the top one can go on.
+A worker's frames are its stack (tables.Frame): only the top one can go on.  What other threads of a process wait
+for lends its CPU too, while it uses none (`host/aside`): such a wait is *aside*.  It gives way to the main thread's.
 
 An actor holds its CPU for life, so it may have one that a blocked task has lent out: the task that made it, say, and
 waits for it.  Such a task goes on with the CPU of an actor that has nothing to do, and that actor gets it back, before
@@ -45,6 +46,12 @@ class Lending:
         if not worker.frames:
             return  # an actor without resources of its own: nothing to lend
         frame = worker.frames[-1]
+        if wait.aside and (frame.wait is not None or frame.cpu_lent):
+            wait.is_over = True  # it is lent already
+            self.node.waits.finish(wait)
+            return
+        if frame.wait is not None and frame.wait.aside:
+            self._is_over_now(worker, frame.wait)
         frame.wait = wait
         share = cpu_of(frame.resources)
         if not frame.cpu_lent and share:
@@ -56,6 +63,22 @@ class Lending:
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
+    def _is_over_now(self, worker: Worker, wait: Wait) -> None:
+        """One that is aside: its CPU stays lent, or is nobody's any more."""
+        wait.is_over = True
+        if worker in self.resuming:
+            self.resuming.remove(worker)
+        self.node.waits.finish(wait)
+
+    def frame_ends(self, worker: Worker, frame: Frame) -> dict[str, int]:
+        """What the level that has ended still has; threads of it may wait on."""
+        if frame.wait is not None and frame.wait.aside:
+            self._is_over_now(worker, frame.wait)
+        if not frame.cpu_lent:
+            return frame.resources
+        lent = cpu_of(frame.resources)
+        return {name: amount for name, amount in frame.resources.items() if name not in lent}
+
     def lent(self, name: str) -> int:
         """How much of that CPU is lent out: of the node's own, or of a bundle's."""
         frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
@@ -63,7 +86,7 @@ class Lending:
 
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
         """The level that waited may go on as soon as it is on top and has its CPU again."""
-        if not worker.frames:
+        if not worker.frames or (wait.aside and worker.frames[-1].wait is not wait):
             self.node.waits.finish(wait)
         elif worker.frames[-1].wait is wait and worker not in self.resuming:
             self.resuming.append(worker)
@@ -88,6 +111,8 @@ class Lending:
             worker.progress_at = self.node.now
             if wait is not None:
                 self.node.waits.finish(wait)
+            if not worker.inflight:  # its task has ended, whatever threads of it waited for
+                self.dispatch.worker_progressed(worker)
         if self.loans:
             self._give_back_to_bundles()
         if self.lenders:
@@ -179,7 +204,7 @@ class Lending:
             if not queue.tasks or not self.dispatch.has_room(queue):
                 return
             frame = worker.frames[-1]
-            if frame.wait is None or frame.wait.is_over or worker.job is not queue.job:
+            if frame.wait is None or frame.wait.is_over or frame.wait.aside or worker.job is not queue.job:
                 continue
             if worker.env_vars != queue.options.env_vars:
                 continue  # one more is started for it when all are blocked

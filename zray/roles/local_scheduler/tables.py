@@ -265,6 +265,7 @@ class Wait(Struct, gc=False, eq=False):
     count: int
     fetch: bool
     block: bool
+    aside: bool = False
     is_over: bool = False  # satisfied or cancelled: only the CPU is awaited, if at all
 
 

@@ -38,7 +38,7 @@ class Waits:
             return
         if len(process.wait_by_request) >= WAITS_MAX:
             raise ProtocolError(f"more than {WAITS_MAX:,} waits of one process at once")
-        wait = Wait(process, message.request, {}, [], message.count, message.fetch, message.block)
+        wait = Wait(process, message.request, {}, [], message.count, message.fetch, message.block, message.aside)
         for object_id in message.object_ids:
             if object_id in wait.pending:
                 continue

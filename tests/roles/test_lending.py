@@ -1,0 +1,97 @@
+"""CPUs that are lent while threads beside a worker's main one wait, by hand (host/aside says when)."""
+
+from tests.roles.desk import Desk
+from zray.ids import return_id
+from zray.wire.tasks import CancelWait, TaskResult, TasksFinished, WaitObjects, WaitReply
+
+
+class OneCpu(Desk):
+    """One CPU, and a worker that runs a task; another task waits for that CPU."""
+
+    def __init__(self):
+        super().__init__(cpus=1)
+        self.first, self.second = self.submit(self.new_spec(), self.new_spec())
+        self.worker = self.give_birth()
+        self.running = self.queues[self.worker][0]
+        self.windows[self.worker] -= 1
+        assert self.free() == 0
+        self.take_sent()
+
+    def free(self):
+        return self.scheduler.resources.free["CPU"]
+
+    def wait(self, request, *object_ids, aside=False):
+        self.tell(self.worker, WaitObjects(request, list(object_ids), len(object_ids), False, True, aside))
+
+    def replies(self):
+        return [message.request for _, message in self.take_sent(WaitReply)]
+
+    def run_second(self):
+        """In a worker of its own, until its end."""
+        other = self.give_birth()
+        assert self.finish_one(other) is not None
+
+    def end_first(self):
+        self.queues[self.worker] = []
+        self.tell(self.worker, TasksFinished([TaskResult(self.running.task_id, [b"\x01"])]))
+
+
+def test_it_lends_until_all_is_there():
+    desk = OneCpu()
+    desk.wait(1, desk.second, aside=True)
+    desk.run_second()
+    assert desk.replies() == [1]
+    assert desk.free() == 0, "it has its CPU again"
+    desk.end_first()
+    assert desk.free() == 10_000
+
+
+def test_the_main_threads_wait_takes_its_place():
+    desk = OneCpu()
+    desk.wait(1, desk.second, aside=True)
+    desk.wait(2, desk.second)
+    assert desk.replies() == [1], "and the other is over"
+    desk.run_second()
+    assert desk.replies() == [2]
+    desk.end_first()
+    assert desk.free() == 10_000
+
+
+def test_it_adds_nothing_to_the_main_threads_wait():
+    desk = OneCpu()
+    desk.wait(1, desk.second)
+    desk.wait(2, desk.second, aside=True)
+    assert desk.replies() == [2]
+    desk.run_second()
+    assert desk.replies() == [1]
+    desk.end_first()
+    assert desk.free() == 10_000
+
+
+def test_a_task_that_ends_while_it_is_lent():
+    """What it says last may come before or behind its word that it goes on: nothing is given back twice."""
+    for cancels_first in (True, False):
+        desk = OneCpu()
+        missing = return_id(b"\x77" * 16, 1)
+        desk.wait(1, missing, aside=True)
+        if cancels_first:
+            desk.tell(desk.worker, CancelWait(1))
+        desk.end_first()
+        if not cancels_first:
+            desk.tell(desk.worker, CancelWait(1))
+        desk.run_all()
+        assert 1 in desk.replies()
+        assert desk.free() == 10_000
+        assert desk.scheduler.objects.entries.keys() == {desk.first, desk.second}
+
+
+def test_its_cpu_is_in_use_when_it_goes_on():
+    desk = OneCpu()
+    desk.wait(1, desk.second, aside=True)
+    other = desk.give_birth()
+    desk.tell(desk.worker, CancelWait(1))
+    assert desk.replies() == []
+    desk.end_first()
+    assert desk.finish_one(other) is not None
+    assert desk.replies() == [1]
+    assert desk.free() == 10_000, "its lease has ended"
