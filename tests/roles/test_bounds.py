@@ -63,6 +63,17 @@ def test_a_question_for_code_is_asked_again_where_too_many_wait(monkeypatch):
     assert ("functions that are awaited", 1, 1) in list(shard.bounds())
 
 
+def test_a_shard_forgets_who_wants_code_no_more():
+    shard = GcsShard("gcs-0")
+    for node in ("n1/local", "n2/local"):
+        shard.handle(node, FetchFunction(node, b"f" * 16), 0.0)
+    shard.handle("n1/local", FetchFunction("n1/local", b"f" * 16, is_over=True), 0.0)
+    assert shard.function_waiters == {b"f" * 16: {"n2/local": None}}
+    for node in ("n1/local", "n2/local"):
+        assert shard.handle(node, FetchFunction(node, b"f" * 16, is_over=True), 0.0) == []
+    assert not shard.function_waiters
+
+
 def test_a_node_asks_again_for_code_that_its_tasks_still_wait_for():
     role = Desk().scheduler
     role.function_waiters[b"g" * 16] = []

@@ -265,3 +265,19 @@ def test_a_pool_may_exceed_its_cap_where_tasks_wait_for_those_in_groups():
 def test_a_replica_that_is_declared_lost_before_it_is_in_a_chain_is_replaced():
     """It went on, as nobody's spare; its node ran a replica, but none that a chain could take in."""
     assert_all_is_well([1005545], nodes=6, shards=2, replicas=3, groups=True, crashes=True)
+
+
+def test_a_replica_whose_disk_fails_makes_room_for_another():
+    """What it says last may be lost: whose child it was sees its end."""
+    assert_all_is_well([12060005, 12060015, 12060017, 12060019], nodes=4, replicas=2, disks=True)
+
+
+def test_a_tail_whose_disk_is_behind_may_not_know_yet_who_is_lost():
+    assert_all_is_well(
+        [13000046], nodes=4, shards=2, replicas=2, deaths=True, drains=True, groups=True, crashes=True, disks=True
+    )
+
+
+def test_a_shard_knows_who_waits_for_code_no_more():
+    """Its job was lost before the shard had the code: it had kept the name of who asked for good."""
+    assert_all_is_well([13001115], nodes=4, shards=2, replicas=2, crashes=True, cuts=True, disks=True, weather=True)

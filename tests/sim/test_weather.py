@@ -5,7 +5,7 @@ import pytest
 from zray.roles import effects as e
 from zray.roles.local_scheduler import lease
 from zray.sim.heads import Disk
-from zray.sim.main import run_options, run_program, run_seed
+from zray.sim.main import _run, run_options, run_program, run_seed
 from zray.sim.options import Options, Wanted
 from zray.sim.simulator import Simulator
 
@@ -103,3 +103,11 @@ def test_shards_whose_disks_are_full_or_stall_for_a_while_go_on(options):
     for seed in range(1, 4):
         outcome = run_program("tree", seed=seed, disk_fills=5, stall_probability=0.2, lineage_bytes=1, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def test_a_failed_fsync_ends_a_replica_and_never_the_last_that_has_everything():
+    options = Options(seed=1, nodes=3, programs=("tree",), replicas=2, broken_disks=100, broken_disk_probability=0.3)
+    world = Simulator(options)
+    _run(world)
+    assert 1 < world.shards.faults.broken < 100
+    assert all(len(world.shards.members(name)) == 2 for name in world.shards.names)

@@ -163,6 +163,10 @@ class Heads:
     def _written(self, node: Node, member: str, disk: Disk) -> None:
         if not node.is_alive:
             return
+        if self.world.shards.faults.breaks(node):
+            disk.orders.clear()
+            node.arrive("host", member, e.LogBroken("fsync: input/output error"))
+            return
         node.arrive("host", member, disk.work())
         if disk.orders:
             self._write_next(node, member, disk)

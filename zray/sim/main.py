@@ -213,6 +213,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--groups", action="store_true", help="all have placement groups")
     parser.add_argument("--crashes", action="store_true", help="drivers and fork servers are killed at any message")
     parser.add_argument("--cuts", action="store_true", help="programs are outside, and cut off or asleep")
+    parser.add_argument("--disks", action="store_true", help="fsyncs of replicas fail, or take long")
     parser.add_argument("--oneway", action="store_true", help="nodes hear others, and are not heard by them")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")

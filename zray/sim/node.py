@@ -338,7 +338,8 @@ class Node:
         self._later(role, e.RangeWritten(effect.token))
 
     def _end_session(self, role: Role, effect: e.EndSession) -> None:
-        self.world.faults.node_ends_itself(self, effect.reason)
+        if self.name in self.world.nodes:  # a replica's process ends when it is out of its chain
+            self.world.faults.node_ends_itself(self, effect.reason)
 
     def _output(self, role: Role, effect: Any) -> None:
         self.world.output.perform(self, role, effect)

@@ -87,6 +87,8 @@ class Options(Struct, kw_only=True):
     shards: int = 1
     replicas: int = 0
     spares: int = 0
+    broken_disks: int = 0  # of replicas with a process of their own: an fsync fails
+    broken_disk_probability: float = 0.0  # of an order to a disk
     member_kills: int = 0
     member_kill_probability: float = 0.0
     false_verdict_probability: float = 0.0  # of such a kill to be none
@@ -124,6 +126,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     groups: bool = False  # all have placement groups, also where nodes leave and die
     crashes: bool = False  # drivers and fork servers die
     cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
+    disks: bool = False  # fsyncs of replicas fail, or take up to two seconds
     oneway: bool = False  # nodes hear others, and are not heard by them
     tight: bool = False  # queues and tables may hold little
     weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
@@ -170,10 +173,20 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         _add_crashes(options)
     if wanted.cuts:
         _add_cuts(options)
+    if wanted.disks:
+        _add_broken_disks(options)
     if wanted.oneway:
         _add_one_way(options)
     options.is_tight = wanted.tight
     return options
+
+
+def _add_broken_disks(options: Options) -> None:
+    assert options.replicas, "disks are those of replicas"
+    random = Random(f"zray disks {options.seed}")
+    options.broken_disks = random.choice((1, 2, 5))
+    options.broken_disk_probability = random.choice((0.01, 0.05, 0.3))
+    options.stall_probability = options.stall_probability or random.choice((0.0, 0.02, 0.2))
 
 
 def _add_one_way(options: Options) -> None:

@@ -14,6 +14,7 @@ from ..wire.chain import ChainMemberLost
 if TYPE_CHECKING:
     from ..roles.gcs.chain import ChainMember
     from ..roles.gcs.master import Chain
+    from .node import Node
     from .shards import Shards
 
 # How long the news of a host process's end takes.
@@ -30,6 +31,7 @@ class ReplicaFaults:
         self.world = shards.world
         self.accused: dict[str, None] = {}  # members on whom the verdict is under way, or given
         self.kills = 0
+        self.broken = 0  # disks
 
     def maybe_kill(self, address: str) -> None:
         """A frame from or to this role is about to be handled, or has been."""
@@ -49,6 +51,24 @@ class ReplicaFaults:
             self.world.call_later(random.uniform(*EXIT_SECONDS), self._tell_master, address)
             if not host.machine:
                 self.world.call_later(random.uniform(*START_SECONDS), self.shards.add_member, host.member.shard)
+
+    def breaks(self, node: Node) -> bool:
+        """Whether what its disk does now fails for good: an fsync, say (USERS F09).  Then its replica ends."""
+        options, random = self.world.options, self.world.random
+        host = self.shards.hosts.get(node.name)
+        if host is None or self.broken >= options.broken_disks or self.world.faults.are_over:
+            return False
+        if random.random() >= options.broken_disk_probability or not self._may_go(host.member):
+            return False
+        self.broken += 1
+        address = host.member.address
+        self.world.trace.event(self.world.now, address, "an fsync fails")
+        self.accused[address] = None
+        if not host.machine:
+            # What it says last may be lost; whose child it is sees its end.
+            self.world.call_later(random.uniform(*EXIT_SECONDS), self._tell_master, address)
+            self.world.call_later(random.uniform(*START_SECONDS), self.shards.add_member, host.member.shard)
+        return True
 
     def _tell_master(self, member: str) -> None:
         heads = self.world.heads

@@ -52,7 +52,7 @@ class ShardHost(Node):
         self.ahead, self.pace = on.ahead, on.pace
         self.is_alive = True
         self.is_ending = False  # it is out of its chain
-        self.disk = Disk()  # it keeps no log, only what leaves its memory
+        self.disk = Disk()  # what leaves its memory; a log where disks break, and on another node than the head
 
     @property
     def member(self) -> ChainMember:
@@ -158,7 +158,9 @@ class Shards:
         """A new process, that offers to be a replica."""
         host = ShardHost(self.world, f"s{len(self.hosts) + 1}")
         self.hosts[host.name] = host
-        member = ChainMember(f"{host.name}/{shard}", shard, MASTER, lineage_bytes=self.world.options.lineage_bytes)
+        options = self.world.options
+        has_log, limit = options.broken_disks > 0, options.lineage_bytes
+        member = ChainMember(f"{host.name}/{shard}", shard, MASTER, is_durable=has_log, lineage_bytes=limit)
         host.add_role(member)
         self.world.call_later(self.world.random.uniform(*START_SECONDS) * 0.1, self._start, host, member)
 
@@ -335,7 +337,7 @@ class Shards:
     def check_order(self) -> None:
         """The prefix rule: each member has all that its successor has."""
         for name in self.names:
-            sequences = [member.sequence for member in self.members(name)]
+            sequences = [member.sequence for member in self.members(name) if not member.is_out]
             assert sequences == sorted(sequences, reverse=True), f"{name}: a member is ahead of its predecessor"
 
     def at_rest(self) -> None:

@@ -102,10 +102,11 @@ class FreeCopies(Message, tag=109):
 
 
 class FetchFunction(Message, tag=110):
-    """local scheduler -> GCS shard.  Answered when the function is there."""
+    """local scheduler -> GCS shard.  Answered when the function is there.  is_over: the node wants it no more."""
 
     node: str
     function_id: FunctionID
+    is_over: bool = False
 
 
 class FetchFunctionReply(Message, tag=111):

@@ -56,7 +56,8 @@ def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
     if replica is not None:
         # Those that a member which joins lacked, and those under way.
         yield "updates that others may lack", len(member.history), 2 * entrance.HISTORY_MAX
-        if member.is_tail and member.has_caught_up:
+        # A tail whose disk is behind says nothing: it has not looked, either, who of them is lost.
+        if member.is_tail and member.has_caught_up and member.acknowledged >= member.forgotten:
             yield "clients that were told something", len(member.results.told), len(replica.sessions)
         yield "clients that are lost", len(replica.lost), LOST_MAX
         yield from bounds_of_shard(replica.shard)

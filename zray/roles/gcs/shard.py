@@ -211,6 +211,9 @@ class GcsShard(Role):
     def on_fetch_function(self, message: FetchFunction) -> None:
         if self._is_of_lost_node(message.node):
             return
+        if message.is_over:
+            self._forget_waiter(message)
+            return
         function = self.functions.find(message.function_id)
         if function is not None:
             self.send(message.node, FetchFunctionReply(function))
@@ -219,6 +222,12 @@ class GcsShard(Role):
         else:
             self.reject("a question for code, while as many are awaited as may be: its node asks again")
             self.send(message.node, FetchFunctionReply(Function(message.function_id, "", b"")))
+
+    def _forget_waiter(self, message: FetchFunction) -> None:
+        nodes = self.function_waiters.get(message.function_id, {})
+        nodes.pop(message.node, None)
+        if not nodes:
+            self.function_waiters.pop(message.function_id, None)
 
     # --- actors ---
 

@@ -175,12 +175,14 @@ class Functions:
         return needed
 
     def forget_waiters(self) -> None:
-        """Tasks that are over wait for no code any more; whoever was to publish it may be gone."""
-        waiters = self.node.function_waiters
+        """Tasks that are over wait for no code any more; the shard is told: whoever was to publish it may be gone."""
+        node, waiters = self.node, self.node.function_waiters
         for function_id, tasks in list(waiters.items()):
             tasks[:] = [task for task in tasks if task.state != TaskState.DONE]
             if not tasks:
                 del waiters[function_id]
+                shard = node.addresses.shard_of(function_id)
+                node.send(shard, FetchFunction(node.address, function_id, is_over=True))
 
     def check_everything(self) -> None:
         """The bytes add up; what tasks and actors need at once is here."""
