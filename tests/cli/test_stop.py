@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from cli.stop import stop
 from zray.host import control
-from zray.host.session import SessionInfo
+from zray.host.session_info import SessionInfo
 
 
 @pytest.fixture

@@ -29,6 +29,12 @@ def test_a_node_of_a_cluster_imports_nothing_that_takes_long():
     assert not {"asyncio", "numpy", "cloudpickle"} & set(done.stdout.split())
 
 
+def test_a_node_launches_its_fork_server_before_it_imports_anything_large():
+    code = "import sys, zray.host.node_main; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"], **OPTIONS)
+    assert not {"msgspec", "zmq", "inspect"} & set(done.stdout.split())
+
+
 def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_it(monkeypatch, tmp_path):
     """Those of a node that joins a cluster: it is a member first."""
     heard, (ours, theirs) = [], socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -19,7 +19,8 @@ from ..wire.orders import OrderReply
 from ..wire.session import GetStatus, Hello, StatusReply, StopSession
 from .connection import Connection
 from .nodes import end_node
-from .session import Session, SessionInfo, live_sessions
+from .session import Session, live_sessions
+from .session_info import SessionInfo
 
 ANSWER_SECONDS = 5.0
 

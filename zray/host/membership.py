@@ -47,6 +47,7 @@ from .versions import python_version
 if TYPE_CHECKING:
     from .reactor import Reactor
     from .session import Session
+    from .session_info import SessionInfo
 
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
@@ -112,6 +113,11 @@ class Membership:
         keeper = self.hosted.keeper if self.hosted is not None else None
         helpers = (self.neighbours, self.probes, self.tunnels, self.detours, keeper)
         return [helper for helper in helpers if helper is not None]
+
+    def describe(self, info: SessionInfo) -> None:
+        """Our part of node.json."""
+        info.cluster, info.kind, info.called = self.cluster, self.kind, self.called
+        info.endpoint, info.notice = self.endpoint, self.notice
 
     def host_replicas(self, session: Session, *, is_willing: bool) -> Membership:
         """A node runs replicas of shards where the head wants it to, unless it was told not to; the node of a program

@@ -66,7 +66,8 @@ from .doorman import Doorman
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
-from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, SessionInfo, readiness
+from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, readiness
+from .session_info import SessionInfo
 from .workers import Workers
 
 if TYPE_CHECKING:
@@ -236,9 +237,8 @@ class Node:
         info = SessionInfo(
             self.session.name, os.getpid(), self.workers.pid, self.is_embedded, self.driver_pid, node_id=self.host
         )
-        if (member := self.membership) is not None:
-            info.cluster, info.kind, info.called = member.cluster, member.kind, member.called
-            info.endpoint, info.notice = member.endpoint, member.notice
+        if self.membership is not None:
+            self.membership.describe(info)
         return info
 
     def log(self, line: str) -> None:

@@ -1,16 +1,16 @@
 """The first steps of a node process: its session's folder, its log, its fork server; then the node itself.
 
-Only what these steps need is imported here, so that the fork server begins its longer way as early as can be.
+Only what these steps need is imported here, and no msgspec, so that the fork server begins its longer way as early as
+can be.
 """
 
 from __future__ import annotations
 
+import marshal
 import os
 import signal
 import sys
 from typing import Any
-
-from msgspec import msgpack
 
 from ..store.sweeper import lock_session
 from .launch import launch_fork_server
@@ -35,9 +35,9 @@ def forbid_unpickling() -> None:
 
 
 def main() -> None:
-    """argv: one msgpack map in hexadecimal: session, root, total, capacity, driver_pid, is_bound, labels, and for a
-    node of a cluster `cluster` (membership.py)."""
-    options = msgpack.decode(bytes.fromhex(sys.argv[1]))
+    """argv: one map, marshalled by the same interpreter, in hexadecimal: session, root, total, capacity, driver_pid,
+    is_bound, labels, and for a node of a cluster `cluster` (membership.py)."""
+    options = marshal.loads(bytes.fromhex(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
     joins = (options.get("cluster") or {}).get("kind") in ("node", "driver")

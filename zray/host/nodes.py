@@ -5,13 +5,12 @@ Only what that needs is imported here: a driver imports the rest of itself while
 
 from __future__ import annotations
 
+import marshal
 import os
 import select
 import signal
 from collections.abc import Callable
 from typing import Any
-
-from msgspec import msgpack
 
 from ..exceptions import AuthenticationError, ClusterLostError
 from .machine import cpu_count, store_bytes, work_bytes
@@ -120,7 +119,7 @@ def start_node(
         descriptors[secret] = SECRET_DESCRIPTOR
         ours.append(secret)
     try:
-        pid = spawn("zray.host.node_main", [msgpack.encode(options).hex()], output=early_log, descriptors=descriptors)
+        pid = spawn("zray.host.node_main", [marshal.dumps(options).hex()], output=early_log, descriptors=descriptors)
         os.close(its_end)
         if meanwhile is not None:
             meanwhile()

@@ -16,12 +16,13 @@ import os
 import shutil
 import stat
 import time
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from ..exceptions import ZrayError
 from ..store.segment import unlink_session
 from ..store.sweeper import check_private, sweep
+
+if TYPE_CHECKING:
+    from .session_info import SessionInfo
 
 # The descriptors that its processes are born with, by the numbers that they see (spawn.py).  A node:
 READY_DESCRIPTOR = 3  # of a pipe: a byte says that it listens, or why not
@@ -57,6 +58,8 @@ def session_root() -> str:
         except FileNotFoundError:
             continue  # the last session in it has just ended, and took it along
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        from ..exceptions import ZrayError  # brings msgspec (node_main.py)
+
         raise ZrayError(
             f"{root} must be a folder of this user with mode 0700, but it has mode {stat.S_IMODE(status.st_mode):o} "
             f"and owner {status.st_uid}.  Remove it, or set ZRAY_TMPDIR."
@@ -67,22 +70,6 @@ def session_root() -> str:
 def readiness(refusal: str, *, is_denied: bool) -> bytes:
     """What a node says to whoever started it."""
     return ((IS_DENIED if is_denied else HAS_FAILED) if refusal else IS_READY) + refusal.encode()[:2_000]
-
-
-class SessionInfo(msgspec.Struct):
-    """What is in node.json."""
-
-    session: str
-    node_pid: int
-    fork_server_pid: int = 0
-    is_embedded: bool = True
-    driver_pid: int = 0
-    cluster: str = ""  # HOST:PORT of the head of the cluster that it is part of; "": of none
-    kind: str = ""  # in that cluster: "head", "node", "driver"
-    endpoint: str = ""  # where other nodes reach it
-    node_id: str = ""
-    notice: str = ""  # on how it is reached, for whoever has started it
-    called: str = ""  # the session that `zray start` named, where this one has joined again in its place
 
 
 class Session:
@@ -168,15 +155,17 @@ class Session:
         """Let others find it; whole or not at all."""
         path = os.path.join(self.folder, "node.json")
         with open(f"{path}.new", "wb") as file:
-            file.write(msgspec.json.encode(info))
+            file.write(info.as_bytes())
         os.replace(f"{path}.new", path)
 
     def read_info(self) -> SessionInfo | None:
         """What the node wrote; None while it has not."""
+        from .session_info import SessionInfo
+
         try:
             with open(os.path.join(self.folder, "node.json"), "rb") as file:
-                return msgspec.json.decode(file.read(), type=SessionInfo)
-        except (OSError, msgspec.MsgspecError):
+                return SessionInfo.from_bytes(file.read())
+        except OSError:
             return None
 
     def started_at(self) -> str:
