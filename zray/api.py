@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+from .exceptions import ZrayError
 from .host import context
 from .object_ref import ObjectRef
 from .runtime_env import JOB_FIELDS, check_runtime_env
@@ -199,19 +200,23 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
     if timeout is not None:
         _check_timeout(timeout)
     runtime = require_runtime()
-    if type(object_refs) is ObjectRef and not writable:
-        value = runtime.client.values.get(object_refs.id)
-        if value is not None and type(value) is bytes:
-            return runtime.value_of(object_refs.id)
-        return runtime.get((object_refs,), timeout)[0]
-    if type(object_refs) is ObjectRef:
-        return runtime.get((object_refs,), timeout, writable=True)[0]
-    if not isinstance(object_refs, (list, tuple)):
-        raise ValueError(f"get() takes an ObjectRef or a list of them, not {type(object_refs).__name__}.")
-    for ref in object_refs:
-        if type(ref) is not ObjectRef:
-            raise ValueError(f"get() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
-    return runtime.get(object_refs, timeout, writable=writable)
+    try:
+        if type(object_refs) is ObjectRef and not writable:
+            value = runtime.client.values.get(object_refs.id)
+            if value is not None and type(value) is bytes:
+                return runtime.value_of(object_refs.id)
+            return runtime.get((object_refs,), timeout)[0]
+        if type(object_refs) is ObjectRef:
+            return runtime.get((object_refs,), timeout, writable=True)[0]
+        if not isinstance(object_refs, (list, tuple)):
+            raise ValueError(f"get() takes an ObjectRef or a list of them, not {type(object_refs).__name__}.")
+        for ref in object_refs:
+            if type(ref) is not ObjectRef:
+                raise ValueError(f"get() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
+        return runtime.get(object_refs, timeout, writable=writable)
+    except ZrayError as error:
+        # What is of interest is in its text; where zray has noticed is not.
+        raise error.with_traceback(None) from error.__cause__
 
 
 def put(value: Any) -> ObjectRef:
@@ -223,7 +228,10 @@ def put(value: Any) -> ObjectRef:
     """
     if type(value) is ObjectRef:
         raise TypeError("put() of an ObjectRef is not allowed: the ref is one already.  To wrap it, put([ref]).")
-    return require_runtime().put(value)
+    try:
+        return require_runtime().put(value)
+    except ZrayError as error:
+        raise error.with_traceback(None) from error.__cause__  # as above
 
 
 # The list that wait() returned last, by identity and length: wait in a loop need not check it all again.  Only
@@ -306,6 +314,7 @@ def as_completed(
         the task's error, with with_results.
     """
     from .exceptions import GetTimeoutError
+    from .host.patience import why_late
 
     rest = list(object_refs)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -313,7 +322,8 @@ def as_completed(
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready, rest = wait(rest, num_returns=1, timeout=left)
         if not ready:
-            raise GetTimeoutError(f"{len(rest)} objects were not ready after {timeout:g} s.")
+            text = f"{len(rest)} objects were not ready after {timeout:g} s."
+            raise GetTimeoutError(text + why_late(require_runtime(), [ref.id for ref in rest], timeout or 0.0))
         yield (ready[0], get(ready[0])) if with_results else ready[0]
 
 

@@ -213,21 +213,25 @@ def exception_from_parts(cls: type, arguments: tuple[Any, ...], state: dict[str,
 
 
 class _ProcessDeath(ZrayError):
-    """The death of a process.  pid: 0 where unknown.  exit_text: signal or exit code in words.
+    """The death of a process.  pid: 0 where unknown.  node: how the id of its node begins.
 
-    log_tail: the last lines it wrote.
+    exit_text: signal or exit code in words.  log_tail: the last lines it wrote.
     """
 
-    def __init__(self, message: str = "", *, pid: int = 0, exit_text: str = "", log_tail: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str = "", *, pid: int = 0, node: str = "", exit_text: str = "", log_tail: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.pid = pid
+        self.node = node
         self.exit_text = exit_text
         self.log_tail = tuple(log_tail)
 
     def __str__(self) -> str:
         parts = [str(self.args[0]) if self.args else ""]
         if self.pid:
-            parts.append(f"(pid={self.pid}: {self.exit_text or 'exit code unknown'})")
+            where = f"pid={self.pid}, node={self.node}" if self.node else f"pid={self.pid}"
+            parts.append(f"({where}: {self.exit_text or 'exit code unknown'})")
         elif self.exit_text:
             parts.append(f"({self.exit_text})")
         text = " ".join(part for part in parts if part)
@@ -365,7 +369,7 @@ class DeadlockError(ZrayError, RuntimeError):
 def encode_system_error(class_name: str, message: str, details: dict[str, Any] | None = None) -> bytes:
     """A system error as a value, by one of the class names above.
 
-    details: keyword arguments of the class (pid, exit_text, log_tail), of plain types.
+    details: keyword arguments of the class (pid, node, exit_text, log_tail), of plain types.
     """
     return bytes((SYSTEM_ERROR,)) + _encode((class_name, message, details or {}))
 
@@ -374,7 +378,7 @@ def system_error_of(error: ZrayError) -> bytes:
     """An error of this module as `encode_system_error` writes it; a subclass goes by its nearest name."""
     names = (cls.__name__ for cls in type(error).__mro__)
     name = next((name for name in names if name in SYSTEM_ERRORS), "ZrayError")
-    details = {key: getattr(error, key) for key in ("pid", "exit_text", "log_tail") if hasattr(error, key)}
+    details = {key: getattr(error, key) for key in ("pid", "node", "exit_text", "log_tail") if hasattr(error, key)}
     message = str(error.args[0]) if error.args else ""
     return encode_system_error(name, message, details)
 

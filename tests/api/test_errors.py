@@ -327,11 +327,54 @@ def test_a_dead_actor_says_how_it_died():
         ({"pid": 7}, "It died. (pid=7: exit code unknown)"),
         ({"exit_text": "exited with code 3"}, "It died. (exited with code 3)"),
         ({"pid": 7, "exit_text": "exited with code 3"}, "It died. (pid=7: exited with code 3)"),
+        ({"pid": 7, "node": "9f31", "exit_text": "killed"}, "It died. (pid=7, node=9f31: killed)"),
     ],
-    ids=["nothing", "pid", "how", "both"],
+    ids=["nothing", "pid", "how", "both", "where"],
 )
 def test_a_death_says_what_is_known_of_it(details, text):
     assert str(zray.exceptions.WorkerCrashedError("It died.", **details)) == text
+
+
+def test_the_errors_of_a_named_actor_name_it():
+    @zray.remote(max_restarts=1)
+    class Mortal:
+        def die(self):
+            os._exit(7)
+
+    name = "actor test_the_errors_of_a_named_actor_name_it.<locals>.Mortal named 'joe'"
+    mortal = Mortal.options(name="joe").remote()
+    error = error_of(mortal.die.remote())
+    assert isinstance(error, zray.exceptions.ActorUnavailableError)
+    assert f"The {name} died while it ran " in str(error) and "Mortal.die; it is restarted." in str(error)
+    assert f"node={zray.get_runtime_context().get_node_id()[:8]}: exited with code 7" in str(error)
+    zray.kill(mortal)
+    assert f"The {name} was killed by kill()." in str(error_of(mortal.die.remote()))
+
+
+def test_a_timeout_says_what_is_awaited(gate):
+    ref = zray.remote(gate.wait).options(name="slow one").remote()
+    with pytest.raises(zray.exceptions.GetTimeoutError, match=rf"{ref.hex()}\): task slow one "):
+        zray.get(ref, timeout=0.05)
+    with pytest.raises(zray.exceptions.GetTimeoutError, match=rf"{ref.hex()}\): task slow one "):
+        list(zray.as_completed([ref], timeout=0.05))
+    gate.open()
+
+
+def test_another_number_of_values_than_asked_for_is_said_without_a_traceback():
+    error = error_of(zray.remote(num_returns=2)(one).remote()[0])
+    assert isinstance(error, ValueError)
+    said = "one was called with num_returns=2, but returned one value of type int, and no tuple or list."
+    assert error.traceback_str == f"ValueError: {said}\n"
+    error = error_of(zray.remote(num_returns=3)(two).remote()[0])
+    assert error.traceback_str == "ValueError: two was called with num_returns=3, but returned 2 values.\n"
+
+
+def one():
+    return 1
+
+
+def two():
+    return 1, 2
 
 
 def test_what_is_said_is_plain_language(gate):
@@ -342,7 +385,7 @@ def test_what_is_said_is_plain_language(gate):
         zray.wait([1])
     with pytest.raises(TypeError, match="of type _thread.lock"):
         zray.put(threading.Lock())
-    assert "not one of type int" in str(error_of(zray.remote(num_returns=2)(lambda: 1).remote()[0]))
+    assert "one value of type int" in str(error_of(zray.remote(num_returns=2)(lambda: 1).remote()[0]))
     ref = zray.remote(gate.wait).remote()
     with pytest.raises(zray.exceptions.GetTimeoutError, match=r"They may still come\.$"):
         zray.get(ref, timeout=0)

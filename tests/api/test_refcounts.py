@@ -373,3 +373,24 @@ def test_a_large_result_that_the_next_call_keeps_stays_as_it_was():
     for value in range(6, 10):
         assert zray.get(total.remote(zray.put(large(value)))) == value * LARGE_BYTES
     assert zray.get(keeper.total.remote()) == 5 * LARGE_BYTES
+
+
+def test_the_error_of_a_full_store_shows_nothing_of_zrays_code():
+    """Neither in the traceback here, nor in the text of a task's error, whether it puts or returns too much."""
+
+    def fill():
+        return np.zeros(2 * STORE_BYTES, np.uint8)
+
+    @zray.remote
+    def put():
+        return [zray.put(fill())]
+
+    for call in (
+        lambda: zray.put(fill()),
+        lambda: zray.get(zray.remote(fill).remote()),
+        lambda: zray.get(put.remote()),
+    ):
+        with pytest.raises(zray.exceptions.ObjectStoreFullError, match="can never fit") as caught:
+            call()
+        assert f"{os.sep}host{os.sep}" not in str(caught.value)
+        assert [str(entry.path) for entry in caught.traceback if "api.py" not in str(entry.path)] == [__file__] * 2

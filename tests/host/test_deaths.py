@@ -114,6 +114,6 @@ def test_a_constructor_that_raises_or_dies():
     with pytest.raises(zray.exceptions.ActorDiedError, match="no such part") as caught:
         zray.get(Raises.remote().__ray_ready__.remote(), timeout=20)
     assert "Raises.__init__" in str(caught.value)
-    assert f"(pid={caught.value.pid}: its constructor raised)" in str(caught.value)
+    assert f"(pid={caught.value.pid}, node={caught.value.node}: its constructor raised)" in str(caught.value)
     with pytest.raises(zray.exceptions.ActorDiedError, match="code 5"):
         zray.get(Dies.remote().__ray_ready__.remote(), timeout=20)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 # What has begun when an actor leaves is waited for, so long: one of its calls may be a loop without end.
 LAST_CALLS_SECONDS = 10.0
 
-LEFT = "The actor left by exit_actor()."
-EXITED = "The actor left by sys.exit(0)."
 # Values of a call's returns, the refs inside each, and whether it asks for another attempt.
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
 
@@ -50,6 +48,9 @@ class ActorHost:
         self.order = order
         self.options = order.options
         self.actor_id = order.spec.task_id
+        self.in_words = f"actor {order.options.class_name}"
+        if order.options.name:
+            self.in_words += f" named {order.options.name!r}"
         self.restart_count = order.restart_count
         self.is_async = order.options.is_async
         self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
@@ -111,9 +112,10 @@ class ActorHost:
         name = f"{self.options.class_name}.{'__zray_restore__' if is_restored else '__init__'}"
         task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
         where = "when its state was to be restored" if is_restored else "in its constructor"
-        text = f"The actor died {where}: {task_error}"
+        text = f"The {self.in_words} died {where}: {task_error}"
+        node = self.worker.node_id.hex()[:8]
         exit_text = "its state could not be restored" if is_restored else "its constructor raised"
-        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "exit_text": exit_text})
+        return encode_system_error("ActorDiedError", text, {"pid": os.getpid(), "node": node, "exit_text": exit_text})
 
     # --- calls ---
 
@@ -185,7 +187,7 @@ class ActorHost:
             self.method_of(spec)(*args, **kwargs)
         except BaseException as error:
             if is_success(error):  # that process died before it could say so
-                self.exiting = LEFT if isinstance(error, ActorExit) else EXITED
+                self.exiting = self._left_by(error)
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
         name = parse_options(spec.options).method
@@ -228,11 +230,14 @@ class ActorHost:
                     patience.daemon = True
                     patience.start()
 
+    def _left_by(self, error: BaseException) -> str:
+        return f"The {self.in_words} left by {'exit_actor()' if isinstance(error, ActorExit) else 'sys.exit(0)'}."
+
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """What a call that raised leaves behind: an error, or the wish to leave."""
         if is_success(error) and os.getpid() == self.worker.pid:
             self.last_call = spec
-            self.farewell = LEFT if isinstance(error, ActorExit) else EXITED
+            self.farewell = self._left_by(error)
             left = encode_system_error("ActorDiedError", self.farewell)
             return [left] * max(1, parse_options(spec.options).num_returns), (), False
         return self.worker.failure(spec, error)

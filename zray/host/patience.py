@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SAID_AFTER = (10.0, 60.0, 600.0, 3_600.0, 36_000.0)
 # How long the node's answer is waited for: it asks another node, which has one second.
 ANSWER_SECONDS = 3.0
+# The same, at the end of a timeout.
+TIMEOUT_ANSWER_SECONDS = 1.0
 
 
 def wait_and_explain(
@@ -45,25 +47,40 @@ def explain(
     runtime: Runtime, is_done: Callable[[], bool], deadline: float | None, awaited: Sequence[bytes], said: str
 ) -> None:
     """Ask the node for the reasons, and print them; unless the wait ends meanwhile."""
+    until = time.monotonic() + ANSWER_SECONDS
+    lines = reasons(runtime, is_done, until if deadline is None else min(until, deadline), awaited)
+    if not lines:
+        if is_done() or time.monotonic() < until:
+            return  # the wait is over
+        lines = [f"its node has not said why within {ANSWER_SECONDS:g} s"]
+    # In one piece: others may be writing there too.
+    print("\n  ".join([f"zray: {said}:", *lines]) + "\n", end="", file=sys.stderr, flush=True)
+
+
+def reasons(runtime: Runtime, is_done: Callable[[], bool], until: float, awaited: Sequence[bytes]) -> list[str]:
+    """Why what is missing of `awaited` is not here, as its node knows; nothing where it has not said in time."""
     client = runtime.client
     missing = [object_id for object_id in awaited if not client.is_ready(object_id)] or list(awaited)
-    until = time.monotonic() + ANSWER_SECONDS
     with runtime.lock:
         request = client.expect_reply()
         client.say(Explain(request, missing[:ASKED_MAX]))
         runtime.send_buffered()
     replies = client.replies
     try:
-        runtime.receive_until(
-            lambda: replies[request] is not None or is_done(), until if deadline is None else min(until, deadline)
-        )
+        runtime.receive_until(lambda: replies[request] is not None or is_done(), until)
         reply = replies[request]
     finally:
         del replies[request]
-    if reply is None and (is_done() or time.monotonic() < until):
-        return  # the wait is over
-    lines = reply.lines if reply is not None else [f"its node has not said why within {ANSWER_SECONDS:g} s"]
+    if reply is None:
+        return []
+    lines = list(map(printable, reply.lines))
     if len(missing) > ASKED_MAX:
-        lines = [*lines, f"and {len(missing) - ASKED_MAX:,} more"]
-    # In one piece: others may be writing there too.
-    print("\n  ".join([f"zray: {said}:", *map(printable, lines)]) + "\n", end="", file=sys.stderr, flush=True)
+        lines.append(f"and {len(missing) - ASKED_MAX:,} more")
+    return lines
+
+
+def why_late(runtime: Runtime, awaited: Sequence[bytes], timeout: float) -> str:
+    """For the error of a wait that is over: asked for no longer than it has lasted, since others poll."""
+    until = time.monotonic() + min(timeout, TIMEOUT_ANSWER_SECONDS)
+    lines = reasons(runtime, lambda: False, until, awaited) if timeout > 0 else []
+    return "".join(f"\n  {line}" for line in lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import GetTimeoutError, ObjectLostError
 from ..store.errors import deserialize_error
 from ..store.values import ERROR_TAGS, is_error
-from .patience import wait_and_explain
+from .patience import wait_and_explain, why_late
 from .stack import require_room
 
 if TYPE_CHECKING:
@@ -56,11 +56,10 @@ class Waiting:
         if timeout is None:
             return
         values = client.values
-        left = sum(1 for object_id in missing if object_id not in values)
-        if left:
-            raise GetTimeoutError(
-                f"{left} of {len(missing)} objects were not there after {timeout:g} s.  They may still come."
-            )
+        late = [object_id for object_id in missing if object_id not in values]
+        if late:
+            text = f"{len(late)} of {len(missing)} objects were not there after {timeout:g} s.  They may still come."
+            raise GetTimeoutError(text + why_late(runtime, late, timeout))
 
     def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
         runtime, client = self.runtime, self.client

@@ -59,6 +59,10 @@ ODD_SECONDS = 0.001
 SEVERAL_INLINE_BYTES_MAX = 16 << 20
 
 
+class WrongCount(Exception):
+    """A task has returned another number of values than its num_returns: its text is a ValueError's."""
+
+
 class Leave(SystemExit):
     """Unwinds the main thread when the worker is to stop."""
 
@@ -333,17 +337,18 @@ class Worker(Runtime):
         """The values of a task with `count` returns.
 
         Raises:
-            ValueError: it returned another number of them.
+            WrongCount: it returned another number of them.
         """
         if count == 0:
             return [serialize(None).inband], ()
+        due = f"{self.name_of(spec)} was called with num_returns={count}"
         try:
             parts = list(value)
-        except TypeError as error:
+        except TypeError:
             kind = type(value).__name__
-            raise ValueError(f"The task must return {count} values (num_returns), not one of type {kind}.") from error
+            raise WrongCount(f"{due}, but returned one value of type {kind}, and no tuple or list.") from None
         if len(parts) != count:
-            raise ValueError(f"The task must return {count} values (num_returns), but it returned {len(parts)}.")
+            raise WrongCount(f"{due}, but returned {len(parts)} values.")
         values: list[bytes | StoredValue] = []
         contained = []
         inline_bytes = 0
@@ -372,6 +377,8 @@ class Worker(Runtime):
             crash(self, self.name_of(spec), error)
         options = parse_options(spec.options)
         wants_retry = False
+        if type(error) is WrongCount:
+            error = ValueError(*error.args)  # without a traceback, which would be of zray's own
         if options.retry_exceptions and isinstance(error, Exception):
             wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
         if type(error) is RuntimeEnvSetupError:  # it never ran

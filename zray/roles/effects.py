@@ -268,9 +268,9 @@ class WorkerExited(Local):
     pid: int = 0
     log: tuple[str, ...] = ()
 
-    def details(self) -> dict[str, Any]:
-        """What the errors of those who suffer from it carry."""
-        return {"pid": self.pid, "exit_text": self.cause, "log_tail": self.log}
+    def details(self, node: str) -> dict[str, Any]:
+        """What the errors of those who suffer from it carry.  node: where it was, as users know it."""
+        return {"pid": self.pid, "node": node, "exit_text": self.cause, "log_tail": self.log}
 
 
 class ProcessJoined(Local):

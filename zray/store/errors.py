@@ -39,6 +39,7 @@ PASSED_ON_MAX = 10
 # What this process can add to an error of a task, when set (host/driver.py).
 annotate: Callable[[TaskError], None] | None = None
 
+OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 NO_CAUSE = Serialized(b"", (), (), 0)
 _HEAD = bytes((TASK_ERROR,))
 _encode = Encoder().encode
@@ -147,7 +148,11 @@ def _traceback_text(error: BaseException, skip_frames: int) -> str:
         for _ in range(skip_frames):
             if shown is not None and shown.tb_next is not None:
                 shown = shown.tb_next
-        text = "".join(traceback.format_exception(type(error), error, shown))
+        told = traceback.TracebackException(type(error), error, shown)
+        if isinstance(error, ZrayError):  # where zray has found out is of no interest
+            while told.stack and told.stack[-1].filename.startswith(OWN_FOLDER):
+                told.stack.pop()
+        text = "".join(told.format() if told.stack else told.format_exception_only())
     except BaseException as trouble:
         text = f"{type(error).__name__} (its own text fails: {_safe(trouble)})"
     return _shortened(text)

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import ActorExited, ActorRemoved, KillActor
+from ...wire.amounts import name_of
 from ...wire.tasks import StopWorker
 from ..effects import WorkerExited
 from ..latest import Latest
 from .actor_names import name_key
+from .names import died, in_words, name_of_call
 from .routes import Route
-from .tables import Actor, ActorState, Job
+from .tables import Actor, ActorState, Job, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -52,7 +54,7 @@ class ActorEnds:
             self.node.send(actor.worker.address, StopWorker())
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
-            self.bury(actor, encode_system_error("ActorDiedError", "The actor's last handle is gone."))
+            self.bury(actor, died(actor.options, "has ended: its last handle is gone"))
 
     def kill(self, message: KillActor) -> None:
         """KillActor: kill -9; may be restarted only if asked for and allowed."""
@@ -64,7 +66,7 @@ class ActorEnds:
         if message.no_restart:
             if actor.worker is not None:
                 self.node.pool.kill(actor.worker)
-            self.bury(actor, encode_system_error("ActorDiedError", "The actor was killed by kill()."))
+            self.bury(actor, died(actor.options, "was killed by kill()"))
         elif actor.worker is not None:
             self.node.pool.kill(actor.worker)
 
@@ -80,7 +82,7 @@ class ActorEnds:
             if actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
                     self.node.pool.kill(actor.worker)
-                self.bury(actor, encode_system_error("ActorDiedError", "The driver that made the actor has ended."))
+                self.bury(actor, died(actor.options, "has ended with the driver that made it"))
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:
         """Its process is dead: restart it, or bury it.  Calls that had begun are lost, unless they may be repeated."""
@@ -95,11 +97,11 @@ class ActorEnds:
         if actor.journal is not None and may_restart and not actor.killed:
             actor.killed = actor.journal.died(was_busy=begun_count > 0 or actor.state == ActorState.STARTING)
         if actor.state == ActorState.DEAD or actor.killed or not may_restart:
-            text = f"The actor {actor.options.class_name} died"
+            text = f"The {in_words(actor.options)} died"
             if (count := actor.life.restart_count) and not actor.killed:
                 text += f" after {count} restart{'s' * (count > 1)} (max_restarts={actor.options.max_restarts})"
             text += f": {actor.killed}." if actor.killed else "."
-            self.bury(actor, encode_system_error("ActorDiedError", text, message.details()))
+            self.bury(actor, encode_system_error("ActorDiedError", text, message.details(name_of(node.address))))
             return
         actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
         node.guards.restarted(actor)
@@ -112,8 +114,9 @@ class ActorEnds:
                 self.node.calls.requeue(task)
             else:
                 actor.inflight.pop(task.spec.task_id, None)
-                text = f"The actor {actor.options.class_name} died while it ran this call; it is restarted."
-                node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, message.details()))
+                text = f"The {in_words(actor.options)} died while it ran {name_of_call(task)}; it is restarted."
+                details = message.details(name_of(node.address))
+                node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, details))
         self.node.calls.want_worker(actor, ActorState.RESTARTING)
 
     def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
@@ -153,11 +156,12 @@ class ActorEnds:
         if entry is None or entry.actor is not actor:
             node.moves.forget(actor.actor_id)
 
-    def grave(self, actor_id: bytes) -> bytes:
-        """The error value that calls on a dead actor get."""
-        grave = self.graves.get(actor_id)
+    def grave(self, call: Task) -> bytes:
+        """The error value that a call on a dead actor gets."""
+        grave = self.graves.get(call.options.actor_id)
         if grave is None:
-            grave = encode_system_error("ActorDiedError", "The actor is not there: it has ended, or never was.")
+            text = f"{name_of_call(call)} finds no actor: it has ended, or never was."
+            grave = encode_system_error("ActorDiedError", text)
         return grave
 
 

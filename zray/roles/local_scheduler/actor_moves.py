@@ -23,6 +23,7 @@ from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions, TaskSpec
 from .copies import Copy
+from .names import died, in_words, name_of_call
 from .routes import Route
 from .tables import Actor, ActorState, Job, TaskState
 
@@ -191,7 +192,7 @@ class ActorMoves:
         actor.queue.clear()
         for call in calls:
             if call.origin:
-                text = "The actor was made anew, or elsewhere, before this call began."
+                text = f"The {in_words(actor.options)} was made anew, or elsewhere, before {name_of_call(call)} began."
                 node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
             else:
                 node.routes.queue(route, call)
@@ -226,8 +227,8 @@ class ActorMoves:
         """It is ours."""
         node = self.node
         if claim.is_killed or not (claim.is_held or actor.options.detached):
-            text = "The actor was killed by kill()." if claim.is_killed else "The actor's last handle is gone."
-            node.ends.bury(actor, encode_system_error("ActorDiedError", text))
+            how = "was killed by kill()" if claim.is_killed else "has ended: its last handle is gone"
+            node.ends.bury(actor, died(actor.options, how))
             return
         del self.offers[actor.actor_id]
         node.calls.promise(actor.options, -1)

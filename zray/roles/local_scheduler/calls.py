@@ -33,6 +33,7 @@ from ...wire.tasks import StartTasks
 from ..effects import OpenWindow
 from .actor_names import NOTHING
 from .journals import Journal
+from .names import MADE_ANEW, died
 from .resources import CPU
 from .shipping import Shipping
 from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
@@ -82,9 +83,7 @@ class Calls:
             # with its creator, had nobody else had a handle).
             if known.worker is not None:
                 node.pool.kill(known.worker)
-            self.node.ends.bury(
-                known, encode_system_error("ActorDiedError", "The task that made the actor died, and made it anew.")
-            )
+            self.node.ends.bury(known, died(options, MADE_ANEW))
         node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
@@ -272,7 +271,7 @@ class Calls:
             return
         self.node.lifecycle.retain_arguments(task)
         if actor is None:
-            self.node.lifecycle.fail_with(task, self.node.ends.grave(actor_id))
+            self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
         actor.queue.append(task)
         self.touched[actor_id] = None
@@ -361,7 +360,7 @@ class Calls:
         """It goes first again."""
         actor = self.actors.get(task.options.actor_id)
         if actor is None:
-            self.node.lifecycle.fail_with(task, self.node.ends.grave(task.options.actor_id))
+            self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
         actor.inflight.pop(task.spec.task_id, None)
         task.state = TaskState.CALL

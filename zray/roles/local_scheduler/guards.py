@@ -36,6 +36,7 @@ from ...wire.task_spec import ActorOptions, TaskSpec
 from .actor_names import name_key
 from .bundles import as_asked
 from .copies import Copy
+from .names import MADE_ANEW, died, in_words
 from .tables import Actor, ActorState, Job
 
 if TYPE_CHECKING:
@@ -317,8 +318,7 @@ class Guards:
             return
         if actor.worker is not None:
             node.pool.kill(actor.worker)
-        text = "The task that made the actor died, and made it anew."
-        node.ends.bury(actor, encode_system_error("ActorDiedError", text), was_named=False)
+        node.ends.bury(actor, died(actor.options, MADE_ANEW), was_named=False)
 
     def _adopt(self, guard: Guard, claim: ActorClaimed) -> None:
         """It is ours: have it made again, or bury it."""
@@ -338,16 +338,16 @@ class Guards:
         self._let_go(spec.task_id)
         count = actor.life.restart_count
         if is_over:
-            text = "The driver that made the actor has ended."
+            text = f"The driver that made the {in_words(options)} has ended."
         elif claim.is_killed:
-            text = "The actor was killed by kill()."
+            text = f"The {in_words(options)} was killed by kill()."
         elif not claim.is_held and not options.detached:
-            text = "The actor's last handle is gone."
+            text = f"The {in_words(options)} has ended: its last handle is gone."
         elif 0 <= options.max_restarts <= count:
             often = f" after {count} restart{'s' * (count > 1)} (max_restarts={options.max_restarts})"
-            text = f"The actor {options.class_name} died{often}: {lost}."
+            text = f"The {in_words(options)} died{often}: {lost}."
         elif why_not:
-            text = f"The actor {options.class_name} died: {lost}, and {why_not}."
+            text = f"The {in_words(options)} died: {lost}, and {why_not}."
         else:
             text = ""
         refusal = "" if text else node.infeasible.why_not_ever(actor)

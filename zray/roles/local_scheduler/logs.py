@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...exceptions import encode_system_error
 from ...wire.wards import AnswersTaken, CallsLogged, LogCalls, LogCheckpoint, LogStart
 from .copies import Copy
+from .names import died
 from .shipping import Shipping
 from .tables import Actor, Task
 
@@ -109,8 +109,7 @@ class Logs:
         if copy is None or self.node.moves.offers.get(actor_id):
             return
         if copy.broken:
-            text = f"The actor {actor.options.class_name} died: its node was lost, and {copy.broken}."
-            self.node.ends.bury(actor, encode_system_error("ActorDiedError", text))
+            self.node.ends.bury(actor, died(actor.options, f"died: its node was lost, and {copy.broken}"))
         elif copy.is_whole:
             actor.incoming = None
             self.install(actor, copy)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ...wire.amounts import name_of
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT, EnvVars
 from ...wire.tasks import JobStarted
@@ -256,7 +257,7 @@ class WorkerPool:
                 name = task.options.name or self.node.lifecycle.function_name(task.spec.function_id)
                 often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
                 text = f"The worker that ran task {name} died{often}."
-                node.lifecycle.fail(task, "WorkerCrashedError", text, death.details())
+                node.lifecycle.fail(task, "WorkerCrashedError", text, death.details(name_of(node.address)))
             else:
                 node.lifecycle.run_again(task)
 

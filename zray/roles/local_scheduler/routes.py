@@ -23,6 +23,7 @@ from ...wire.actors import (
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
 from ...wire.wards import AnswersTaken
+from .names import MADE_ANEW, name_of_call
 from .tables import ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Route:
         self.is_forgotten = False  # nothing here refers to its handle
         self.is_retaining = False  # calls under way keep its handle
         self.is_killed = False  # by kill(), before it was located
+
+    def in_words(self) -> str:
+        """By one of its calls: that is all that is known of it here."""
+        call = next(iter(self.sent.values()), None) or next((item.task for item in self.queue), None)
+        return f"The actor of {name_of_call(call)}" if call is not None else "The actor"
 
 
 class Routes:
@@ -127,9 +133,9 @@ class Routes:
             self.settle(route, home)
         elif message.lost:
             reason = f" ({lost[message.lost]})" if message.lost in lost else ""
-            self.fail_route(route, gone_error(f"The actor died: its node {message.lost} is lost{reason}."))
+            self.fail_route(route, gone_error(f"{route.in_words()} died: its node {message.lost} is lost{reason}."))
         else:
-            self.fail_route(route, gone_error("The actor is not there: it has ended, or never was."))
+            self.fail_route(route, gone_error(f"{route.in_words()} is not there: it has ended, or never was."))
 
     def settle(self, route: Route, home: str) -> None:
         """It lives there: what may be repeated of what its former home had goes first."""
@@ -144,7 +150,8 @@ class Routes:
             limit = task.options.max_retries
             if 0 <= limit <= task.attempts:
                 del route.sent[task_id]
-                text = "The actor's node is lost, and may have begun this call; the actor is made again elsewhere."
+                call = name_of_call(task)
+                text = f"The actor of {call} is made again elsewhere: its node is lost, and may have begun it."
                 self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
 
     @staticmethod
@@ -326,7 +333,7 @@ class Routes:
         if route is not None:
             if route.home:
                 self.node.send(route.home, KillActor(actor_id))
-            self.fail_route(route, gone_error("The task that made the actor died, and made it anew."))
+            self.fail_route(route, gone_error(f"{route.in_words()} {MADE_ANEW}."))
 
     def come_here(self, route: Route) -> None:
         """It lives here from now on: calls on it have waited here already."""

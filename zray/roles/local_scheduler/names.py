@@ -1,0 +1,28 @@
+"""What errors call actors and calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...exceptions import encode_system_error
+
+if TYPE_CHECKING:
+    from ...wire.task_spec import ActorOptions
+    from .tables import Task
+
+MADE_ANEW = "is gone: the task that made it died, and has made another"
+
+
+def in_words(options: ActorOptions) -> str:
+    """ "actor Counter", or "actor Counter named 'joe'"."""
+    return f"actor {options.class_name}" + (f" named {options.name!r}" if options.name else "")
+
+
+def name_of_call(task: Task) -> str:
+    """ "Counter.add"."""
+    return str(task.options.name or task.options.method)
+
+
+def died(options: ActorOptions, how: str) -> bytes:
+    """The error value that calls on a dead actor get."""
+    return encode_system_error("ActorDiedError", f"The {in_words(options)} {how}.")
