@@ -57,6 +57,26 @@ def test_refs_in_cycles_are_let_go_of_when_the_store_is_full():
 
 
 @zray.remote
+def make_large():
+    return large()
+
+
+@zray.remote
+def length_of(array):
+    return len(array)
+
+
+def test_what_takes_values_out_of_a_full_store_has_the_cpu_of_a_writer_that_waits():
+    """Else all CPUs would wait for room, until each of them is told that there is none."""
+    filled = [zray.put(large()) for _ in range(STORE_BYTES // LARGE_BYTES)]
+    made = [make_large.remote() for _ in range(2)]
+    lengths = [length_of.remote(ref) for ref in filled]
+    del filled
+    assert zray.get(lengths) == [LARGE_BYTES] * len(lengths)
+    assert [zray.get(ref).nbytes for ref in made] == [LARGE_BYTES] * 2
+
+
+@zray.remote
 def identity(value):
     return value
 

@@ -48,6 +48,7 @@ TAGS = {
     22: "Explain",
     23: "ExplainReply",
     24: "InlineLimit",
+    25: "AwaitRoom",
     30: "PutObjects",
     31: "HoldObjects",
     32: "ReleaseObjects",

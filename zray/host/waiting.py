@@ -119,18 +119,33 @@ class Waiting:
         self, request: int, is_done: Callable[[], bool], deadline: float | None, missing: list[bytes], what: str
     ) -> None:
         """However the wait ends, the CPU must be ours again before user code goes on."""
+        try:
+            wait_and_explain(self.runtime, is_done, deadline, missing, what)
+        finally:
+            self._resume(request)
+
+    def _resume(self, request: int) -> None:
         runtime, client = self.runtime, self.client
         replies = client.replies
+        if replies[request] is None:
+            with runtime.lock:
+                client.cancel_wait(request)
+                runtime.send_buffered()
+            runtime.receive_until(lambda: replies[request] is not None, None)
+        self.blocked -= 1
+        del replies[request]
+
+    def for_room(self, is_done: Callable[[], bool]) -> None:
+        """In a worker's only thread, with a full store: our CPU may go to what makes room, and is ours again then."""
+        runtime = self.runtime
+        with runtime.lock:
+            request = self.client.await_room()
+            runtime.send_buffered()
+            self.blocked += 1
         try:
-            wait_and_explain(runtime, is_done, deadline, missing, what)
+            runtime.receive_until(is_done, None)
         finally:
-            if replies[request] is None:
-                with runtime.lock:
-                    client.cancel_wait(request)
-                    runtime.send_buffered()
-                runtime.receive_until(lambda: replies[request] is not None, None)
-            self.blocked -= 1
-            del replies[request]
+            self._resume(request)
 
     def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
         """Raise the first failure among what has come since the last look."""

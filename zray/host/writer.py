@@ -94,7 +94,10 @@ class Writer:
         if not runtime.receive_until(is_done, time.monotonic() + GARBAGE_SECONDS):
             gc.collect()
             runtime.flush()
-            runtime.receive_until(is_done, None)
+            if allocations[object_id] is None and runtime.is_worker and runtime.blocks():
+                runtime.waiting.for_room(is_done)
+            else:
+                runtime.receive_until(is_done, None)
         answer = allocations[object_id]
         if type(answer) is AllocateRefused:
             raise ObjectStoreFullError(f"The object store has no room: {answer.reason}")

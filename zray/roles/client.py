@@ -41,7 +41,7 @@ from ..wire.objects import (
 from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
 from ..wire.task_spec import StoredValue, TaskSpec
-from ..wire.tasks import CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
+from ..wire.tasks import AwaitRoom, CancelWait, ObjectsReady, SubmitTasks, WaitObjects, WaitReply
 
 # A full buffer leaves at once: enough to share the cost of a wake-up, little enough to keep the node busy.
 BUFFERED_COUNT_MAX = 128
@@ -258,6 +258,12 @@ class Client:
     def cancel_wait(self, request: int) -> None:
         """No longer interested: the reply comes soon."""
         self.say(CancelWait(request))
+
+    def await_room(self) -> int:
+        """This worker waits for room in the object store.  Returns the request, to be cancelled in the end."""
+        request = self.expect_reply()
+        self.say(AwaitRoom(request))
+        return request
 
     def expect_reply(self) -> int:
         """A number for a question of another kind."""

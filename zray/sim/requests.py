@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from .process import Activation, Process
 
 
+# Who waits so long for room in the arena says so.
+ROOM_SECONDS = 0.01
+
+
 class Write:
     """Within a process: have room for large bytes, and write them.  Answer: the place, or AllocateRefused."""
 
@@ -97,8 +101,10 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
     object_id, data, client = request.object_id, request.data, process.client
     client.allocations[object_id] = None
     client.say(AllocateObject(object_id, len(data)))
+    room_wait = 0  # its CPU may have gone to what makes room
+    is_cancelled = False
 
-    def is_over() -> bool:
+    def is_answered() -> bool:
         answer = client.allocations.get(object_id)
         if answer is None:
             return False
@@ -106,7 +112,24 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
             return True
         return bool(answer.reserved >= len(data) or answer.reserved < 0)
 
+    def is_over() -> bool:
+        nonlocal is_cancelled
+        if not is_answered() or not room_wait:
+            return is_answered()
+        if not is_cancelled:
+            is_cancelled = True
+            client.cancel_wait(room_wait)
+        return client.replies[room_wait] is not None
+
+    def lend() -> None:
+        nonlocal room_wait
+        if process.is_alive and top in process.stack and client.allocations.get(object_id, ...) is None:
+            room_wait = client.await_room()
+            process.flush()
+
     def resume() -> Any:
+        if room_wait:
+            del client.replies[room_wait]
         answer = client.allocations.pop(object_id)
         if type(answer) is AllocateRefused:
             return done(answer)
@@ -121,6 +144,8 @@ def _write(process: Process, top: Activation, request: Write, done: Any = lambda
         return told
 
     process.block(top, is_over, resume)
+    if process.kind == "worker":
+        process.world.call_later(ROOM_SECONDS, lend)
 
 
 def _get(process: Process, top: Activation, request: say.Get) -> None:

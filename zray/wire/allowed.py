@@ -164,6 +164,7 @@ from .scheduling import (
 )
 from .session import Ack, GetStatus, Goodbye, StopSession
 from .tasks import (
+    AwaitRoom,
     CancelWait,
     PublishFunction,
     SubmitTasks,
@@ -191,7 +192,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     # Processes to their node.
     ("driver", "local"): _CLIENT_TO_LOCAL | {PublishCode, FlushOutput},
     ("worker", "local"): _CLIENT_TO_LOCAL
-    | {*(TasksFinished, TasksReturned, ActorStarted, ActorStartFailed, ActorExited, ActorSaved)},
+    | {*(TasksFinished, TasksReturned, AwaitRoom, ActorStarted, ActorStartFailed, ActorExited, ActorSaved)},
     ("driver", "objects"): _CLIENT_TO_OBJECTS,
     ("worker", "objects"): _CLIENT_TO_OBJECTS,
     ("driver", "host"): frozenset({Ack, Goodbye, GetStatus, GetNodes}),

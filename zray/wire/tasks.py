@@ -9,6 +9,7 @@ local scheduler    ObjectsReady      values, to whoever submitted or asked
 driver, worker     WaitObjects       tell me when so many of these are there; I stop until then
 local scheduler    WaitReply
 driver, worker     CancelWait        I no longer wait
+worker             AwaitRoom         I wait for room in a full store, until CancelWait
 """
 
 from __future__ import annotations
@@ -154,6 +155,16 @@ class WaitReply(Message, tag=17):
 
 class CancelWait(Message, tag=18):
     """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with what is there."""
+
+    request: int
+
+
+class AwaitRoom(Message, tag=25):
+    """worker -> local scheduler.  This worker's only thread has asked for room in the object store, and waits for it.
+
+    Its CPU may go to what makes some.  When it has its answer it says CancelWait `request`; the reply grants the CPU
+    anew.
+    """
 
     request: int
 

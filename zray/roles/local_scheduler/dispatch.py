@@ -184,7 +184,7 @@ class Dispatch:
         workers, self.idle_leases = self.idle_leases, []
         for worker in workers:
             queue = worker.queue
-            if queue is None or worker.stale or worker.frames[0].cpu_lent:
+            if queue is None or worker.stale or worker.frames[0].wait is not None:
                 continue
             are_others = len(self.queues) > 1 or self.node.calls.wanting or self.node.actor_room.wishes
             if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
@@ -225,7 +225,7 @@ class Dispatch:
         if node.policy == CENTRAL:
             node.trips.all_go()
         for queue in self._in_order():
-            while queue.tasks and self.has_room(queue):
+            while queue.tasks and (self.has_room(queue) or (self.lending.writers and self.lending.lend_to(queue))):
                 worker = node.pool.take_idle(queue.job, queue.options.env_vars)
                 if worker is None:
                     if not node.pool.start_for(queue):
@@ -371,6 +371,7 @@ class Dispatch:
         worker.frames.clear()
         worker.queue = None
         self.leased.pop(worker.address, None)
+        self.lending.writers.pop(worker.address, None)
         if worker in self.lending.resuming:
             self.lending.resuming.remove(worker)
         if worker in self.idle_leases:

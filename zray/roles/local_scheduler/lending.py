@@ -1,6 +1,9 @@
 """Blocked workers: they lend their CPU out, get it back before they go on, and at the pool's cap run what they
 wait for themselves.
 
+A worker that waits for room in a full object store lends its CPU too, but only to what may make some: what takes values
+from there, or was begun before and goes on.  What else is ready would want room itself.
+
 A worker's frames are its stack (tables.Frame): only the top one can go on.  What other threads of a process wait
 for lends its CPU too, while it uses none (`host/aside`): such a wait is *aside*.  It gives way to the main thread's.
 
@@ -14,9 +17,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from ...wire.tasks import StartTasks
+from ...wire.task_spec import StoredValue
+from ...wire.tasks import AwaitRoom, StartTasks
 from ..effects import ReclaimTasks
 from .resources import CPU, cpu_of
 from .tables import Actor, ActorState, Frame, ReadyQueue, Task, TaskState, Wait, Worker, WorkerState
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 FRAMES_COUNT_MAX = 2_000
 # Tasks looked at to find what a blocked worker could run itself.
 NESTED_SEARCH_MAX = 1_000
+# Ready tasks of one kind that are looked at to find one that takes what lies in a full store: more than run at once.
+TAKERS_SEARCH_MAX = 256
 
 
 class Lending:
@@ -40,6 +47,7 @@ class Lending:
         self.resuming: deque[Worker] = deque()  # blocked workers whose wait is over, waiting for their CPU
         self.lenders: dict[bytes, Worker] = {}  # by actor: idle ones whose CPU a resumed task has
         self.loans: dict[str, int] = {}  # CPU of bundles -> how much of it a resumed task beside them has
+        self.writers: dict[str, Worker] = {}  # by address: those that wait for room, and have not lent their CPU
 
     def block(self, worker: Worker, wait: Wait) -> None:
         """Its thread stops: lend its CPU out, and take back what it has not begun."""
@@ -60,6 +68,9 @@ class Lending:
             self.dispatch.give_turn_back(worker)
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
+        self._take_back(worker)
+
+    def _take_back(self, worker: Worker) -> None:
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
@@ -79,6 +90,63 @@ class Lending:
         lent = cpu_of(frame.resources)
         return {name: amount for name, amount in frame.resources.items() if name not in lent}
 
+    def await_room(self, worker: Worker, wait: Wait) -> None:
+        """Its thread stops until there is room in the object store: its CPU is there for what may make some."""
+        if not worker.frames:
+            return
+        frame = worker.frames[-1]
+        if frame.wait is not None and frame.wait.aside:
+            self._is_over_now(worker, frame.wait)
+        frame.wait = wait
+        if not frame.cpu_lent and cpu_of(frame.resources):
+            self.writers[worker.address] = worker
+            self.dispatch.is_dirty = True
+        self._take_back(worker)
+
+    def lend_to(self, queue: ReadyQueue) -> bool:
+        """Whether its next task can have the CPU of a worker that waits for room, because it may make some."""
+        resources = self.node.resources
+        share = cpu_of(queue.resources)
+        rest = {name: amount for name, amount in queue.resources.items() if name not in share}
+        if queue.is_in_group or not share or resources.fits(share) or not resources.fits(rest):
+            return False
+        if not self._makes_room(queue):
+            return False
+        (name,) = share
+        return self._lend_writers(name, share[name] - resources.free.get(name, 0)) and self.dispatch.has_room(queue)
+
+    def _makes_room(self, queue: ReadyQueue) -> bool:
+        """Whether a task of it takes what lies in the store (it is the first one then); or its tasks are the children
+        of what has begun, which may let go of something when they are done.
+        """
+        entries = self.node.objects.entries
+        for place, task in enumerate(islice(queue.tasks, TAKERS_SEARCH_MAX)):
+            taken = (entries.get(object_id) for object_id in (*task.spec.deps, *task.spec.holds))
+            if any(entry is not None and type(entry.value) is StoredValue for entry in taken):
+                if place:
+                    del queue.tasks[place]
+                    queue.tasks.appendleft(task)
+                return True
+        return any(worker.frames[-1].depth < queue.depth for worker in self.writers.values())
+
+    def _lend_writers(self, name: str, missing: int) -> bool:
+        """Have so much more of that CPU free, by what waiting writers hold; nothing is lent where it is too little."""
+        lenders: list[Worker] = []
+        for worker in self.writers.values():
+            if missing <= 0:
+                break
+            amount = cpu_of(worker.frames[-1].resources).get(name, 0)
+            if amount:
+                lenders.append(worker)
+                missing -= amount
+        if missing > 0:
+            return False
+        for worker in lenders:
+            del self.writers[worker.address]
+            worker.frames[-1].cpu_lent = True
+            self.node.resources.give(cpu_of(worker.frames[-1].resources))
+        return True
+
     def lent(self, name: str) -> int:
         """How much of that CPU is lent out: of the node's own, or of a bundle's."""
         frames = (frame for worker in self.node.pool.workers.values() for frame in worker.frames)
@@ -86,6 +154,7 @@ class Lending:
 
     def wait_is_over(self, worker: Worker, wait: Wait) -> None:
         """The level that waited may go on as soon as it is on top and has its CPU again."""
+        self.writers.pop(worker.address, None)
         if not worker.frames or (wait.aside and worker.frames[-1].wait is not wait):
             self.node.waits.finish(wait)
         elif worker.frames[-1].wait is wait and worker not in self.resuming:
@@ -137,7 +206,7 @@ class Lending:
                 missing -= worker.frames[0].resources[own]
                 if own != name:
                     loans[own] = loans.get(own, 0) + worker.frames[0].resources[own]
-        if missing > 0:
+        if missing > 0 and not self._lend_writers(name, missing):
             return False
         for actor, worker in lenders:
             worker.frames[0].cpu_lent = True
@@ -189,7 +258,11 @@ class Lending:
         frame = worker.frames[0]
         share = cpu_of(frame.resources)
         is_awaited = any(cpu_of(other.frames[-1].resources).keys() == share.keys() for other in self.resuming)
-        if is_awaited or not self.node.resources.fits(share):
+        if is_awaited:
+            return False
+        (name,) = share
+        missing = share[name] - self.node.resources.free[name]
+        if missing > 0 and not (actor.queue and self._lend_writers(name, missing)):
             return False
         self.node.resources.take(share)
         frame.cpu_lent = False
@@ -254,3 +327,6 @@ class Lending:
             if task.state == TaskState.WAITING:
                 to_look_at.extend(task.spec.deps)
         return None
+
+
+HANDLERS: dict[type, Any] = {AwaitRoom: lambda self, message: self.waits.await_room(message)}

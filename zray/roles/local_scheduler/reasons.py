@@ -252,6 +252,8 @@ class Reasons:
         elif wait.is_over:
             self.say(depth, f"{text}, and waits to get its CPU back")
             self._of_holders(("CPU",), depth + 1)
+        elif not wait.pending:
+            self.say(depth, f"{text}, and waits for room in the object store")
         else:
             self.say(depth, f"{text}, and waits itself for:")
             self.of_objects(wait.pending, depth + 1)

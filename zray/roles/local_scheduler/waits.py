@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import ProtocolError
 from ...wire.task_spec import StoredValue
-from ...wire.tasks import CancelWait, WaitObjects, WaitReply
+from ...wire.tasks import AwaitRoom, CancelWait, WaitObjects, WaitReply
 from .tables import ObjectEntry, Process, TaskState, Wait
 
 if TYPE_CHECKING:
@@ -32,12 +32,9 @@ class Waits:
     def begin(self, message: WaitObjects) -> None:
         """WaitObjects."""
         node = self.node
-        process = node.processes.get(node.sender)
-        if process is None or message.request in process.wait_by_request:
-            node.reject("a wait of a process that is gone, or twice the same")
+        process = self._who_waits(message.request)
+        if process is None:
             return
-        if len(process.wait_by_request) >= WAITS_MAX:
-            raise ProtocolError(f"more than {WAITS_MAX:,} waits of one process at once")
         wait = Wait(process, message.request, {}, [], message.count, message.fetch, message.block, message.aside)
         for object_id in message.object_ids:
             if object_id in wait.pending:
@@ -59,6 +56,24 @@ class Waits:
             self.finish(wait)
         elif message.block and process.worker is not None:
             node.dispatch.lending.block(process.worker, wait)
+
+    def _who_waits(self, request: int) -> Process | None:
+        process = self.node.processes.get(self.node.sender)
+        if process is None or request in process.wait_by_request:
+            self.node.reject("a wait of a process that is gone, or twice the same")
+            return None
+        if len(process.wait_by_request) >= WAITS_MAX:
+            raise ProtocolError(f"more than {WAITS_MAX:,} waits of one process at once")
+        return process
+
+    def await_room(self, message: AwaitRoom) -> None:
+        """AwaitRoom: a wait for no object, which CancelWait ends."""
+        process = self._who_waits(message.request)
+        if process is None:
+            return
+        wait = process.wait_by_request[message.request] = Wait(process, message.request, {}, [], 1, False, True)
+        if process.worker is not None:
+            self.node.dispatch.lending.await_room(process.worker, wait)
 
     def _is_satisfied(self, wait: Wait) -> bool:
         return len(wait.ready) >= wait.count or not wait.pending

@@ -48,7 +48,7 @@ from .ranges import Ranges, aligned
 SEGMENT = 0
 # Pages are reserved in steps, so that a writer can begin before a large range is complete.
 RESERVE_BYTES = 64 << 20
-# How long a writer is held back in a full store before it is told so.
+# How long a writer is held back in a full store before it is told so.  Again so long, if one ahead of it has got room.
 FULL_SECONDS = 5.0
 # Of one process: each of its threads writes one value at a time.
 ASKED_MAX = 10_000
@@ -72,6 +72,7 @@ class Asked(Struct, gc=False, eq=False):
     object_id: bytes
     size: int
     waits: int = 0  # the number of its wait, once the store was full for it
+    has_moved_up: bool = False  # one that was ahead of it has got room since its timer was set
 
 
 class Stored(Struct, gc=False, eq=False):
@@ -148,6 +149,7 @@ class ObjectManager(Role):
         if self.segment_state == "asked":
             return
         waiting: deque[Asked] = deque()
+        one_has_got_room = False
         while self.asked:
             asked = self.asked.popleft()
             if asked.object_id in self.objects:
@@ -156,8 +158,11 @@ class ObjectManager(Role):
                 self.send(asked.process, AllocateRefused(asked.object_id, self.segment_state))
             elif aligned(asked.size) > self.ranges.capacity:
                 self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
-            elif not self.allocate(asked.process, asked.object_id, asked.size):
+            elif self.allocate(asked.process, asked.object_id, asked.size):
+                one_has_got_room = one_has_got_room or asked.waits > 0
+            else:
                 waiting.append(asked)
+                asked.has_moved_up |= one_has_got_room
                 if self.growing is None and not asked.waits:
                     self.waits += 1
                     asked.waits = self.waits
@@ -247,6 +252,10 @@ class ObjectManager(Role):
     def on_full_timeout(self, message: FullTimeout) -> None:
         for asked in self.asked:
             if asked.waits == message.number:
+                if asked.has_moved_up:
+                    asked.has_moved_up = False
+                    self.set_timer(FULL_SECONDS, message)
+                    return
                 self.asked.remove(asked)
                 self.send(asked.process, AllocateRefused(asked.object_id, self.explain(asked.size)))
                 return
