@@ -84,6 +84,15 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(monkeypatch):
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
+def test_what_the_calls_of_actors_that_recover_have_made_has_its_effect_once_too(nodes):
+    """They are run again, and call others and their own actor: those calls are known, and so is what they returned."""
+    for seed in range(1, 31):
+        options = {"kills": 6 * (1 + seed % 2), "kill_probability": 0.03, "breaks": seed % 3}
+        outcome = run_program("relay", seed=seed, nodes=nodes, cpus=3, **options)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
 def test_actors_that_recover_have_each_effect_once(nodes):
     """However often their processes are killed."""
     for seed in range(1, 41):

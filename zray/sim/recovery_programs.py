@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from .language import Call, Create, Drop, Get, Keep, Put, Sleep, Submit, remote
+from .language import Call, Create, Drop, Get, Keep, Kill, Put, Sleep, Submit, remote
 from .task_programs import outcomes
 from .values import Big, Failed, Ref, UserError
 
@@ -123,3 +123,74 @@ def run_ledger(interval: int, callers: int, count: int, size: int, where: str) -
             if type(answer) is list:
                 assert entered.get(f"caller-{index}", 0) == count, f"caller-{index} was answered, and is not in it"
     return [answers, called]
+
+
+@remote
+class Relay(Ledger):
+    """Enters, and has others enter, itself among them."""
+
+    def __init__(self, start: Any) -> None:
+        super().__init__(start)
+        self.told = [0, 0]
+        self.heard: list[Any] = []
+
+    def save(self) -> Any:
+        return [self.start, self.entries, self.told, self.heard]
+
+    def restore(self, state: Any) -> Script:
+        self.start, self.entries, self.told, self.heard = state
+        yield from ()
+
+    def tell(self, number: int, box: list[Ref], which: int, waits: bool) -> Script:
+        entered = self._enter("driver", number)
+        ledger = (yield Get(box[0]))[which]
+        self.told[which] += 1
+        ref = yield Call(ledger, "enter", ("relay", self.told[which]), max_retries=-1)
+        if waits:
+            self.heard.append((yield Get(ref)))
+        return entered
+
+    def what_it_heard(self) -> list[Any]:
+        return self.heard
+
+
+def run_relay(interval: int, count: int, start: int, where: str) -> Script:
+    """Ledgers that have each other enter: whatever dies, each of those calls has its effect once, too."""
+    resources = {where: 10_000} if where else None
+    relay = yield Create(Relay, (start,), max_restarts=-1, checkpoint_interval=interval, resources=resources)
+    other = yield Create(Ledger, (start,), max_restarts=-1, checkpoint_interval=interval, resources=resources)
+    box = yield Put([relay, other])
+    own = []
+    for number in range(1, count + 1):
+        which, waits = number % 3 % 2, number % 4 == 1
+        own.append((yield Call(relay, "tell", (number, [box], which, waits and which == 1), max_retries=-1)))
+        if number % 5 == 0:
+            yield Sleep(0.01)
+    answers = yield from outcomes(own)
+    wanted = [sum(1 for number in range(1, count + 1) if number % 3 % 2 == which) for which in (0, 1)]
+    states: list[Any] = []
+    for _ in range(200):
+        looks = []
+        for ledger in (relay, other):
+            looks.append((yield Call(ledger, "look", (), max_retries=-1, readonly=True)))
+        states = yield from outcomes(looks)
+        if any(type(state) is Failed for state in states):
+            break
+        if [len(dict(state).get("relay", ())) for state in states] >= wanted:
+            break
+        yield Sleep(0.02)  # it waits for none of them
+    (heard,) = yield from outcomes([(yield Call(relay, "what_it_heard", (), max_retries=-1, readonly=True))])
+    yield Kill(relay)  # its journal has a handle on it
+    yield Drop([relay, other, box])
+    for answer in [*answers, *states, heard]:
+        if type(answer) is Failed:
+            is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in FINAL)
+            assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
+    for which, state in enumerate(states):
+        if type(state) is not Failed:
+            for caller, numbers in state:
+                assert numbers == list(range(1, len(numbers) + 1)), f"entries of {caller}: {numbers}"
+            entered = {caller: len(numbers) for caller, numbers in state}
+            if not any(type(other) is Failed for other in states):
+                assert entered.get("relay", 0) == wanted[which], f"{entered}, {wanted[which]} were made"
+    return [answers, states, heard]

@@ -24,7 +24,7 @@ from .actor_programs import (
 )
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
-from .recovery_programs import run_ledger
+from .recovery_programs import run_ledger, run_relay
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -151,6 +151,16 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "shared": (
         run_shared,
         lambda random: (random.randint(1, 6), random.randint(1, 6), random.choice((1_500, 40_000, 200_000))),
+    ),
+    # Its actors, which recover, call each other and themselves.
+    "relay": (
+        run_relay,
+        lambda random: (
+            random.choice((0, 0, 1, 3, 10)),
+            random.choice((3, 10, 40)),
+            random.randint(1, 100),
+            random.choice(("", "room")),
+        ),
     ),
     # It takes more workers than others do.
     "environments": (

@@ -37,6 +37,14 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     answer: Answer | None = None  # None: nobody on another node waits for it
 
 
+class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """What a call has come to that a call of the actor has made: it is not made once more when that runs again."""
+
+    task_id: TaskID
+    actor_id: ActorID  # on whom
+    values: list[bytes | Natural]  # as above
+
+
 class LogStart(Message, tag=204):
     """local scheduler -> local scheduler.  What you have of its log is void; it begins here.
 
@@ -53,6 +61,7 @@ class LogCalls(Message, tag=205):
     """local scheduler -> local scheduler.  What follows in its log.
 
     taken: results that their callers have.
+    nested: of calls that the actor's own have made.
     """
 
     actor_id: ActorID
@@ -60,6 +69,7 @@ class LogCalls(Message, tag=205):
     calls: list[LoggedCall]
     answers: list[Answer] = []  # of calls before the log
     taken: list[TaskID] = []
+    nested: list[NestedAnswer] = []
 
 
 class LogCheckpoint(Message, tag=206):

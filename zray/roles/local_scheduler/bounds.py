@@ -26,6 +26,7 @@ from . import (
     lending,
     lineage,
     members,
+    nested,
     scheduler,
     small_values,
     waits,
@@ -75,6 +76,8 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
         if journal is not None:
             yield f"calls that actor {actor.actor_id.hex()} may replay", len(journal.calls), journals.JOURNAL_CALLS_MAX
             yield f"bytes of the calls of {actor.actor_id.hex()}", journal.size, journals.JOURNAL_BYTES_MAX
+            yield f"calls by those of {actor.actor_id.hex()}", journal.nested.count, nested.NESTED_CALLS_MAX
+            yield f"bytes that these returned to {actor.actor_id.hex()}", journal.nested.size, nested.NESTED_BYTES_MAX
     for actor_id, guard in node.guards.guarded.items():
         if guard.copy is not None:
             calls_count = len(guard.copy.journal.calls)

@@ -16,10 +16,11 @@ States (ActorState) and where the actor then is:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
-from ...ids import FIRST_RETURN
+from ...ids import FIRST_RETURN, PARENT_HASH_BYTES, children_prefix
 from ...wire.actors import (
     ActorStarted,
     ActorStartFailed,
@@ -28,7 +29,7 @@ from ...wire.actors import (
 )
 from ...wire.groups import plain_name
 from ...wire.homes import ActorLife
-from ...wire.task_spec import ActorOptions, TaskSpec, parse_options
+from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
 from ...wire.tasks import StartTasks
 from ..effects import OpenWindow
 from .actor_names import NOTHING
@@ -86,6 +87,9 @@ class Calls:
             self.node.ends.bury(known, died(options, MADE_ANEW))
         node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
+        creator = process.worker.actor if process.worker is not None else None
+        if creator is not None and creator.journal is not None:
+            creator.journal.nested.forget_on(spec.task_id)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
         node.guards.made_anew(actor)
         refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
@@ -355,6 +359,30 @@ class Calls:
                 actor.journal.note(task)
                 if actor.shipping is not None and not task.options.is_readonly:
                     actor.shipping.ran(task)
+
+    def made_by_call(self, task: Task, worker: Worker | None) -> None:
+        """A call of an actor of this node makes this one; and does so again if that actor recovers."""
+        actor = worker.actor if worker is not None else None
+        if actor is not None and actor.journal is not None and task.spec.caller == actor.actor_id:
+            if task.spec.task_id[:PARENT_HASH_BYTES] != children_prefix(actor.actor_id):  # its constructor, or a thread
+                actor.journal.nested.made(task)
+
+    def nested_ended(
+        self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...] = ()
+    ) -> None:
+        """A call that an actor has made."""
+        actor = self.actors.get(task.spec.caller)
+        if actor is not None and actor.journal is not None:
+            answer = actor.journal.nested.ended(task, values, contained)
+            if answer is not None and actor.shipping is not None:
+                actor.shipping.nested_ended(answer)
+
+    def run_again(self, task: Task) -> None:
+        """It has asked for that: what it makes is made again, too."""
+        actor = self.actors.get(task.options.actor_id)
+        if actor is not None and actor.journal is not None:
+            actor.journal.nested.forget(task.spec.task_id)
+        self.requeue(task)
 
     def requeue(self, task: Task) -> None:
         """It goes first again."""

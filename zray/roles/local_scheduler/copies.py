@@ -27,6 +27,7 @@ class Step(Task, gc=False, eq=False):
     is_void: bool = False
     answer: Answer | None = None
     count: int = 0  # calls in the checkpoint
+    parents: tuple[bytes, ...] = ()  # whose calls were known before it: in the checkpoint, unless they stand behind it
 
 
 class Copy:
@@ -88,6 +89,8 @@ class Copy:
             return
         for answer in message.answers:
             self.answers[answer.task_id] = answer
+        for nested in message.nested:
+            self.journal.nested.answered(nested)
         for call in message.calls:
             self._call(call)
         for task_id in message.taken:
@@ -111,6 +114,7 @@ class Copy:
     def _offer(self, object_id: bytes, count: int) -> None:
         spec = TaskSpec(object_id[:16], b"", deps=(object_id,))
         self.offered = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), count=count)
+        self.offered.parents = tuple(self.journal.nested.by_parent)
         self._await(self.offered)
         self._advance()
 
@@ -175,6 +179,9 @@ class Copy:
         if not self.node.objects.entries[object_id].is_lost:
             self.journal.goes_on_from(object_id, step.count)
             self.is_based = True
+            nested = self.journal.nested
+            later = nested.by_parent.keys() - set(step.parents)
+            nested.keep([spec.task_id for spec in self.journal.calls], later)
         elif not self.is_based:
             self.broken = "its checkpoint could not be brought to another one"
         self.answered = step.count

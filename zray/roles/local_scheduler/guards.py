@@ -161,6 +161,7 @@ class Guards:
             self.guarded[actor_id] = guard
             if actor.shipping is not None:
                 answers = {**actor.shipping.inherited, **actor.shipping.answers}
+                actor.journal.nested.leave()
                 guard.copy = Copy.of(actor.journal, answers, self._job_of(guard), self._changed(actor_id))
             if options.detached:
                 self._have_copies(actor.creation.spec.deps)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import TaskSpec
-from .tables import Task
+from .nested import Nested
+from .tables import Actor, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -33,7 +34,7 @@ DEATHS_MAX = 10
 class Journal:
     """Of one actor."""
 
-    __slots__ = ("calls", "checkpoint", "count", "deaths", "is_full", "node", "size")
+    __slots__ = ("calls", "checkpoint", "count", "deaths", "is_full", "nested", "node", "size")
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -43,6 +44,7 @@ class Journal:
         self.size = 0  # bytes of what `calls` take
         self.is_full = False  # some of those since are not there
         self.deaths = 0  # in a row, without a call that ended
+        self.nested = Nested(node)  # what its calls have made
 
     @property
     def first(self) -> int:
@@ -54,6 +56,8 @@ class Journal:
         self.deaths = 0
         if not task.options.is_readonly:
             self.append(task.spec)
+        else:
+            self.nested.forget(task.spec.task_id)
 
     def append(self, spec: TaskSpec) -> None:
         """The next call."""
@@ -76,13 +80,17 @@ class Journal:
                 size += len(value)
         return size
 
-    def saved(self, object_id: bytes, count: int) -> None:
+    def saved(self, actor: Actor, object_id: bytes, count: int) -> None:
         """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""
         if count != self.count:
             self.node.reject("a checkpoint of calls that nobody knows")
             return
         self.goes_on_from(object_id, count)
         self.is_full = False
+        if self.nested.by_parent:
+            # Some calls may have begun on a node that is lost, or in a process that is dead: they are run again.
+            under_way = (*actor.inflight.values(), *actor.queue)
+            self.nested.keep([task.spec.task_id for task in under_way])
 
     def goes_on_from(self, object_id: bytes, count: int) -> None:
         """The state after `count` of its calls is that object."""
@@ -130,6 +138,7 @@ class Journal:
     def close(self) -> None:
         """The actor is dead."""
         self._clear()
+        self.nested.close()
         if self.checkpoint:
             self.node.objects.drop(self.checkpoint)
             self.checkpoint = b""
@@ -141,7 +150,7 @@ def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:
     if actor is None or actor.journal is None or actor.worker is None or actor.worker.address != node.sender:
         node.reject("a checkpoint of an actor that is none")
         return
-    actor.journal.saved(message.object_id, message.call_count)
+    actor.journal.saved(actor, message.object_id, message.call_count)
     if actor.shipping is not None:
         actor.shipping.saved()
 

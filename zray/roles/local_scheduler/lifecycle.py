@@ -62,6 +62,8 @@ class Lifecycle:
                 objects.inline_bytes += len(spec.args)
             fresh.append(task)
             if options.actor_id:
+                if spec.caller:
+                    self.node.calls.made_by_call(task, worker)
                 self.node.calls.submit(task)
                 continue
             function = functions.get(spec.function_id)
@@ -81,11 +83,11 @@ class Lifecycle:
 
     def _is_known(self, spec: TaskSpec, options: TaskOptions, process: Process) -> bool:
         """Whether it runs, or ran, already: a parent that runs again submits the same tasks.  It holds them then."""
-        ids = [return_id(spec.task_id, index) for index in range(1, options.num_returns + 1)]
+        ids = [return_id(spec.task_id, index) for index in range(1, max(1, options.num_returns) + 1)]
         known = [self.node.objects.entries.get(object_id) for object_id in ids]
         if spec.task_id not in self.node.tasks:
             # One that is neither running nor whole any more runs again.
-            if not ids or any(
+            if any(
                 entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere) for entry in known
             ):
                 for entry in known:
@@ -95,7 +97,7 @@ class Lifecycle:
         self.node.reject("a task submitted again")
         if any(entry is not None and entry.is_released for entry in known):
             self.node.lineage.record_again(spec)
-        for entry in known:
+        for entry in known if options.num_returns else ():
             assert entry is not None
             self.node.objects.hold(entry, process)
             if entry.value is not None:
@@ -220,7 +222,7 @@ class Lifecycle:
         """Back to where it was before it was sent; it goes first."""
         task.worker = None
         if task.options.actor_id:
-            self.node.calls.requeue(task)
+            self.node.calls.run_again(task)
         else:
             self.node.dispatch.requeue(task)
 
@@ -260,6 +262,8 @@ class Lifecycle:
                 here = index < len(values)
                 self.node.object_is_here(further, values[index if here else 0], contained[index] if contained else ())
         spec = task.spec
+        if spec.caller:
+            self.node.calls.nested_ended(task, values, contained)
         if spec.deps:
             self.node.objects.drop_all(spec.deps)
         if spec.holds:

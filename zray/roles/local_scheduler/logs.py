@@ -120,6 +120,7 @@ class Logs:
         copy.cut()
         actor.journal.close()
         actor.journal = copy.journal
+        actor.journal.nested.settle(actor.actor_id)
         shipping = actor.shipping
         shipping.is_unseen = False
         shipping.inherit(copy.answers)

@@ -264,6 +264,8 @@ class Routes:
         node.small_values.forget_task(task.spec.task_id)
         node.finished_count += 1
         node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
+        if task.spec.caller:
+            node.calls.nested_ended(task, values)
         elsewhere: list[tuple[ObjectEntry, int]] = []
         for entry, value in zip(node.lifecycle.returns_of(task), values or [b""], strict=False):
             entry.task = None

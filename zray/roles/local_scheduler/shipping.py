@@ -17,8 +17,8 @@ kept (`broken`: it grew too long, or its checkpoint finds no room there), they l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -27,13 +27,14 @@ from ...ids import return_id
 from ...wire.message import Message
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import TaskResult
-from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart
+from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .journals import Journal
 from .tables import Actor, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
+T = TypeVar("T")
 # One message of calls holds at most so much.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
@@ -42,9 +43,10 @@ TAKEN_COUNT_MAX = 64
 
 
 class Item(Struct, gc=False, eq=False):
-    """What the guardian is to be sent, in order: a call, or a message."""
+    """What the guardian is to be sent, in order: a call, what one of its own came to, or a message."""
 
     call: LoggedCall | None = None
+    nested: NestedAnswer | None = None
     message: Message | None = None
     is_ready: bool = True  # the shards know that we hold what it takes
 
@@ -136,7 +138,9 @@ class Shipping:
         calls.reverse()
         for answer in answers.values():
             yield LogCalls(actor_id, epoch, [], [answer])
-        for batch in _batches(calls):
+        for nested in _batches(journal.nested.answers(), _size_of_nested):
+            yield LogCalls(actor_id, epoch, [], nested=nested)
+        for batch in _batches(calls, _size_of):
             yield LogCalls(actor_id, epoch, batch)
 
     def send_all_to(self, home: str) -> None:
@@ -150,6 +154,11 @@ class Shipping:
             spec = task.spec
             call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
             self._put(Item(call=call), (*spec.deps, *spec.holds))
+
+    def nested_ended(self, answer: NestedAnswer) -> None:
+        """A call that one of its calls has made."""
+        if self.is_started:
+            self._put(Item(nested=answer), ())
 
     def saved(self) -> None:
         """Its state was saved."""
@@ -186,21 +195,32 @@ class Shipping:
     def pump(self) -> None:
         """End of a turn: what is ready leaves."""
         calls: list[LoggedCall] = []
+        nested: list[NestedAnswer] = []
         while self.queue and self.queue[0].is_ready:
             item = self.queue.popleft()
             if item.call is not None:
                 calls.append(item.call)
+            elif item.nested is not None:
+                nested.append(item.nested)
             else:
-                self._send_calls(calls)
-                calls = []
+                self._send_calls(calls, nested)
+                calls, nested = [], []
                 self.node.send(self.actor.guardian, item.message)  # type: ignore[arg-type]
-        if self.is_started and len(self.taken) >= TAKEN_COUNT_MAX and not calls and not self.queue:
+        if self.is_started and len(self.taken) >= TAKEN_COUNT_MAX and not (calls or nested or self.queue):
             self._send(LogCalls(self.actor.actor_id, self.epoch, []))
-        self._send_calls(calls)
+        self._send_calls(calls, nested)
 
-    def _send_calls(self, calls: list[LoggedCall]) -> None:
-        for batch in _batches(calls):
-            self._send(LogCalls(self.actor.actor_id, self.epoch, batch))
+    def _send_calls(self, calls: list[LoggedCall], nested: list[NestedAnswer]) -> None:
+        """What calls may have seen goes ahead of them."""
+        actor_id, epoch = self.actor.actor_id, self.epoch
+        batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in _batches(nested, _size_of_nested)]
+        for batch in _batches(calls, _size_of):
+            if len(batches) == 1 and not batches[0].calls:
+                batches[0].calls = batch
+            else:
+                batches.append(LogCalls(actor_id, epoch, batch))
+        for message in batches:
+            self._send(message)
 
     def _send(self, message: LogCalls) -> None:
         message.taken, self.taken = self.taken, []
@@ -260,6 +280,10 @@ class Shipping:
             call = self.queue[-1].call if self.queue else None
             if call is not None and call.spec is task.spec:
                 call.answer = answer
+        if task.spec.caller == self.actor.actor_id:
+            node.calls.nested_ended(
+                task, result.values, result.contained
+            )  # of its own: in the log with the call itself
         if not self.is_on or (self.is_known and not self.withheld and self.acked >= self.actor.journal.count):
             self.is_unseen = False
             return False
@@ -358,12 +382,12 @@ def _answer_of(result: TaskResult) -> list[bytes | int]:
     return values
 
 
-def _batches(calls: list[LoggedCall]) -> Iterable[list[LoggedCall]]:
-    batch: list[LoggedCall] = []
+def _batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterable[list[T]]:
+    batch: list[T] = []
     size = 0
-    for call in calls:
-        batch.append(call)
-        size += _size_of(call)
+    for item in items:
+        batch.append(item)
+        size += size_of(item)
         if size > BATCH_BYTES_MAX or len(batch) == BATCH_COUNT_MAX:
             yield batch
             batch, size = [], 0
@@ -374,3 +398,7 @@ def _batches(calls: list[LoggedCall]) -> Iterable[list[LoggedCall]]:
 def _size_of(call: LoggedCall) -> int:
     values = call.answer.values if call.answer is not None else []
     return len(call.spec.args) + sum(len(value) for value in values if type(value) is bytes)
+
+
+def _size_of_nested(answer: NestedAnswer) -> int:
+    return sum(len(value) for value in answer.values if type(value) is bytes)

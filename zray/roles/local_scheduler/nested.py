@@ -1,0 +1,190 @@
+"""Calls that were made by the calls of an actor that recovers: on others, or on itself.
+
+When those run again (`journals`) they make the same ones, with the same ids.  Each is to have its effect once, and who
+waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
+
+    made by a call of the actor      its returns are held: known, it is not run again
+    ended                            its answer goes to the guardian too, ahead of the call that may have seen it
+    that call is in a checkpoint, is readonly, or is given up    nobody makes it again
+
+Not those of the constructor: what that does is done again, as it is for actors without a journal.  Nor those on an
+actor that the same call makes, which is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...exceptions import encode_system_error
+from ...ids import PARENT_HASH_BYTES, children_prefix, return_id
+from ...wire.task_spec import StoredValue
+from ...wire.wards import NestedAnswer
+from .tables import Task
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# So many calls of one actor's calls, and bytes of what they returned, are kept; what is beyond is run once more with
+# the call that made it.  As for the journal itself: the node's memory is for others too.
+NESTED_CALLS_MAX = 100_000
+NESTED_BYTES_MAX = 16 << 20
+
+
+class NestedCall(Struct, gc=False, eq=False):
+    """One of them."""
+
+    actor_id: bytes  # on whom
+    answer: NestedAnswer | None = None  # None: it has not ended
+    held: tuple[bytes, ...] = ()  # its returns, where the actor lives
+    size: int = 0
+
+
+class Nested:
+    """Of one actor."""
+
+    __slots__ = ("by_parent", "count", "node", "size")
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.by_parent: dict[bytes, dict[bytes, NestedCall]] = {}  # by the prefix of what the call makes
+        self.count = 0
+        self.size = 0
+
+    # --- where the actor lives ---
+
+    def made(self, task: Task) -> None:
+        """By a call of the actor that is under way, or is run again."""
+        task_id = task.spec.task_id
+        if self.count < NESTED_CALLS_MAX and self._find(task_id) is None:
+            call = self._add(task_id, NestedCall(task.options.actor_id))
+            call.held = tuple(return_id(task_id, n) for n in range(1, max(1, task.options.num_returns) + 1))
+            for object_id in call.held:
+                self.node.objects.retain(object_id)
+
+    def ended(
+        self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...]
+    ) -> NestedAnswer | None:
+        """It came to this, which is new."""
+        task_id = task.spec.task_id
+        call = self._find(task_id)
+        if call is None or call.answer is not None:
+            return None
+        call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)))
+        self._weigh(call)
+        if self.size > NESTED_BYTES_MAX:
+            self._forget(task_id)
+            return None
+        return call.answer
+
+    def settle(self, actor_id: bytes) -> None:
+        """The actor lives here now: what its calls made is known, as far as it is here."""
+        node = self.node
+        for answer in list(self.answers()):
+            values, is_own = answer.values, answer.actor_id == actor_id
+            if is_own:
+                text = "The result lay on the actor's node, which is lost."
+                lost = encode_system_error("ObjectLostError", text)
+                values = [value if type(value) is bytes else lost for value in values]
+            if any(type(value) is int for value in values):
+                self._forget(answer.task_id)  # it is run again: the others' state is there, the value is not
+                continue
+            call = self._find(answer.task_id)
+            assert call is not None
+            call.held = tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
+            for object_id, value in zip(call.held, values, strict=True):
+                entry = node.objects.retain(object_id)
+                if entry.is_lost:
+                    node.recovery.made_after_all(entry)
+                if entry.value is None and entry.task is None:
+                    node.object_is_here(entry, value)  # type: ignore[arg-type]
+
+    def leave(self) -> None:
+        """The actor goes to another node; what its calls made stays noted."""
+        for calls in list(self.by_parent.values()):
+            for task_id, call in list(calls.items()):
+                held, call.held = call.held, ()
+                self.node.objects.drop_all(held)
+                if call.answer is None:
+                    self._forget(task_id)
+
+    # --- everywhere ---
+
+    def answered(self, answer: NestedAnswer) -> None:
+        """It is noted here, for another node's actor."""
+        self._forget(answer.task_id)
+        self._weigh(self._add(answer.task_id, NestedCall(answer.actor_id, answer)))
+
+    def answers(self) -> Iterable[NestedAnswer]:
+        """Of those that have ended."""
+        for calls in self.by_parent.values():
+            for call in calls.values():
+                if call.answer is not None:
+                    yield call.answer
+
+    def forget(self, parent: bytes) -> None:
+        """That call is not run again."""
+        if self.by_parent:
+            for task_id in list(self.by_parent.get(children_prefix(parent), ())):
+                self._forget(task_id)
+
+    def forget_on(self, actor_id: bytes) -> None:
+        """That actor is made anew, by who called it."""
+        for calls in list(self.by_parent.values()):
+            for task_id in [task_id for task_id, call in calls.items() if call.actor_id == actor_id]:
+                self._forget(task_id)
+
+    def keep(self, parents: Iterable[bytes], also: Iterable[bytes] = ()) -> None:
+        """Only what these calls made, and `also`."""
+        if self.by_parent:
+            kept = {*map(children_prefix, parents), *also}
+            for prefix in [prefix for prefix in self.by_parent if prefix not in kept]:
+                for task_id in list(self.by_parent[prefix]):
+                    self._forget(task_id)
+
+    def close(self) -> None:
+        """All of it."""
+        self.keep(())
+
+    def _find(self, task_id: bytes) -> NestedCall | None:
+        calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
+        return calls.get(task_id) if calls is not None else None
+
+    def _add(self, task_id: bytes, call: NestedCall) -> NestedCall:
+        self.by_parent.setdefault(task_id[:PARENT_HASH_BYTES], {})[task_id] = call
+        self.count += 1
+        return call
+
+    def _weigh(self, call: NestedCall) -> None:
+        assert call.answer is not None
+        call.size = sum(value if type(value) is int else len(value) for value in call.answer.values)  # type: ignore
+        self.size += call.size
+
+    def _forget(self, task_id: bytes) -> None:
+        calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
+        call = calls.pop(task_id, None) if calls is not None else None
+        if calls is None or call is None:
+            return
+        if not calls:
+            del self.by_parent[task_id[:PARENT_HASH_BYTES]]
+        self.count -= 1
+        self.size -= call.size
+        self.node.objects.drop_all(call.held)
+
+
+def _as_told(
+    values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...], count: int
+) -> list[bytes | int]:
+    """As values are told to other nodes: of what has refs inside, or is large, the size."""
+    told: list[bytes | int] = []
+    for index in range(max(1, count)):
+        value = values[index] if index < len(values) else values[0] if values else b""
+        if type(value) is StoredValue:
+            told.append(value.size)
+        elif type(value) is bytes and index < len(contained) and contained[index]:
+            told.append(len(value))
+        else:
+            told.append(value)  # type: ignore[arg-type]
+    return told
