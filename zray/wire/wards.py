@@ -16,7 +16,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
+from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID
 from .message import Message, Natural
 from .task_spec import TaskSpec
 
@@ -73,12 +73,16 @@ class LogCalls(Message, tag=205):
 
 
 class LogCheckpoint(Message, tag=206):
-    """local scheduler -> local scheduler.  The state after so many calls, all of which were sent before."""
+    """local scheduler -> local scheduler.  The state after so many calls, all of which were sent before.
+
+    all_of: what begins like that was made by calls that are in it: its answers are not needed any more.
+    """
 
     actor_id: ActorID
     epoch: Natural
     object_id: ObjectID
     count: Natural
+    all_of: list[Annotated[bytes, Meta(max_length=PARENT_HASH_BYTES)]] = []
 
 
 class CallsLogged(Message, tag=207):

@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec
@@ -27,7 +27,7 @@ class Step(Task, gc=False, eq=False):
     is_void: bool = False
     answer: Answer | None = None
     count: int = 0  # calls in the checkpoint
-    parents: tuple[bytes, ...] = ()  # whose calls were known before it: in the checkpoint, unless they stand behind it
+    all_of: Sequence[bytes] = ()  # what was made by calls in it
 
 
 class Copy:
@@ -109,12 +109,12 @@ class Copy:
     def checkpoint(self, message: LogCheckpoint) -> None:
         """LogCheckpoint."""
         if message.epoch == self.epoch and not self.broken and self.offered is None:
-            self._offer(message.object_id, message.count)
+            self._offer(message.object_id, message.count, message.all_of)
 
-    def _offer(self, object_id: bytes, count: int) -> None:
+    def _offer(self, object_id: bytes, count: int, all_of: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(object_id[:16], b"", deps=(object_id,))
         self.offered = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), count=count)
-        self.offered.parents = tuple(self.journal.nested.by_parent)
+        self.offered.all_of = all_of
         self._await(self.offered)
         self._advance()
 
@@ -179,9 +179,7 @@ class Copy:
         if not self.node.objects.entries[object_id].is_lost:
             self.journal.goes_on_from(object_id, step.count)
             self.is_based = True
-            nested = self.journal.nested
-            later = nested.by_parent.keys() - set(step.parents)
-            nested.keep([spec.task_id for spec in self.journal.calls], later)
+            self.journal.nested.forget_all(step.all_of)
         elif not self.is_based:
             self.broken = "its checkpoint could not be brought to another one"
         self.answered = step.count

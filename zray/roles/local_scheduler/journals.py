@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from ...ids import children_prefix
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import TaskSpec
 from .nested import Nested
@@ -80,17 +81,13 @@ class Journal:
                 size += len(value)
         return size
 
-    def saved(self, actor: Actor, object_id: bytes, count: int) -> None:
+    def saved(self, object_id: bytes, count: int) -> None:
         """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""
         if count != self.count:
             self.node.reject("a checkpoint of calls that nobody knows")
             return
         self.goes_on_from(object_id, count)
         self.is_full = False
-        if self.nested.by_parent:
-            # Some calls may have begun on a node that is lost, or in a process that is dead: they are run again.
-            under_way = (*actor.inflight.values(), *actor.queue)
-            self.nested.keep([task.spec.task_id for task in under_way])
 
     def goes_on_from(self, object_id: bytes, count: int) -> None:
         """The state after `count` of its calls is that object."""
@@ -130,6 +127,17 @@ class Journal:
         refs = [object_id for spec in self.calls for object_id in (*spec.deps, *spec.holds)]
         return [*refs, self.checkpoint] if self.checkpoint else refs
 
+    def done_with(self, actor: Actor) -> list[bytes]:
+        """Prefixes of what those calls have made that are in the checkpoint: these are not run again.
+
+        Of those that are not, some may have begun in a process that is dead, or on a node that is lost.
+        """
+        if not self.nested.by_parent:
+            return []
+        others = [task.spec for task in (*actor.inflight.values(), *actor.queue)]
+        needed = {children_prefix(spec.task_id) for spec in (*self.calls, *others)}
+        return [prefix for prefix in self.nested.by_parent if prefix not in needed]
+
     def is_void(self, spec: TaskSpec) -> bool:
         """Whether the call, which has run here, changed nothing, as one of its arguments was lost."""
         entries = self.node.objects.entries
@@ -150,9 +158,11 @@ def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:
     if actor is None or actor.journal is None or actor.worker is None or actor.worker.address != node.sender:
         node.reject("a checkpoint of an actor that is none")
         return
-    actor.journal.saved(actor, message.object_id, message.call_count)
+    actor.journal.saved(message.object_id, message.call_count)
     if actor.shipping is not None:
         actor.shipping.saved()
+    if actor.shipping is None or not actor.shipping.is_on:
+        actor.journal.nested.forget_all(actor.journal.done_with(actor))
 
 
 HANDLERS: dict[type, Any] = {ActorSaved: on_actor_saved}

@@ -127,8 +127,7 @@ class Nested:
     def forget(self, parent: bytes) -> None:
         """That call is not run again."""
         if self.by_parent:
-            for task_id in list(self.by_parent.get(children_prefix(parent), ())):
-                self._forget(task_id)
+            self.forget_all((children_prefix(parent),))
 
     def forget_on(self, actor_id: bytes) -> None:
         """That actor is made anew, by who called it."""
@@ -136,17 +135,15 @@ class Nested:
             for task_id in [task_id for task_id, call in calls.items() if call.actor_id == actor_id]:
                 self._forget(task_id)
 
-    def keep(self, parents: Iterable[bytes], also: Iterable[bytes] = ()) -> None:
-        """Only what these calls made, and `also`."""
-        if self.by_parent:
-            kept = {*map(children_prefix, parents), *also}
-            for prefix in [prefix for prefix in self.by_parent if prefix not in kept]:
-                for task_id in list(self.by_parent[prefix]):
-                    self._forget(task_id)
+    def forget_all(self, prefixes: Iterable[bytes]) -> None:
+        """What begins like that is not made again."""
+        for prefix in prefixes:
+            for task_id in list(self.by_parent.get(prefix, ())):
+                self._forget(task_id)
 
     def close(self) -> None:
         """All of it."""
-        self.keep(())
+        self.forget_all(list(self.by_parent))
 
     def _find(self, task_id: bytes) -> NestedCall | None:
         calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])

@@ -76,6 +76,7 @@ class Shipping:
         "is_unseen",
         "node",
         "offered",
+        "offered_all_of",
         "offered_count",
         "queue",
         "taken",
@@ -98,6 +99,7 @@ class Shipping:
         self.taken: list[bytes] = []  # answers that the guardian need not keep
         self.offered = b""  # the checkpoint that it is asked to pull
         self.offered_count = 0
+        self.offered_all_of: list[bytes] = []  # the calls that these were made by are in it
         self.held: list[bytes] = []  # what the log's beginning takes, until it is there
 
     # --- the log ---
@@ -116,6 +118,7 @@ class Shipping:
             self.release()
             return
         self.is_started = True
+        journal.nested.forget_all(journal.done_with(self.actor))
         if journal.checkpoint:
             self.offered, self.offered_count = journal.checkpoint, journal.first
             self.node.objects.retain(self.offered)
@@ -174,7 +177,8 @@ class Shipping:
         if not self.offered and journal.checkpoint and not journal.is_full:
             self.offered, self.offered_count = journal.checkpoint, journal.first
             self.node.objects.retain(self.offered)
-            message = LogCheckpoint(self.actor.actor_id, self.epoch, self.offered, self.offered_count)
+            all_of = self.offered_all_of = journal.done_with(self.actor)
+            message = LogCheckpoint(self.actor.actor_id, self.epoch, self.offered, self.offered_count, all_of)
             self._put(Item(message=message), (self.offered,))
 
     def _put(self, item: Item, refs: Iterable[bytes]) -> None:
@@ -238,6 +242,7 @@ class Shipping:
         held, self.held = self.held, []
         self.node.objects.drop_all(held)
         if self.offered and message.offered >= self.offered_count:
+            self.actor.journal.nested.forget_all(self.offered_all_of)
             self._let_go_of_offer()
             if self.actor.journal.first > self.offered_count:
                 self._offer()
@@ -245,7 +250,7 @@ class Shipping:
 
     def _let_go_of_offer(self) -> None:
         if self.offered:
-            offered, self.offered = self.offered, b""
+            offered, self.offered, self.offered_all_of = self.offered, b"", []
             self.node.objects.drop(offered)
 
     def stop(self, *, is_known: bool = False) -> None:
