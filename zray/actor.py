@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import api
 from .exceptions import ActorAlreadyExistsError
+from .host import context
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
 from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_generator, check_options, resource_units, where_of
@@ -287,6 +288,7 @@ class ActorMethod:
         "_num_returns",
         "_options",
         "_retries",
+        "_session",
         "_signature",
     )
 
@@ -299,7 +301,8 @@ class ActorMethod:
         self._name = name
         self._options = options
         self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
-        self._blob: bytes | None = None
+        self._blob = b""
+        self._session: Runtime | None = None  # for which the blob was made
         self._signature, self._counts = signature_from(options.get(PARAMETERS))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -313,7 +316,7 @@ class ActorMethod:
             setattr(other, slot, getattr(self, slot))
         other._options = {**self._options, **options}
         other._num_returns = 1 if other._options.get("num_returns") is None else other._options["num_returns"]
-        other._blob = None
+        other._session = None
         return other
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -326,13 +329,13 @@ class ActorMethod:
         Raises:
             TypeError: the arguments do not fit the method's signature, or cannot be serialized.
         """
-        runtime = api.require_runtime()
+        runtime = api.require_runtime(self)
         counts = self._counts
         if kwargs or not counts[0] <= len(args) <= counts[1]:
             self._check_call(args, kwargs)
+        if self._session is not runtime:
+            self._prepare(runtime)
         blob = self._blob
-        if blob is None:
-            blob = self._blob = self._encode_options()
         payload = None if kwargs else simple_payload(args, runtime.inline_bytes_max)
         deps: tuple[bytes, ...] = ()
         holds: tuple[bytes, ...] = ()
@@ -355,6 +358,13 @@ class ActorMethod:
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._signature is not None:
             check_arguments(self._signature, f"{self._class_name}.{self._name}", args, kwargs)
+
+    def _prepare(self, runtime: Runtime) -> None:
+        """Once per session, of which there should be one."""
+        if context.had_session and self._handle_ref.id not in runtime.client.held:
+            raise context.actor_of_ended_session(self._class_name)
+        self._blob = self._encode_options()
+        self._session = runtime
 
     def _encode_options(self) -> bytes:
         from .store.values import serialize, to_bytes

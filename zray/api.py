@@ -126,8 +126,8 @@ def _why_not_again(runtime: Runtime) -> str:
     return "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
 
 
-def require_runtime() -> Runtime:
-    """This process's session; started now if there is none."""
+def require_runtime(using: Any = None) -> Runtime:
+    """This process's session; started now if there is none.  using: refs or a handle, which would be of another one."""
     runtime = context.runtime
     if runtime is None:
         if context.is_forked:
@@ -135,6 +135,7 @@ def require_runtime() -> Runtime:
                 "This process was forked from one in a zray session, and is not in it: refs and actors of its parent "
                 "mean nothing here.  Call zray.init() for a session of its own, or make it a task."
             )
+        context.refuse_without_session(using)
         init(ignore_reinit_error=True)
         runtime = context.runtime
         assert runtime is not None
@@ -199,7 +200,7 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
     """
     if timeout is not None:
         _check_timeout(timeout)
-    runtime = require_runtime()
+    runtime = require_runtime(object_refs)
     try:
         if type(object_refs) is ObjectRef and not writable:
             value = runtime.client.values.get(object_refs.id)
@@ -267,7 +268,7 @@ def wait(
         raise ValueError(f"num_returns must be from 1 to {count}, not {num_returns}.")
     if timeout is not None:
         _check_timeout(timeout)
-    runtime = require_runtime()
+    runtime = require_runtime(object_refs)
     client = runtime.client
     if num_returns == 1:
         values = client.values
@@ -341,7 +342,9 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
     if not isinstance(actor, ActorHandle):
         raise ValueError(f"kill() takes an actor handle, not {type(actor).__name__}; for a task's ref see cancel().")
     check_flag("no_restart", no_restart)
-    runtime = require_runtime()
+    runtime = require_runtime(actor)
+    if context.had_session and actor._ref.id not in runtime.client.held:
+        raise context.actor_of_ended_session(actor._class_name)
     runtime.say(KillActor(actor._actor_id, no_restart))
     runtime.flush()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import api
+from .host import context
 from .ids import function_id as id_of_code
 from .ids import return_id
 from .object_ref import ObjectRef
@@ -78,7 +79,7 @@ class RemoteFunction:
         Raises:
             TypeError: the arguments do not fit the function's signature, or cannot be serialized.
         """
-        runtime = api.require_runtime()
+        runtime = api.require_runtime(args)
         submitter = runtime.submitter()
         captured = submitter.captured
         code, blob = self._code, self._blob
@@ -108,6 +109,7 @@ class RemoteFunction:
     def prepare(self, runtime: Runtime, captured: Where | None = None) -> tuple[Code, bytes]:
         """Once per session: publish the code, encode the options; these each time where a group captures."""
         code = self.code()
+        context.refuse_strangers(code.captured_ids)
         code.publish(runtime)
         blob = self._blob if captured is None else encode_options(self._task_options(runtime, captured))
         self._takes_nothing = code.signature is not None and not code.signature.parameters
@@ -222,4 +224,7 @@ def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, An
         keep.append(ref)
         return ref.id
 
-    return serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
+    arguments = serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
+    if context.had_session:
+        context.refuse_strangers((*arguments.deps, *arguments.holds))
+    return arguments

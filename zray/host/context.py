@@ -3,20 +3,66 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..exceptions import ActorDiedError, ObjectLostError
+from ..object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from .runtime import Runtime
 
 runtime: Runtime | None = None
 is_own = False  # this is a process of zray's own, a node or a fork server
+had_session = False  # this process was in another session: it may have refs and handles of that
 is_forked = False  # this process was forked from one that was in a session, which it is not in itself
 
 
 def set_runtime(new: Runtime | None) -> None:
     """This process has joined a session, or left it."""
-    global runtime, is_forked, is_own
+    global runtime, is_forked, is_own, had_session
+    had_session |= runtime is not None
     runtime, is_forked, is_own = new, False, False
+
+
+def ref_of_ended_session(object_id: bytes) -> ObjectLostError:
+    """For whoever uses it."""
+    return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: nothing will come of it.")
+
+
+def actor_of_ended_session(class_name: str) -> ActorDiedError:
+    """For whoever uses a handle on it."""
+    return ActorDiedError(
+        f"This handle on an actor {class_name} is of a session that has ended, and so has the actor.  Make another "
+        "one; one that was detached, in a session that goes on, is found by get_actor()."
+    )
+
+
+def refuse_strangers(ids: Iterable[bytes]) -> None:
+    """What a call takes, or a value contains, must be of this session.
+
+    Raises:
+        ObjectLostError: a ref, or what an actor handle has of one, is of another one.
+    """
+    if had_session and runtime is not None:
+        held = runtime.client.held
+        for object_id in ids:
+            if object_id not in held:
+                raise ref_of_ended_session(object_id)
+
+
+def refuse_without_session(using: Any) -> None:
+    """This process has left its session: none is begun for a ref or a handle, or for a call that takes one.
+
+    Raises:
+        ObjectLostError, ActorDiedError: `using` is one, or has one in it.
+    """
+    if had_session:
+        for thing in using if isinstance(using, (list, tuple)) else (using,):
+            if type(thing) is ObjectRef:
+                raise ref_of_ended_session(thing.id)
+            if type(thing).__name__ in ("ActorHandle", "ActorMethod"):
+                raise actor_of_ended_session(thing._class_name)
 
 
 class StartLock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ClusterLostError
 from ..object_ref import ObjectRef
-from . import patience
+from . import context, patience
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -35,6 +35,9 @@ class Futures:
         future.set_running_or_notify_cancel()
         future.zray_ref = ref  # keeps the object alive until it is resolved
         with runtime.lock:
+            if ref.id not in client.held:
+                future.set_exception(context.ref_of_ended_session(ref.id))
+                return future
             if ref.id not in client.values:
                 self.waiting.setdefault(ref.id, []).append(future)
                 self.began.setdefault(ref.id, time.monotonic())

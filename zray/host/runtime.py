@@ -27,7 +27,10 @@ from ..wire.message import Message
 from ..wire.scheduling import JobFacts
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec
 from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
-from . import forks  # noqa: F401  it watches over forks
+from . import (
+    context,
+    forks,  # noqa: F401  it watches over forks
+)
 from .connection import Connection
 from .futures import Futures
 from .stack import require_room
@@ -111,7 +114,13 @@ class Runtime:
             Runtime.receive_until(self, lambda: not link.is_full, deadline)
 
     def arm(self) -> None:
-        """Something is buffered: the helper looks after it."""
+        """Something is buffered: the helper looks after it.
+
+        Raises:
+            ClusterLostError: it cannot leave any more.
+        """
+        if self.connection.over and not self.is_over:
+            raise ClusterLostError(self.connection.over)
         if not self._is_armed:
             self._is_armed = True
             self._armed.release()
@@ -210,11 +219,15 @@ class Runtime:
 
     def _receive(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
         receive = self.connection.receive
-        while not is_done():
-            if receive(deadline, self._handle) is None:
-                return is_done()
-            if self.followers:
-                self._tell_followers()
+        try:
+            while not is_done():
+                if receive(deadline, self._handle) is None:
+                    return is_done()
+                if self.followers:
+                    self._tell_followers()
+        except ClusterLostError:
+            self._is_armed = False  # who says anything from now on is told (`arm`)
+            raise
         return True
 
     def _tell_followers(self) -> None:
@@ -306,6 +319,8 @@ class Runtime:
 
     def put_serialized(self, serialized: Serialized) -> bytes:
         """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts."""
+        if serialized.contained:
+            context.refuse_strangers(serialized.contained)
         submitter = self.submitter()
         object_id = put_id(submitter.task_id, submitter.next_put())
         stored = self.store(object_id, serialized)
@@ -337,7 +352,8 @@ class Runtime:
         self.restored_count += 1
         with self.lock:
             self.client.hold(object_id)
-        self.arm()
+        if not self.connection.over:
+            self.arm()
 
     def another_ref(self, object_id: bytes) -> ObjectRef:
         """A further ref on an object, counted as one."""
@@ -395,9 +411,13 @@ class Runtime:
         self.is_over = True
         object_ref.disable_releases()
         object_ref.on_restore = lambda object_id: None
-        object_ref.resolve_future = None
+        object_ref.resolve_future = _of_ended_session
         self._armed.release()
         self.connection.close()
         self.futures.close()
         if threading.current_thread() is not self._helper:
             self._helper.join(timeout=1.0)
+
+
+def _of_ended_session(ref: ObjectRef) -> Any:
+    raise context.ref_of_ended_session(ref.id)

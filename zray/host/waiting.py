@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import GetTimeoutError, ObjectLostError
+from ..exceptions import GetTimeoutError
 from ..store.errors import deserialize_error
 from ..store.values import ERROR_TAGS, is_error
+from .context import ref_of_ended_session
 from .patience import wait_and_explain, why_late
 from .stack import require_room
 
@@ -83,7 +84,7 @@ class Waiting:
             if client.arrivals != seen:
                 seen = client.arrivals
                 if current not in held and current not in values:
-                    raise _stranger(current)
+                    raise ref_of_ended_session(current)
                 if arrived:
                     self._raise_arrived(arrived, missing)
             return False
@@ -220,7 +221,7 @@ class Waiting:
         held = client.held
         for object_id in missing:
             if object_id not in held:
-                raise _stranger(object_id)
+                raise ref_of_ended_session(object_id)
         borrowed = [i for i in missing if i in client.borrowed]
         if not borrowed:
             return
@@ -241,7 +242,3 @@ class Waiting:
             self.blocked += 1
         replies = client.replies
         self._until_resumed(request, lambda: replies[request] is not None, deadline, missing, "wait")
-
-
-def _stranger(object_id: bytes) -> ObjectLostError:
-    return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: nothing will come of it.")
