@@ -52,10 +52,17 @@ class Model:
         return self.error <= GATE
 
     def rate(self, nodes: int, waves: int, policy: str = "bottom_up", wave: int = WAVE) -> float:
-        """Simulated tasks per second: the sum over so many nodes, each at its own pace."""
-        world, seconds = run_world(self, nodes, waves, wave, policy)
+        """Simulated tasks per second of so many nodes, while all of them are at work.
+
+        (What is shared gives one node more than another: those that are left in the end would be too fast.)
+        """
+        world, fetched = run_world(self, nodes, waves, wave, policy)
         assert not world.lost_nodes, "a simulated node was lost"
-        return sum(waves * wave / each for each in seconds)
+        until = min(of_one[-1][0] for of_one in fetched)
+        return sum(count for of_one in fetched for at, count in of_one if at <= until) / until
+
+
+Fetched = list[tuple[float, int]]
 
 
 @say.remote
@@ -64,9 +71,9 @@ def no_op() -> None:
 
 
 def driver(
-    model: Model | None, waves: int, wave: int, since: float, ended: list[float], world: Simulator
+    model: Model | None, waves: int, wave: int, since: float, fetched: Fetched, ended: list[int], world: Simulator
 ) -> Generator[Any, Any, None]:
-    """A warm-up; then, from the same moment on as all others, the waves."""
+    """A warm-up; then, from the same moment on as all others, the waves.  fetched: how many tasks at what time."""
     refs = []
     for _ in range(WARM_UP):
         refs.append((yield say.Submit(no_op)))
@@ -84,8 +91,9 @@ def driver(
             yield say.Get(some)
             if model is not None:
                 yield say.Compute(model.fetch * len(some))
+            fetched.append((world.now - since, len(some)))
         yield say.Drop(refs)
-    ended.append(world.now)
+    ended.append(len(ended))
 
 
 def new_world(nodes: int, policy: str, costs: Costs | None, stopwatch: Stopwatch | None) -> Simulator:
@@ -107,14 +115,15 @@ def new_world(nodes: int, policy: str, costs: Costs | None, stopwatch: Stopwatch
 
 def run_world(
     model: Model | None, nodes: int, waves: int, wave: int, policy: str, stopwatch: Stopwatch | None = None
-) -> tuple[Simulator, list[float]]:
-    """A world at its end, and how many virtual seconds the waves of each node took."""
+) -> tuple[Simulator, list[Fetched]]:
+    """A world at its end, and when in virtual seconds each node's driver had how many of its tasks."""
     world = new_world(nodes, policy, model.costs if model is not None else None, stopwatch)
     world.run(SETTLE_SECONDS)
     since = world.now + SETTLE_SECONDS
-    ended: list[float] = []
+    fetched: list[Fetched] = [[] for _ in world.nodes]
+    ended: list[int] = []
     for number, node in enumerate(world.nodes.values(), 1):
-        world.start_driver(node, number, driver, (model, waves, wave, since, ended, world))
+        world.start_driver(node, number, driver, (model, waves, wave, since, fetched[number - 1], ended, world))
     enabled = gc.isenabled()
     gc.disable()  # as it nearly is in a node's process
     try:
@@ -123,7 +132,7 @@ def run_world(
         if enabled:
             gc.enable()
     assert is_done, "a simulated run did not end"
-    return world, [end - since for end in ended]
+    return world, fetched
 
 
 def handler_costs(wave: int = 4 * WAVE) -> dict[str, float]:

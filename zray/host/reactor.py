@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..roles.effects import Effect, Send, SetTimer
-from ..roles.role import Role
+from ..roles.role import Role, acts_at_end_of_turn
 from ..wire.message import Message
 from .peers import LIGHT_BYTES, Peer, Peers
 
@@ -36,11 +36,6 @@ LIGHT_MAIL_COUNT = 8
 BUSY_TURNS_MAX = 16
 BUSY_SECONDS_MAX = 0.01
 ROUND_COUNT_MAX = 1_000  # of local exchanges in one turn: more is a loop between roles, a bug
-
-
-def acts_at_end_of_turn(role: Any) -> bool:
-    """Whether it has a method of its own for that."""
-    return getattr(type(role), "end_turn", Role.end_turn) is not Role.end_turn
 
 
 class Reactor:

@@ -85,3 +85,8 @@ class Role:
     def statistics(self) -> dict[str, Any]:
         """Counts for status and load reports."""
         return {}
+
+
+def acts_at_end_of_turn(role: Any) -> bool:
+    """Whether it has anything to do there; others than roles may sit at a host's table."""
+    return getattr(type(role), "end_turn", Role.end_turn) is not Role.end_turn

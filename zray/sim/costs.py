@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from ..roles.effects import Send
 
-END_OF_TURN, PACK, UNPACK = "end of turn", "pack", "unpack"
+END_OF_TURN, QUIET_END_OF_TURN = "end of turn", "quiet end of turn"
+PACK, UNPACK = "pack", "unpack"
 
 
 class Costs(Struct, kw_only=True):

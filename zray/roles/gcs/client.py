@@ -135,18 +135,21 @@ class ChainClient(Role):
         self.now = now
         if self.members:
             start = self.said + 1 - self.first
-            fresh = [self.pending[index] for index in range(start, min(len(self.pending), SAID_MAX))]
-            if fresh or self.taken - self.confirmed >= CONFIRM_AFTER:
-                self.confirmed = self.taken
-                for begin in range(0, len(fresh) or 1, REQUESTS_MAX):
-                    requests = fresh[begin : begin + REQUESTS_MAX]
-                    write = ChainWrite(self.epoch, self.said + 1, self.taken, requests)
-                    self.send(self.members[0], write)
-                    self.said += len(requests)
+            if start < len(self.pending) and start < SAID_MAX or self.taken - self.confirmed >= CONFIRM_AFTER:
+                self._say(start)
         if self.is_holding != (len(self.pending) > (PENDING_MAX // 2 if self.is_holding else PENDING_MAX)):
             self.is_holding = not self.is_holding
             self.perform(HoldBack(self.is_holding))
         return self.take_effects()
+
+    def _say(self, start: int) -> None:
+        """What is pending from there on, as much as may be under way; and what we have taken."""
+        fresh = [self.pending[index] for index in range(start, min(len(self.pending), SAID_MAX))]
+        self.confirmed = self.taken
+        for begin in range(0, len(fresh) or 1, REQUESTS_MAX):
+            requests = fresh[begin : begin + REQUESTS_MAX]
+            self.send(self.members[0], ChainWrite(self.epoch, self.said + 1, self.taken, requests))
+            self.said += len(requests)
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
         """What is pending is as much as processes have asked for before they were held back, and what comes of that.
