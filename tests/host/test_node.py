@@ -92,6 +92,13 @@ def test_a_node_that_unpickles_ends_and_says_so():
     assert "OrderedDict" in result.stderr
 
 
+def test_a_node_that_fails_at_its_start_says_why_to_whoever_started_it(start, monkeypatch, nothing_left):
+    """Its log goes with its session."""
+    monkeypatch.setattr("zray.host.joining.declared_resources", lambda *declared: None)
+    with pytest.raises(zray.exceptions.ClusterLostError, match=r"(?s)did not start.*Traceback.*NoneType"):
+        start(num_cpus=1)
+
+
 def test_only_the_owner_can_open_what_a_session_has(start):
     start(num_cpus=2)
     kept = zray.put(bytes(5_000_000))

@@ -49,6 +49,7 @@ def main() -> None:
     adopt_orphans()
     session = Session(options["session"], options["root"])
     session.make_folder()
+    early_log = os.dup(2)  # of whoever starts us: ours goes with the session
     try:
         redirect_output(session)
         lock = lock_session(session.folder)
@@ -61,6 +62,7 @@ def main() -> None:
         import traceback
 
         traceback.print_exc()
+        os.write(early_log, traceback.format_exc().encode())
         end_children()
         session.remove()
         raise
