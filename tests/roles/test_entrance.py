@@ -6,6 +6,7 @@ from tests.roles.chain_desk import ChainDesk
 from zray.roles.gcs import aside, entrance, journal
 from zray.roles.gcs.chain import ChainMember
 from zray.roles.gcs.replica import Replica
+from zray.wire.chain import ChainChanged
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +120,24 @@ def test_nothing_is_lost_where_little_is_remembered(chunk, monkeypatch):
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
     assert held
+
+
+def test_one_that_hears_of_much_at_once_and_is_a_member_then_remembers_none_of_it():
+    """Its line was cut while it joined: what the tail acknowledged alone nobody will ask it for."""
+    desk = settled(replicas=2, offers=1)
+    (alone,) = desk.members()
+    newcomer = desk.offer()
+    newcomer.is_hosted = True  # as a tail it acknowledges what its predecessor has on disk
+    while newcomer.joining != newcomer.address:
+        desk.step()
+    desk.stopped.add((newcomer.address, "master"))
+    desk.settle()
+    desk.stopped.add((alone.address, newcomer.address))
+    ask_often(desk)
+    messages = [*desk.queues[alone.address, newcomer.address]]
+    desk.queues[alone.address, newcomer.address].clear()
+    changed = ChainChanged("gcs-0", desk.chain.epoch + 1, [alone.address, newcomer.address], "")
+    for sender, message in [*((alone.address, message) for message in messages), ("master", changed)]:
+        newcomer.handle(sender, message, desk.now)
+    newcomer.end_turn(desk.now)
+    assert newcomer.sequence > 30 and not newcomer.history

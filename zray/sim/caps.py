@@ -18,6 +18,7 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (GCS + "client.CONFIRM_AFTER",): (1, 2),
     (GCS + "aside.ASIDE_MAX",): (1, 2, 5),
     (GCS + "entrance.HISTORY_MAX",): (1, 2, 5),
+    (GCS + "entrance.RESULTS_MAX",): (1, 5, 20),
     (GCS + "journal.GATHERED_MAX",): (2, 5),
     (GCS + "shard.AWAITED_MAX",): (0, 1),
     (GCS + "handover.UPDATES_MAX",): (1, 2),

@@ -292,7 +292,10 @@ class ChainLineage(Message, tag=163):
 
 
 class ChainAgain(Message, tag=164):
-    """head, tail -> client.  There was no room for what the client said: requests from `number` on, and questions."""
+    """head, tail -> client.  There was no room for what the client said: requests from `number` on, and questions.
+
+    Or it had confirmed too few results; now it has.
+    """
 
     number: Natural
 

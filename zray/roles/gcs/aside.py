@@ -74,6 +74,7 @@ class Aside:
         """All of it, for good."""
         for items in (self.early, self.waiting, self.member.entrance.held, self.counts, self.refused):
             items.clear()
+        self.member.entrance.owing.clear()
 
     def end_turn(self) -> None:
         """Whoever has nothing here any more may send the rest."""

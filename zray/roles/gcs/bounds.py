@@ -51,6 +51,8 @@ def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
     if member.journal is not None:
         most = journal.GATHERED_MAX + 2 * entrance.HISTORY_MAX  # one that is appended; with as many epochs
         yield "records that wait for the disk", member.journal.waiting, most
+    if replica := member.replica:
+        yield "clients that are to confirm more", len(member.entrance.owing), len(replica.sessions)
     yield "pages under way", len(member.flushing._going), flushing.PAGES_MAX
     replica = member.replica
     if replica is not None:

@@ -189,6 +189,8 @@ class ChainMember(Role):
         was_tail = self.is_tail
         if was_tail:
             self._forget_updates(self.safe)  # of this turn
+        elif self.address == self.joining and self.replica is not None:
+            self._forget_updates(self.sequence)  # likewise: all that a line has brought which was cut until now
         if self.is_recovered and message.members[:1] != [self.address]:
             self._forget_state()
         self.is_recovered = False

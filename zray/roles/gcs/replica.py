@@ -39,6 +39,10 @@ class Session(Struct, array_like=True, forbid_unknown_fields=True):
         if results and results[0].number <= number:
             del results[: number - results[0].number + 1]
 
+    def unconfirmed(self, number: int) -> int:
+        """How many are left when it has confirmed up to this one."""
+        return min(len(self.results), max(0, self.produced - number))
+
 
 class Sessions(Struct, array_like=True, forbid_unknown_fields=True):
     """The first part of a member's state: all but the shard itself."""
