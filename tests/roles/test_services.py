@@ -76,3 +76,14 @@ def test_services_say_how_many_replicas_a_node_runs(services):
     assert list(services.bounds()) == [("replicas that node/local runs", 2, REPLICAS_MAX)]
     told(services, ServiceEnded(ONE, "it was killed"))
     assert list(services.bounds()) == [("replicas that node/local runs", 1, REPLICAS_MAX)]
+
+
+def test_a_newcomer_is_told_to_forget_schedulers_that_have_ended_since_it_asked_to_join(services):
+    """Or it would hand tasks to one that nobody else knows, and wait for ever."""
+    told(services, joined(NODE))
+    told(services, ServiceAdded(ONE, "scheduler", b"k", [f"{ONE}/global"]))
+    assert told(services, ServiceEnded(ONE, "killed")) == [
+        ("head/chains", NodeLost(f"{ONE}/global", "killed")),
+        (f"{NODE}/host", HostRemoved(ONE, "killed")),
+    ]
+    assert told(services, joined("newcomer")) == [("newcomer/host", HostRemoved(ONE, "killed"))]

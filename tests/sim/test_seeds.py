@@ -281,3 +281,25 @@ def test_a_tail_whose_disk_is_behind_may_not_know_yet_who_is_lost():
 def test_a_shard_knows_who_waits_for_code_no_more():
     """Its job was lost before the shard had the code: it had kept the name of who asked for good."""
     assert_all_is_well([13001115], nodes=4, shards=2, replicas=2, crashes=True, cuts=True, disks=True, weather=True)
+
+
+@pytest.mark.parametrize(
+    "seed, options",
+    [
+        (13300000, {"nodes": 3, "replicas": 2}),
+        (13300001, {"nodes": 3, "deaths": True}),
+        (13300002, {"nodes": 4, "weather": True, "groups": True}),
+    ],
+)
+def test_global_schedulers_are_killed_beside_the_head_and_nobody_waits_for_one(seed, options):
+    assert_all_is_well([seed], schedulers=True, **options)
+
+
+def test_a_newcomer_does_not_wait_for_a_global_scheduler_that_ended_as_it_joined():
+    assert_all_is_well([13300122], nodes=4, shards=2, drains=True, crashes=True, schedulers=True)
+
+
+def test_an_actor_that_is_offered_to_a_node_that_is_lost_asks_again():
+    """Its origin had heard of that node's end, and asked again, before the global scheduler had."""
+    options = {"shards": 2, "replicas": 3, "deaths": True, "disks": True, "oneway": True, "tight": True}
+    assert_all_is_well([13310018], nodes=4, schedulers=True, **options)

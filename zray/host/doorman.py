@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..exceptions import ProtocolError
 from ..ids import JOB_ID_BYTES
-from ..roles.effects import HeadChanged, ProcessJoined, ProcessLeft, Send
+from ..roles.effects import HeadChanged, ProcessJoined, ProcessLeft, SchedulerGone
+from ..roles.inquiries import Inquiries
 from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
@@ -43,9 +44,6 @@ from .versions import protocol_of_hello, why_not
 if TYPE_CHECKING:
     from .node import Node
 
-# GetNodes that wait for a global scheduler, of all processes.
-ASKED_MAX = 10_000
-
 
 class Doorman:
     """To the reactor it looks like a role: it handles what is addressed to the node as a host."""
@@ -55,8 +53,7 @@ class Doorman:
         self.address = f"{node.host}/host"
         self.offences = Offences()
         self.orders = Orders(node)
-        self.asked: dict[int, tuple[Callable[[NodesReply], None], GetNodes]] = {}  # passed on: whom it is for
-        self.request = 0
+        self.inquiries = Inquiries()
         self.roles_of_kind: dict[str, dict[type, Any]] = {}
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
         self.owner = ""  # the driver whose end is the session's end
@@ -74,13 +71,12 @@ class Doorman:
             self._say(sender, self._status(message.request))
         elif type(message) is GetNodes:
             return self._ask_for_nodes(sender, message)
-        elif type(message) is NodesReply and message.request in self.asked:
-            answer, asked = self.asked.pop(message.request)
-            answer(NodesReply(asked.request, message.nodes))
+        elif type(message) is NodesReply:
+            self.inquiries.answered(message)
         elif type(message) in ORDERS:
             self._say(sender, self.orders.obey(message))
         elif type(message) is HeadChanged:
-            return self._ask_again()
+            return list(self.inquiries.ask_again(self._scheduler))
         elif type(message) is HostAdded and self.node.membership is not None:
             self.node.membership.add(message)
         elif type(message) is HostRemoved and self.node.membership is not None:
@@ -98,23 +94,21 @@ class Doorman:
             fact.endpoint, fact.hostname = "127.0.0.1:0", socket.gethostname()
             self._say(sender, NodesReply(message.request, [fact]))
             return []
-        return [self._ask(message, lambda reply: self._say(sender, reply))]
+        return [self.inquiries.ask(self._scheduler, message, lambda reply: self._say(sender, reply))]
 
-    def _ask(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> Send:
-        if len(self.asked) >= ASKED_MAX:
-            self.asked.pop(next(iter(self.asked)))  # whoever asked waits no longer: the answer takes a moment
-        self.request += 1
-        self.asked[self.request] = (answer, message)
-        return Send(self.node.local.addresses.global_schedulers[0], GetNodes(self.request, message.with_dead))
+    @property
+    def _scheduler(self) -> str:
+        """That is asked."""
+        return self.node.local.addresses.global_schedulers[0]
+
+    def scheduler_gone(self, scheduler: str) -> None:
+        """It has ended, alone: what it was asked another one is."""
+        self.node.tell_local(SchedulerGone(scheduler))
+        self.node.reactor._perform(self.address, list(self.inquiries.ask_again(self._scheduler, scheduler)))
 
     def ask_for_reader(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> None:
         """GetNodes, of one that is no process here."""
-        self.node.reactor._perform(self.address, [self._ask(message, answer)])
-
-    def _ask_again(self) -> list[Any]:
-        """The scheduler that was asked is gone with its head: another one."""
-        target = self.node.local.addresses.global_schedulers[0]
-        return [Send(target, GetNodes(request, asked.with_dead)) for request, (_, asked) in self.asked.items()]
+        self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer)])
 
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)

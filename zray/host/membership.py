@@ -191,21 +191,13 @@ class Membership:
         key = key_of(message)
         self.neighbours.meet(message.host, key, message.endpoint if message.is_earlier else "")
         if message.kind == "scheduler":
-            schedulers = self.addresses.global_schedulers
-            stale = [role for role in schedulers if role.partition("/")[0] in self.neighbours.gone]
-            schedulers[:] = dict.fromkeys([*(role for role in schedulers if role not in stale), *message.roles])
-            for role in stale:
+            for role in self.addresses.add_schedulers(message.roles, self.neighbours.gone):
                 self.on_scheduler_gone(role)  # what it was handed after its end
 
     def remove(self, message: HostRemoved) -> None:
         """HostRemoved."""
         self.neighbours.forget(message.host)
-        schedulers = self.addresses.global_schedulers
-        gone = [role for role in schedulers if role.partition("/")[0] == message.host]
-        left = [role for role in schedulers if role.partition("/")[0] != message.host]
-        if left:  # otherwise: until its successor is there, which is soon
-            schedulers[:] = left
-        for role in gone:
+        for role in self.addresses.remove_schedulers(message.host):
             self.on_scheduler_gone(role)
 
     def follow(self, welcome: HostWelcome) -> HeadChanged:

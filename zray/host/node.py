@@ -44,7 +44,6 @@ from ..roles.effects import (
     ReadRange,
     ReclaimTasks,
     ReservePages,
-    SchedulerGone,
     SegmentCreated,
     SegmentCreateFailed,
     StartWorker,
@@ -185,7 +184,7 @@ class Node:
         member.attach(self.reactor)
         links.on_goodbye, links.on_link, links.on_new_head = self._host_left, self._link_changed, self._new_head
         links.on_expelled = self._expelled
-        member.on_scheduler_gone = lambda role: self.tell_local(SchedulerGone(role))
+        member.on_scheduler_gone = self.doorman.scheduler_gone
         if member.head_key is not None:
             member.neighbours.meet(member.head, member.head_key, member.cluster)
         if self.head is not None:

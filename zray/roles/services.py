@@ -7,7 +7,8 @@ Dialog (who says it -> what we do):
 
     our host, hosting   ServiceAdded     tell it of all hosts
     our host, hosting   ServiceListens   tell all hosts, which connect to it
-    our host, hosting   ServiceEnded     the chain master closes the chain over its replica; all forget it
+    our host, hosting   ServiceEnded     the chain master closes the chain over its replica, or tells a global scheduler
+                                         no more of its chains; all forget it
     monitor     NodeJoined, NodeLost     pass it on to those hosts, and to the schedulers among them
 
 Nodes connect to these hosts, whoever was there first: beside the head they are reached by all, and a node behind NAT by
@@ -23,8 +24,13 @@ from ..wire.chain import ChainMemberLost
 from ..wire.gcs import NodeJoined, NodeLost
 from ..wire.hosting import REPLICAS_MAX
 from ..wire.hosts import HostAdded, HostRemoved
+from .latest import Latest
 from .replica_effects import ServiceAdded, ServiceEnded, ServiceListens
 from .role import Role
+
+# Hosts of schedulers that a newcomer is told to forget: it may have been told of them when it asked to join, seconds
+# before it is a member.  A process that ends at once is started again after 0.1 s and more (host/services).
+ENDED_MAX = 100
 
 
 class Service:
@@ -50,6 +56,7 @@ class Services(Role):
         self.master = master
         self.head = head
         self.services: dict[str, Service] = {}
+        self.ended: Latest[str, HostRemoved] = Latest(ENDED_MAX)  # hosts of schedulers
         self.nodes: dict[str, NodeJoined] = {}
 
     # --- services ---
@@ -88,6 +95,10 @@ class Services(Role):
         for role in service.added.roles if service.added.kind == "replica" else ():
             self.send(self.master, ChainMemberLost(role, message.reason))
         removed = HostRemoved(message.host, message.reason)
+        if service.added.kind == "scheduler":
+            self.ended[message.host] = removed
+            for role in service.added.roles:
+                self.send(self.master, NodeLost(role, message.reason))
         for node in self.nodes:
             self.send(_desk(node), removed)
         for host in self.services:
@@ -97,6 +108,8 @@ class Services(Role):
 
     def on_node_joined(self, message: NodeJoined) -> None:
         self.nodes[message.node] = message
+        for removed in self.ended.values():  # since the newcomer was told which there are, perhaps
+            self.send(_desk(message.node), removed)
         for host, service in self.services.items():
             if service.endpoint:
                 self.send(_desk(message.node), service.fact(True))

@@ -192,6 +192,7 @@ class Checkers:
             self.shard_is_empty(shard)
         self.groups_are_whole()
         self.world.shards.at_rest()
+        self.world.schedulers.at_rest()
 
     def scheduler_is_empty(self, node: Node) -> None:
         """No task, object, pin, wait, actor; all resources free."""

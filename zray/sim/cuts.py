@@ -113,7 +113,7 @@ class Cuts:
     # --- all ---
 
     def _others(self, name: str) -> list[str]:
-        return [other for other in (*self.world.nodes, *self.world.shards.hosts) if other != name]
+        return [other for other in (*self.world.nodes, *self.world.hosts_beside()) if other != name]
 
     def _cut_pair(self) -> None:
         """Two that are not the head: they are members, and do not hear each other."""

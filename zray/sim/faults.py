@@ -109,6 +109,9 @@ class Faults:
         if self.world.shards.are_replicated:
             self.world.shards.faults.maybe_kill(source)
             self.world.shards.faults.maybe_kill(target)
+        if self.world.schedulers.are_apart:
+            self.world.schedulers.maybe_kill(source)
+            self.world.schedulers.maybe_kill(target)
 
     def after_delivery(self, source: str, target: str) -> None:
         """A frame has been handled."""
@@ -120,6 +123,8 @@ class Faults:
             self.world.shards.faults.maybe_kill(target)
         if self.world.heads.are_killed:
             self.world.heads.maybe_kill(target)
+        if self.world.schedulers.are_apart:
+            self.world.schedulers.maybe_kill(target)
 
     def _maybe_kill(self, address: str) -> None:
         options = self.world.options
@@ -199,7 +204,7 @@ class Faults:
             process.die()
             process.connection.close()
         world.shards.node_ends(node)
-        for other in (*world.nodes, *world.shards.hosts):
+        for other in (*world.nodes, *world.hosts_beside()):
             for connection in self.between(other, node.name):
                 # What is on its way may still arrive, or not.
                 if world.random.random() < 0.5:
@@ -244,7 +249,7 @@ class Faults:
             hosts = self.world.shards.hosts
             there = [node.name, *(name for name, host in hosts.items() if host.machine == node.name)]
             for name in there:
-                for other in [other for other in (*self.world.nodes, *hosts) if other not in there]:
+                for other in [other for other in (*self.world.nodes, *self.world.hosts_beside()) if other not in there]:
                     self.partition(name, other)
                     self.world.call_later(seconds, self.repair, name, other)
             self._news_of_link(node, seconds)
@@ -345,9 +350,9 @@ class Faults:
             for name in self.world.shards.run_by(node):
                 if self.is_cut(name, other) and name != other:
                     self.repair(name, other)
-        if not {first, second} <= {*self.world.nodes, *self.world.shards.hosts}:
+        if not {first, second} <= {*self.world.nodes, *self.world.hosts_beside()}:
             return  # who is dead says nothing again
-        for connection in self.between(first, second):
+        for connection in self.between(first, second) if self.world.schedulers.have_met(first, second) else ():
             connection.repair()
 
     def between(self, first: str, second: str) -> list[Connection]:
@@ -356,7 +361,7 @@ class Faults:
 
     def _break_something(self) -> None:
         random, world = self.world.random, self.world
-        names = [*world.nodes, *world.shards.hosts]
+        names = [*world.nodes, *world.hosts_beside()]
         heal = random.uniform(*HEAL_SECONDS)
         if len(names) > 1 and random.random() < 0.7:
             first, second = random.sample(names, 2)

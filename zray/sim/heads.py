@@ -116,6 +116,8 @@ class Heads:
 
     def schedulers(self) -> list[str]:
         """The global schedulers."""
+        if self.world.schedulers.are_apart:
+            return self.world.schedulers.names()
         count = self.world.options.global_schedulers
         return [self.role(f"global-{number}") for number in range(1, count)] + [self.role("global")]
 
@@ -123,12 +125,15 @@ class Heads:
 
     def add_to(self, node: Node, shards: list[str]) -> None:
         """What the head hosts, but for the shards."""
-        schedulers, policy = self.schedulers(), self.world.options.policy
+        are_apart = self.world.schedulers.are_apart
+        schedulers, policy = [] if are_apart else self.schedulers(), self.world.options.policy
         for scheduler in schedulers:
             node.add_role(GlobalScheduler(scheduler, shards, policy=policy, equals=len(schedulers)))
         listeners = [*schedulers, *shards]
         if self.world.shards.are_replicated:
             listeners += [self.role("chains"), self.role("services"), self.role("hosting")]
+        elif are_apart:
+            listeners.append(self.role("services"))
         members, lost = list(self.members.values()), list(self.lost)
         hosting = self.role("hosting") if self.world.shards.are_replicated else ""
         self.monitor = Monitor(

@@ -215,6 +215,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cuts", action="store_true", help="programs are outside, and cut off or asleep")
     parser.add_argument("--disks", action="store_true", help="fsyncs of replicas fail, or take long")
     parser.add_argument("--oneway", action="store_true", help="nodes hear others, and are not heard by them")
+    parser.add_argument("--schedulers", action="store_true", help="global schedulers are killed beside the head")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")

@@ -37,6 +37,7 @@ from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
 from ..wire.session import Ack, Goodbye
 from .costs import END_OF_TURN, PACK, QUIET_END_OF_TURN, UNPACK, Cores, Costs, kind_of, things_done, things_in
+from .desk import Desk
 from .network import Connection, End
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 ORDER = (
     *(LocalScheduler, GcsShard, ChainMember, GlobalScheduler, Monitor, ChainMaster, ObjectManager),
-    *(Services, Hosting, ReplicaKeeper),
+    *(Services, Hosting, ReplicaKeeper, Desk),
     ChainClient,  # says what the others have said to shards
 )
 PAGE = 4096

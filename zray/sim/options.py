@@ -92,6 +92,9 @@ class Options(Struct, kw_only=True):
     member_kills: int = 0
     member_kill_probability: float = 0.0
     false_verdict_probability: float = 0.0  # of such a kill to be none
+    # Global schedulers with processes of their own beside the head; 0: they are roles of it.
+    scheduler_kills: int = 0
+    scheduler_kill_probability: float = 0.0
     is_tight: bool = False  # caps are lowered (caps.py)
     lineage_bytes: int = 0  # what the specs in the memory of a replica may weigh; 0: they stay there
 
@@ -128,6 +131,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
     disks: bool = False  # fsyncs of replicas fail, or take up to two seconds
     oneway: bool = False  # nodes hear others, and are not heard by them
+    schedulers: bool = False  # global schedulers have processes of their own, that die
     tight: bool = False  # queues and tables may hold little
     weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
 
@@ -177,8 +181,18 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         _add_broken_disks(options)
     if wanted.oneway:
         _add_one_way(options)
+    if wanted.schedulers:
+        _add_scheduler_kills(options)
     options.is_tight = wanted.tight
     return options
+
+
+def _add_scheduler_kills(options: Options) -> None:
+    assert options.nodes > 1 and not options.head_kills, "global schedulers die beside a head that does not"
+    random = Random(f"zray schedulers {options.seed}")
+    options.global_schedulers = random.choice((2, 2, 3))
+    options.scheduler_kills = random.choice((1, 2, 5))
+    options.scheduler_kill_probability = random.choice((0.002, 0.01, 0.05))
 
 
 def _add_broken_disks(options: Options) -> None:

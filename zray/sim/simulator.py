@@ -28,6 +28,7 @@ from .node import Node
 from .options import DELAYS, Options
 from .output import Output
 from .process import Driver, Process
+from .schedulers import Schedulers
 from .shards import Shards
 from .trace import Trace
 from .weather import Weather
@@ -66,6 +67,7 @@ class Simulator:
         self.heads = Heads(self)
         self.checkers = Checkers(self)
         self.shards = Shards(self)
+        self.schedulers = Schedulers(self)
         self.output = Output(self)
         for number in range(1, options.nodes + 1):
             self.add_node(f"n{number}", {"room": self._rooms_of(f"n{number}")})
@@ -74,6 +76,7 @@ class Simulator:
         if options.late_node_seconds:
             self.call_at(options.late_node_seconds, self.add_node, "late", {"late": 1})
         self.shards.start()
+        self.schedulers.start()
 
     def add_node(self, name: str, resources: dict[str, int]) -> None:
         """One more, which joins."""
@@ -107,8 +110,11 @@ class Simulator:
         self.shards.add_to(node, is_first=is_head)
         if is_head:
             heads.add_to(node, shards)
+        self.schedulers.add_to(node, is_first=is_head)
         if not node.scheduler.is_embedded:
-            self.call_at(self.now, self._join, node)
+            # A newcomer has been told of the global schedulers that there were when it asked.
+            takes_long = self.schedulers.are_apart and self.now > 0
+            self.call_later(self.random.uniform(0.0, 1.0) if takes_long else 0.0, self._join, node)
 
     def _rooms_of(self, name: str) -> int:
         """Actors that ask for room find it on other nodes than their driver's: one on each, or all on the one left."""
@@ -124,6 +130,10 @@ class Simulator:
         node.scheduler.members.start(kind)
         node._perform_all(node.scheduler, node.scheduler.take_effects())
         node.turn()
+
+    def hosts_beside(self) -> list[str]:
+        """Hosts that are no nodes."""
+        return [*self.shards.hosts, *self.schedulers.hosts]
 
     def bandwidth_of(self, name: str) -> float:
         """Bytes/s of that node's line."""
@@ -180,7 +190,7 @@ class Simulator:
                 connection.close()
             first, second = self.homes[source].name, self.homes[target].name
             self.by_hosts.setdefault((min(first, second), max(first, second)), {})[key] = connection
-            connection.is_up = not self.faults.is_cut(first, second)
+            connection.is_up = not self.faults.is_cut(first, second) and self.schedulers.have_met(first, second)
             connection.ends[source].is_held = self.faults.lines.is_stopped(first, second)
             connection.ends[target].is_held = self.faults.lines.is_stopped(second, first)
         return connection

@@ -75,7 +75,8 @@ class Weather:
         seconds = world.random.choice(JUMP_SECONDS)
         if name in world.nodes:
             world.trace.event(world.now, name, f"its clock jumps by {seconds:g} s")
-            for host in (*world.nodes.values(), *world.shards.hosts.values()):
+            hosts = (*world.nodes.values(), *world.shards.hosts.values(), *world.schedulers.hosts.values())
+            for host in hosts:
                 if self.machine(host.name) == name:
                     host.ahead += seconds
 
@@ -91,6 +92,8 @@ class Weather:
     def machine(self, name: str) -> str:
         """The node on whose machine that host is."""
         host = self.world.shards.hosts.get(name)
+        if name in self.world.schedulers.hosts:
+            return self.world.heads.name
         return (host.machine or self.world.heads.name) if host is not None else name
 
     def _swizzle(self) -> None:

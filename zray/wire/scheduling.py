@@ -128,7 +128,10 @@ class TaskAccepted(Message, tag=84):
 
 
 class TaskPlaced(Message, tag=88):
-    """global scheduler -> local scheduler of the origin.  If that node is lost, the task is to be passed up again."""
+    """global scheduler -> local scheduler of the origin.  If that node is lost, the task is to be passed up again.
+
+    Of an actor, whose creation task this is, too: it has not accepted it yet.
+    """
 
     task_id: TaskID
     node: str

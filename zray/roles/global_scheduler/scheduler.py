@@ -6,7 +6,7 @@ Dialog (who says it -> what we do):
                                              those with long queues while others are idle
     local scheduler    SpillTask             ask the shards where its arguments are, then PlaceTask; TaskPlaced
                                              nobody has room beside its actors: TaskDeferred
-    local scheduler    SpillActor            PlaceActor where there is room now, else ActorDeferred
+    local scheduler    SpillActor            PlaceActor where there is room now, and TaskPlaced, else ActorDeferred
     GCS shard          LocateObjectsReply    all answered: choose the node
     monitor            NodeJoined, NodeLost
     local scheduler    FindPlaces            PlacesFound: for the bundles of a placement group
@@ -225,13 +225,18 @@ class GlobalScheduler(Role):
             for name, amount in request.items():
                 load.free[name] -= amount  # until its next report
                 load.held[name] = load.held.get(name, 0) + amount
-            self.send(load.node, place)
+            self._offer(place, load)
         elif (load := self._hope(able, message)) is not None:
-            self.send(load.node, place)
+            self._offer(place, load)
         elif any(is_enough(load.total, request) for load in able):
             self.send(message.origin, ActorDeferred(actor_id))
         else:
             self._refuse(message.origin, actor_id, request, where, able)
+
+    def _offer(self, place: PlaceActor, load: NodeLoad) -> None:
+        """To that node.  Its origin may know already that it is lost."""
+        self.send(load.node, place)
+        self.send(place.origin, TaskPlaced(place.spec.task_id, load.node))
 
     def _home(self, able: list[NodeLoad], message: SpillActor) -> NodeLoad | None:
         """None: nobody has room, or its origin is to have it."""

@@ -271,6 +271,12 @@ class ActorMoves:
             ask.may_borrow = True
             self._ask_again_later(ask)
 
+    def placed(self, actor_id: bytes, *, is_lost: bool) -> None:
+        """TaskPlaced: it is offered to a node; to nobody, if that was lost before the global scheduler heard of it."""
+        ask = self.asks[actor_id]
+        if is_lost and not ask.is_deferred:
+            self._ask_again_later(ask)
+
     def _ask_again_later(self, ask: Ask) -> None:
         ask.is_deferred = True
         self.node.calls.touch(ask.actor.actor_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 
 class Addresses:
     """Where the roles are that a local scheduler talks to."""
@@ -13,6 +15,24 @@ class Addresses:
         self.global_schedulers = global_schedulers
         self.shards = shards
         self.monitor = monitor
+
+    def add_schedulers(self, roles: list[str], gone: Container[str]) -> list[str]:
+        """A host with these has come.  gone: hosts.  Returns those that are there no more, and were kept for want of
+        others.
+        """
+        stale = [role for role in self.global_schedulers if role.partition("/")[0] in gone]
+        self.global_schedulers[:] = dict.fromkeys(
+            [*(role for role in self.global_schedulers if role not in stale), *roles]
+        )
+        return stale
+
+    def remove_schedulers(self, host: str) -> list[str]:
+        """It has ended.  Returns those that were there."""
+        gone = [role for role in self.global_schedulers if role.partition("/")[0] == host]
+        left = [role for role in self.global_schedulers if role not in gone]
+        if left:  # otherwise: until its successor is there, which is soon
+            self.global_schedulers[:] = left
+        return gone
 
     def shard_of(self, task_or_object_id: bytes) -> str:
         """The shard that is the one authority for a task, its lineage and its objects (DESIGN 5)."""

@@ -60,8 +60,11 @@ class Recovery:
     # --- tasks that ran there ---
 
     def on_task_placed(self, message: TaskPlaced) -> None:
-        """TaskPlaced: where a task of ours went."""
+        """TaskPlaced: where a task of ours went; or an actor is to go."""
         node = self.node
+        if message.task_id in node.moves.asks:
+            node.moves.placed(message.task_id, is_lost=message.node in self.lost)
+            return
         task = node.tasks.get(message.task_id)
         if task is None or task.state != TaskState.SPILLED or task.trip != message.trip:
             return

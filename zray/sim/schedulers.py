@@ -1,0 +1,178 @@
+"""Global schedulers with host processes of their own, beside the head; and that these are killed, and started again.
+
+Nodes learn of them as in production: from the services, at their host's desk.  A node hears nothing of one before it
+has met it, nor after it has forgotten it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..roles.gcs.client import ChainClient
+from ..roles.global_scheduler import GlobalScheduler
+from ..roles.replica_effects import ServiceAdded, ServiceEnded, ServiceListens
+from ..roles.services import Services
+from ..wire.hosts import GetNodes
+from .desk import Desk
+from .node import Node
+from .replica_faults import EXIT_SECONDS
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+# Until another process is begun in place of one, and until it can be reached (host/services.py).
+BEGIN_SECONDS = (0.1, 0.2)
+READY_SECONDS = (1e-3, 0.3)
+
+
+class SchedulerHost(Node):
+    """The host process of one global scheduler."""
+
+    def __init__(self, world: Simulator, name: str) -> None:
+        super().__init__(world, name, pages_max=0)
+        self.ahead, self.pace = world.heads.node.ahead, world.heads.node.pace  # of the head's machine
+
+    def check(self) -> None:
+        for role in self.roles.values():
+            role.check_everything()
+            self.world.checkers.bounds_are_kept(role.address, role.bounds())
+
+
+class Schedulers:
+    """All of a world's."""
+
+    def __init__(self, world: Simulator) -> None:
+        self.world = world
+        self.hosts: dict[str, SchedulerHost] = {}  # that live
+        self.met: set[tuple[str, str]] = set()  # a node and such a host: membership only
+        self.desks: dict[str, Desk] = {}
+        self.count = 0
+        self.kills = 0
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether this world has any of this."""
+        return self.world.options.scheduler_kills > 0
+
+    def names(self) -> list[str]:
+        """Of those that the head lets in, as it tells a newcomer."""
+        if self.world.now:
+            return list(self.world.heads.node.scheduler.addresses.global_schedulers)
+        return [f"g{number}/global" for number in range(1, self.world.options.global_schedulers + 1)]
+
+    # --- setting up ---
+
+    def add_to(self, node: Node, *, is_first: bool) -> None:
+        """What a node hosts of this."""
+        if not self.are_apart:
+            return
+        desk = self.desks[node.name] = Desk(self.world, node)
+        node.add_role(desk)
+        shards, heads = self.world.shards, self.world.heads
+        if is_first and not shards.are_replicated:
+            node.add_role(Services(heads.role("services"), "", node.name))
+
+    def start(self) -> None:
+        """The first ones."""
+        for _ in range(self.world.options.global_schedulers if self.are_apart else 0):
+            self._begin()
+
+    def _begin(self) -> None:
+        world, heads = self.world, self.world.heads
+        if not heads.is_alive:
+            return
+        self.count += 1
+        host = self.hosts[f"g{self.count}"] = SchedulerHost(world, f"g{self.count}")
+        self.met.add((heads.name, host.name))
+        shards = world.shards.addresses(host.name)
+        role = GlobalScheduler(
+            f"{host.name}/global", shards, policy=world.options.policy, equals=world.options.global_schedulers
+        )
+        host.add_role(role)
+        for name, address in zip(world.shards.names, shards, strict=True) if world.shards.are_replicated else ():
+            host.add_role(ChainClient(address, name, heads.role("chains")))
+        self._tell_services(ServiceAdded(host.name, "scheduler", b"k" * 32, [role.address]))
+        world.call_later(world.random.uniform(*READY_SECONDS), self._is_ready, host)
+
+    def _is_ready(self, host: SchedulerHost) -> None:
+        if host.is_alive:
+            for role in host.roles.values():
+                if type(role) is ChainClient:
+                    role.now = host.now
+                    role.start()
+                    host._perform_all(role, role.take_effects())
+            self._tell_services(ServiceListens(host.name, f"{host.name}:1"))
+            host.turn()
+
+    def _tell_services(self, news: ServiceAdded | ServiceListens | ServiceEnded) -> None:
+        heads = self.world.heads
+        heads.node.arrive("host", heads.role("services"), news)
+
+    def meet(self, node: Node, host: str) -> None:
+        """That node has been told of it: what either has for the other can leave."""
+        self.met.add((node.name, host))
+        if not self.world.faults.is_cut(node.name, host) and host in self.hosts:
+            for connection in self.world.faults.between(node.name, host):
+                connection.repair()
+
+    def have_met(self, first: str, second: str) -> bool:
+        """Whether two hosts know each other; those that are none of these do."""
+        strangers = [
+            pair for pair in ((first, second), (second, first)) if pair[0] in self.desks and pair[1][:1] == "g"
+        ]
+        return all(pair in self.met or pair[1] in self.desks for pair in strangers)
+
+    # --- faults ---
+
+    def maybe_kill(self, address: str) -> None:
+        """A frame from or to this role is about to be handled, or has been."""
+        options, random = self.world.options, self.world.random
+        if self.kills >= options.scheduler_kills or self.world.faults.are_over:
+            return
+        host = self.hosts.get(address.partition("/")[0])
+        if host is not None and random.random() < options.scheduler_kill_probability:
+            self.kills += 1
+            self._kill(host)
+
+    def _kill(self, host: SchedulerHost) -> None:
+        world, random = self.world, self.world.random
+        world.trace.event(world.now, host.name, "is killed")
+        for name in (*world.nodes, *world.shards.hosts):
+            for connection in world.faults.between(host.name, name):
+                # What is on its way may still arrive, or not; nothing is sent again.
+                if random.random() < 0.5:
+                    connection.generation += 1
+                connection.is_up = False
+        host.is_alive = False
+        del self.hosts[host.name]
+        for node in world.nodes.values():
+            if random.random() < 0.5:  # somebody asks who is there, while that is not known
+                world.call_later(
+                    random.uniform(0.0, BEGIN_SECONDS[1]), node.arrive, "host", f"{node.name}/host", GetNodes(1)
+                )
+        world.call_later(
+            random.uniform(*EXIT_SECONDS), self._tell_services, ServiceEnded(host.name, "killed by signal 9")
+        )
+        world.call_later(random.uniform(*BEGIN_SECONDS), self._begin)
+
+    # --- looking in from outside ---
+
+    def at_rest(self) -> None:
+        """All know those that are there, and nobody waits for one that is not."""
+        if not self.are_apart:
+            return
+        living = {f"{name}/global" for name in self.hosts}
+        for name in self.world.nodes:
+            desk = self.desks[name]
+            known = desk.node.scheduler.addresses.global_schedulers
+            assert set(known) == living, f"{name} takes {known} for the global schedulers, which are {sorted(living)}"
+            assert not desk.inquiries.open, f"a process on {name} asked who is there, and waits"
+        for chain in self.world.shards.master.chains.values() if self.world.shards.master is not None else ():
+            told = {name.partition("/")[0] for name in chain.followers}
+            assert told <= {*self.world.nodes, *self.hosts}, f"the chain master tells {sorted(told)}"
+        for host in self.hosts.values():
+            for role in host.roles.values():
+                if type(role) is GlobalScheduler:
+                    assert not role.locating, f"{role.address} waits for a shard"
+                    there = {f"{name}/local" for name in self.world.nodes}
+                    assert role.loads.keys() == there, f"{role.address} knows {list(role.loads)}"
