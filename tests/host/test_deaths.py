@@ -89,6 +89,19 @@ def test_an_actor_that_dies_for_good_says_how_often_it_was_restarted(restarts, t
     assert caught.value.args[0].replace(Mortal.__qualname__, "Mortal") == text
 
 
+def test_what_earlier_tasks_have_printed_is_not_in_the_error_of_a_later_one():
+    @zray.remote(max_retries=0)
+    def speak(text, status=None):
+        print(text)
+        if status is not None:
+            leave(status)
+
+    zray.get([speak.remote("earlier") for _ in range(20)], timeout=20)
+    with pytest.raises(zray.exceptions.WorkerCrashedError) as caught:
+        zray.get(speak.remote("its own", 3), timeout=20)
+    assert caught.value.log_tail == ("its own",)
+
+
 def test_a_call_lost_in_a_restart_says_how():
     @zray.remote(max_restarts=1)
     class Mortal:

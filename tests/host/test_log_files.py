@@ -10,8 +10,9 @@ import pytest
 
 from tests.gates import until
 from tests.scripts import run_script
-from zray.host import logs
+from zray.host import logs, workers
 from zray.host.logs import LINE_BYTES_MAX, READ_BYTES_MAX, BegunLines, LogFollower, WorkerOutput
+from zray.host.session import Session
 
 
 class Following:
@@ -253,3 +254,45 @@ def test_a_forked_child_does_not_print_its_parents_line_again(tmp_path):
         """,
     )
     assert log == "half child 1\nends done\n"
+
+
+# --- what stays ---
+
+
+def test_the_link_to_the_log_of_a_worker_that_has_ended_goes_when_all_of_it_is_shown(tmp_path, capsys):
+    with subprocess.Popen([sys.executable, "-c", ""]) as worker:
+        pass
+    name = f"worker-1-{worker.pid}.log"
+    log, folder = tmp_path / name, tmp_path / "job"
+    folder.mkdir()
+    (folder / name).symlink_to(log)
+    log.write_bytes(b"last words")
+    follower = logs.LogFollower(str(folder))
+    try:
+        until(lambda: not follower.logs)
+        assert not os.path.lexists(folder / name)
+        assert log.exists()
+    finally:
+        follower.close()
+
+
+def test_the_logs_of_dead_workers_are_kept_up_to_a_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "DEAD_LOGS_MAX", 3)
+    session, told = Session("s", str(tmp_path)), []
+    session.make_folder()
+    pool = workers.Workers(session, None, told.append, print, lambda: None)
+    for number in range(1, 6):
+        pool.pids["w"], pool.worker_id["w"] = 100 + number, number
+        with open(session.worker_log_path(number, 100 + number), "w") as log:
+            log.write("earlier\n")
+            log.flush()
+            session.note_output(number, 100 + number)
+            log.write("last words\n")
+        session.show_log(b"job", number, 100 + number)
+        pool._exited("w", "exited with code 3")
+    assert [message.log for message in told] == [("last words",)] * 5
+    names = [f"worker-{number}-{100 + number}.log" for number in (3, 4, 5)]
+    assert sorted(os.listdir(session.job_logs(b"job"))) == names
+    assert sorted(os.listdir(session.logs)) == sorted([b"job".hex(), *names])
+    session.remove_job_logs(b"job")
+    assert sorted(os.listdir(session.logs)) == names

@@ -58,6 +58,7 @@ class Doorman:
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
         self.owner = ""  # the driver whose end is the session's end
         self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
+        self.jobs: dict[str, bytes] = {}  # of drivers, likewise
         self.count = 0
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
@@ -175,6 +176,8 @@ class Doorman:
         self._say(address, Welcome(address, node.node_id, node.session.name, INLINE_BYTES_MAX, __version__))
         if hello.kind == "command":
             return  # it asks, and orders; it has no job
+        if hello.kind == "driver":
+            self.jobs[address] = hello.job_id
         node.tell_local(ProcessJoined(address, hello.kind, hello.pid, hello.job_id, hello.worker_id, hello.facts))
 
     def _refuse(self, identity: bytes, reason: str) -> None:
@@ -222,6 +225,7 @@ class Doorman:
             self.node.end(f"its driver {reason}")  # nobody needs to undo what it had submitted: all of it ends
         else:
             self.node.tell_local(ProcessLeft(address, reason))
+            self.node.session.remove_job_logs(self.jobs.pop(address))
 
     def drop(self, peer: Peer, error: Exception) -> None:
         """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""

@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from threading import get_ident
 
 # What a thread has begun to print is in the log after twice this long, if it stays as it is.
@@ -38,6 +39,8 @@ class BegunLines:
         self.lines: dict[tuple[WorkerOutput, int], str] = {}
         self.are_there = threading.Event()
         self.thread: threading.Thread | None = None
+        self.has_written = False  # since the last task ended
+        self.on_written: Callable[[], None] | None = None  # told at the end of a task in which something was
 
     def notice(self) -> None:
         """There is one.  The first of all starts the thread that looks after them."""
@@ -67,12 +70,15 @@ class BegunLines:
 
     def write_own(self) -> None:
         """Those of this thread, whose task is done: in the log before its result is on its way."""
-        if self.lines:
+        if self.has_written:
             thread = get_ident()
             with self.lock:
                 for key in list(self.lines):
                     if key[1] == thread:
                         self.write_out(key)
+                self.has_written = bool(self.lines)
+            if self.on_written is not None:
+                self.on_written()
 
     def before_fork(self) -> None:
         """A child must not write its parent's lines once more, nor find the lock taken."""
@@ -104,6 +110,7 @@ class WorkerOutput(io.TextIOWrapper):
         """Into the log up to the last end of a line; all of it, when there is no end in sight."""
         begun, key = self.begun, (self, get_ident())
         with begun.lock:
+            begun.has_written = True
             lines = begun.lines
             line = lines[key] + text if key in lines else text
             # The last that print(..., end="") writes is its end, an empty text.
@@ -245,11 +252,24 @@ class LogFollower:
         self._look_elsewhere()
         for name in worker_logs(self.folder):
             log = self._log(name)
-            is_quiet = bool(log.rest) and log.is_quiet()  # before the look at its size: it may end between the two
+            has_ended = log.has_ended()  # before the look at its size: it may end between the two
+            is_quiet = bool(log.rest) and (has_ended or log.is_quiet())
             if self._size(name) > log.upto:
                 self._print_from(name, log)
             elif is_quiet:
                 self._write(log.take_rest())
+            elif has_ended:
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """It has no more to say: its link goes, and the log itself stays."""
+        path = os.path.join(self.folder, name)
+        try:
+            if os.path.islink(path):
+                os.unlink(path)
+                del self.logs[name]
+        except OSError:
+            pass  # the session ends
 
     def _look_elsewhere(self) -> bool:
         """The next piece of what other nodes have sent.  False: there is none.

@@ -37,12 +37,15 @@ def reap(pid: int) -> str:
         return "has ended"  # its exit was ignored (SIGCHLD), so the kernel has reaped it
 
 
-def last_lines(path: str, count: int = 40, bytes_max: int = 16_384) -> str:
-    """The end of a log, for error messages: what was written last, and the stack of a crash; "" where there is none."""
+def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int = 0) -> str:
+    """The end of a log, for error messages: what was written last, and the stack of a crash; "" where there is none.
+
+    start: what lies ahead of it is of no interest.
+    """
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - bytes_max))
+            file.seek(max(start, file.tell() - bytes_max))
             lines = file.read().decode("utf-8", "backslashreplace").splitlines()
     except OSError:
         return ""

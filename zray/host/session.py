@@ -134,6 +134,50 @@ class Session:
         """What one worker prints; the name is what its lines are marked with on the driver's terminal."""
         return self.log_path(f"worker-{worker_id}-{pid}")
 
+    def note_output(self, worker_id: int, pid: int) -> None:
+        """By a worker that has ended a task: what is in its log now is no later one's."""
+        try:
+            size = os.stat(self.worker_log_path(worker_id, pid)).st_size
+            with open(self._note_path(worker_id, pid), "wb", buffering=0) as file:
+                file.write(size.to_bytes(8, "little"))
+        except OSError:
+            pass  # the session ends, or there is no room: then errors show more
+
+    def earlier_output(self, worker_id: int, pid: int) -> int:
+        """How many bytes of its log are of tasks that had ended before the last one that it began."""
+        try:
+            with open(self._note_path(worker_id, pid), "rb") as file:
+                return int.from_bytes(file.read(8), "little")
+        except OSError:
+            return 0
+
+    def _note_path(self, worker_id: int, pid: int) -> str:
+        return os.path.join(self.logs, f".worker-{worker_id}-{pid}.upto")
+
+    def remove_log(self, worker_id: int, pid: int) -> None:
+        """Of a dead worker, and the links to it."""
+        name = os.path.basename(self.worker_log_path(worker_id, pid))
+        try:
+            folders = [entry.path for entry in os.scandir(self.logs) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for folder in (*folders, self.logs):
+            try:
+                os.unlink(os.path.join(folder, name))
+            except OSError:
+                pass
+
+    def remove_note(self, worker_id: int, pid: int) -> None:
+        """As above."""
+        try:
+            os.unlink(self._note_path(worker_id, pid))
+        except OSError:
+            pass
+
+    def remove_job_logs(self, job_id: bytes) -> None:
+        """Its driver has ended: nobody follows them.  The logs stay."""
+        shutil.rmtree(self.job_logs(job_id), ignore_errors=True)
+
     def job_logs(self, job_id: bytes) -> str:
         """Where the logs of one job's workers can be found: its driver follows them, and no others."""
         return os.path.join(self.logs, job_id.hex())

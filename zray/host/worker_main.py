@@ -88,6 +88,7 @@ class Worker(Runtime):
         self.pid = os.getpid()
         self.node_id = welcome.node_id
         self.on_other = self._on_order
+        begun_lines.on_written = self._note_output
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
@@ -104,6 +105,11 @@ class Worker(Runtime):
         self.has_new_code = False  # there
         with self.lock:
             self._handle(early)
+
+    def _note_output(self) -> None:
+        """At the end of a task that has printed.  The calls of an actor belong together."""
+        if self.call is None and self.actor is None and os.getpid() == self.pid:
+            self.paths.note_output(self.worker_id, self.pid)
 
     # --- orders ---
 

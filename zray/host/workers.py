@@ -21,6 +21,9 @@ from .processes import end_children, how_it_ended, last_lines, reap
 from .session import Session
 from .spawn import PACKET_BYTES_MAX
 
+# Logs of dead workers that are kept, for whoever looks for what went wrong; the oldest go.  In a session that lasts,
+# with an actor for each request, say, they would fill its folder, through which drivers look ten times a second.
+DEAD_LOGS_MAX = 200
 # A fork server that dies is replaced, but not for ever (USERS 2.1: restart budgets).
 FORK_SERVER_STARTS_MAX = 5
 
@@ -44,6 +47,7 @@ class Workers:
         self.worker_id: dict[str, int] = {}
         self.pids: dict[str, int] = {}
         self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
+        self.dead_logs: deque[tuple[int, int]] = deque()  # (worker's number, pid)
         self.starts = 0
         self.pid = 0
         self.connection: socket.socket | None = None  # None: there is no fork server yet
@@ -134,7 +138,13 @@ class Workers:
     def _exited(self, worker: str, how: str) -> None:
         unclaimed = self.windows[worker].value if worker in self.windows else 0
         pid = self.pids.get(worker, 0)
-        log = last_lines(self.session.worker_log_path(self.worker_id.get(worker, 0), pid))
+        worker_id = self.worker_id.get(worker, 0)
+        start = self.session.earlier_output(worker_id, pid)
+        log = last_lines(self.session.worker_log_path(worker_id, pid), start=start)
+        self.session.remove_note(worker_id, pid)
+        self.dead_logs.append((worker_id, pid))
+        if len(self.dead_logs) > DEAD_LOGS_MAX:
+            self.session.remove_log(*self.dead_logs.popleft())
         self._forget(worker)
         self.deliver(WorkerExited(worker, how, unclaimed, pid, tuple(log.splitlines())))
 
