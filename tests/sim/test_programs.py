@@ -72,14 +72,15 @@ def test_what_a_call_takes_is_held_until_the_other_node_holds_it_though_the_call
     assert not outcome.error, outcome.error
 
 
-def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(monkeypatch):
-    """Whichever it is; whatever else happens to their processes and connections."""
+@pytest.mark.parametrize("name, seeds", [("ledger", range(1, 16)), ("relay", (*range(1, 16), 22, 49, 157))])
+def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, monkeypatch):
+    """Whichever it is; whatever else happens to their processes and connections; also if they call each other."""
     from zray.sim import recovery_programs
 
     monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    for seed in range(1, 16):
+    for seed in seeds:
         options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-        outcome = run_program("ledger", seed=seed, nodes=3, cpus=1 + seed % 3, node_kill_probability=0.02, **options)
+        outcome = run_program(name, seed=seed, nodes=3, cpus=1 + seed % 3, node_kill_probability=0.02, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 

@@ -27,6 +27,7 @@ class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     task_id: TaskID
     origin: str  # the caller's local scheduler
     values: list[bytes | Natural]  # as in CallResult: what lay at the actor's node is lost with that
+    is_nested: bool = False  # a call of an actor has made it, and may be run again elsewhere if its node is lost
 
 
 class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -90,6 +91,7 @@ class CallsLogged(Message, tag=207):
 
     offered: the last checkpoint that needs to be offered no more, by its count of calls.
     broken: why it could not be, after what came last; only a new log helps.
+    nested: so many answers to calls that its calls have made are here.
     """
 
     actor_id: ActorID
@@ -97,6 +99,7 @@ class CallsLogged(Message, tag=207):
     count: Natural
     offered: Natural = 0
     broken: str = ""
+    nested: Natural = 0
 
 
 class AnswersTaken(Message, tag=208):

@@ -17,6 +17,7 @@ States (ActorState) and where the actor then is:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
@@ -34,6 +35,7 @@ from ...wire.tasks import StartTasks
 from ..effects import OpenWindow
 from .actor_names import NOTHING
 from .journals import Journal
+from .logs import nothing
 from .names import MADE_ANEW, died
 from .resources import CPU
 from .shipping import Shipping
@@ -311,8 +313,8 @@ class Calls:
             return
         is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
         batch = actor.queue.take(limit - busy, self._makers_are_in if is_serial else _never)
-        if actor.shipping is not None and actor.shipping.inherited:
-            batch = actor.shipping.answer_again(batch)
+        if actor.shipping is not None and actor.shipping.answers.inherited:
+            batch = actor.shipping.answers.again(batch)
         if batch:
             specs = []
             for task in batch.values():
@@ -371,11 +373,19 @@ class Calls:
         self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...] = ()
     ) -> None:
         """A call that an actor has made."""
-        actor = self.actors.get(task.spec.caller)
+        node = self.node
+        actor, callee = self.actors.get(task.spec.caller), self.actors.get(task.options.actor_id)
+        answer = None
         if actor is not None and actor.journal is not None:
             answer = actor.journal.nested.ended(task, values, contained)
-            if answer is not None and actor.shipping is not None:
-                actor.shipping.nested_ended(answer)
+        if callee is None or callee.shipping is None:
+            done = node.logs.receipt_waits() if answer is not None else nothing
+        else:
+            done = partial(callee.shipping.answers.has, task.spec.task_id)
+        if answer is not None and actor is not None and actor.shipping is not None:
+            actor.shipping.nested_ended(answer, done)
+        else:
+            done()
 
     def run_again(self, task: Task) -> None:
         """It has asked for that: what it makes is made again, too."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec
 from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart
+from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
 from .tables import Job, Task, TaskState
 
@@ -44,6 +45,7 @@ class Copy:
         self.broken = ""  # why nothing can be had of it
         self.steps: deque[Step] = deque()
         self.offered: Step | None = None
+        self.nested_count = 0
         self.answered = 0  # the last checkpoint that was offered and need not be any more, by its count
 
     @classmethod
@@ -75,7 +77,7 @@ class Copy:
     def start(self, message: LogStart) -> None:
         """LogStart."""
         self.close()
-        self.epoch, self.answered, self.broken = message.epoch, 0, ""
+        self.epoch, self.answered, self.nested_count, self.broken = message.epoch, 0, 0, ""
         self.journal.count = message.count
         self.journal.is_full = False
         self.is_based = not message.checkpoint
@@ -89,6 +91,7 @@ class Copy:
             return
         for answer in message.answers:
             self.answers[answer.task_id] = answer
+        self.nested_count += len(message.nested)
         for nested in message.nested:
             self.journal.nested.answered(nested)
         for call in message.calls:
@@ -166,7 +169,7 @@ class Copy:
 
     def _apply(self, spec: TaskSpec, answer: Answer | None) -> None:
         self.journal.append(spec)
-        if answer is not None and answer.origin not in self.node.recovery.lost:
+        if answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost):
             self.answers[answer.task_id] = answer
         if self.journal.is_full:
             self.broken = (
@@ -205,8 +208,10 @@ class Copy:
         self.changed(self)
 
     def node_lost(self, lost: str) -> None:
-        """Nobody there sends a call again."""
-        self.answers = {task_id: answer for task_id, answer in self.answers.items() if answer.origin != lost}
+        """Nobody there sends a call again, but for actors that may be made again."""
+        kept = (answer for answer in self.answers.values() if answer.is_nested or answer.origin != lost)
+        self.answers = {answer.task_id: answer for answer in kept}
+        drop_orphans(self.answers, self.node)
 
     def cut(self) -> None:
         """What is not here altogether nobody has seen anything of."""
@@ -226,4 +231,4 @@ class Copy:
         """What the actor's home is to know."""
         if not self.is_based and not self.broken:
             return None
-        return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken)
+        return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken, self.nested_count)

@@ -160,7 +160,7 @@ class Guards:
             guard = Guard(actor.creation.spec, options, life, job.job_id, job.facts, home)
             self.guarded[actor_id] = guard
             if actor.shipping is not None:
-                answers = {**actor.shipping.inherited, **actor.shipping.answers}
+                answers = actor.shipping.answers.all()
                 actor.journal.nested.leave()
                 guard.copy = Copy.of(actor.journal, answers, self._job_of(guard), self._changed(actor_id))
             if options.detached:

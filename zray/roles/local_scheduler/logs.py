@@ -5,7 +5,11 @@ A result that leaves for another node has a receipt: when that is acknowledged n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ...wire.wards import AnswersTaken, CallsLogged, LogCalls, LogCheckpoint, LogStart
 from .copies import Copy
@@ -15,6 +19,18 @@ from .tables import Actor, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
+
+
+class Taking(Struct, gc=False, eq=False):
+    """Results from another node, which keeps them until it hears that they need not be."""
+
+    home: str
+    receipt: int
+    count: int = 1  # those that may still be asked for again, and one until all were looked at
+
+
+def nothing() -> None:
+    """Nobody is to be told."""
 
 
 class Logs:
@@ -27,6 +43,7 @@ class Logs:
         self.given: dict[str, list[tuple[bytes, bytes]]] = {}  # by caller's node: (actor, call) of this turn's results
         self.receipts: dict[int, tuple[str, list[tuple[bytes, bytes]]]] = {}
         self.receipt_count = 0
+        self.taking: Taking | None = None  # the results that are looked at
 
     def pump(self) -> None:
         """End of a turn."""
@@ -45,7 +62,7 @@ class Logs:
     def gives(self, task: Task) -> None:
         """The result of this call leaves for its caller's node."""
         actor = self.node.calls.actors.get(task.options.actor_id)
-        if actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers:
+        if actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers.given:
             self.given.setdefault(task.origin, []).append((actor.actor_id, task.spec.task_id))
 
     def receipt(self, origin: str) -> int:
@@ -57,6 +74,29 @@ class Logs:
         self.receipts[self.receipt_count] = (origin, given)
         return self.receipt_count
 
+    def begin_taking(self, home: str, receipt: int) -> None:
+        """These results come from there."""
+        self.taking = Taking(home, receipt) if receipt else None
+
+    def receipt_waits(self) -> Callable[[], None]:
+        """One of them may be asked for again, until this is called."""
+        taking = self.taking
+        if taking is None:
+            return nothing
+        taking.count += 1
+        return partial(self._taken, taking)
+
+    def end_taking(self) -> None:
+        """All of them were looked at."""
+        if self.taking is not None:
+            self._taken(self.taking)
+            self.taking = None
+
+    def _taken(self, taking: Taking) -> None:
+        taking.count -= 1
+        if not taking.count and taking.home not in self.node.recovery.lost:
+            self.node.send(taking.home, AnswersTaken(taking.receipt))
+
     def on_answers_taken(self, message: AnswersTaken) -> None:
         """AnswersTaken."""
         origin, given = self.receipts.get(message.receipt, ("", []))
@@ -67,7 +107,7 @@ class Logs:
         for actor_id, task_id in given:
             actor = self.node.calls.actors.get(actor_id)
             if actor is not None and actor.shipping is not None:
-                actor.shipping.has_answer(task_id)
+                actor.shipping.answers.has(task_id)
 
     # --- copies ---
 
@@ -123,7 +163,7 @@ class Logs:
         actor.journal.nested.settle(actor.actor_id)
         shipping = actor.shipping
         shipping.is_unseen = False
-        shipping.inherit(copy.answers)
+        shipping.answers.inherit(copy.answers)
         if shipping.is_started:
             shipping.acked = actor.journal.count  # its guardian is who sent all this
 
@@ -134,7 +174,7 @@ class Logs:
             del self.receipts[receipt]
         for actor in list(self.node.calls.actors.values()):
             if actor.shipping is not None:
-                actor.shipping.node_lost(lost)
+                actor.shipping.answers.node_lost(lost)
             if actor.incoming is not None:
                 actor.incoming.node_lost(lost)
         for guard in self.node.guards.guarded.values():

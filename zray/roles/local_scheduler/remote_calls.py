@@ -54,8 +54,8 @@ class RemoteCalls:
                     node.send(origin, CallsAccepted([spec.task_id]))
                 continue
             actor = node.calls.actors.get(options.actor_id)
-            if actor is not None and actor.shipping is not None and actor.shipping.inherited and not attempt:
-                actor.shipping.caller_goes_on(origin)
+            if actor is not None and actor.shipping is not None and actor.shipping.answers.inherited and not attempt:
+                actor.shipping.answers.caller_goes_on(origin)
             job = actor.job if actor is not None else Job(b"", JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             task.attempts = attempt

@@ -22,7 +22,6 @@ from ...wire.actors import (
     ResultsHeld,
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
-from ...wire.wards import AnswersTaken
 from .names import MADE_ANEW, name_of_call
 from .tables import ObjectEntry, Task, TaskState
 
@@ -244,6 +243,7 @@ class Routes:
     def finished(self, message: CallsFinished) -> None:
         """CallsFinished."""
         home = self.node.sender
+        self.node.logs.begin_taking(home, message.receipt)
         for result in message.results:
             task = self.node.tasks.get(result.task_id)
             route = self.by_actor.get(task.options.actor_id) if task is not None else None
@@ -255,8 +255,7 @@ class Routes:
                 continue
             self._finish_here(task, result.values, home)
             self.calls_ended(route)
-        if message.receipt:
-            self.node.send(home, AnswersTaken(message.receipt))
+        self.node.logs.end_taking()
 
     def _finish_here(self, task: Task, values: list[bytes | int], home: str) -> None:
         node = self.node

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from ...exceptions import encode_system_error
 from ...ids import return_id
 from ...wire.message import Message
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import TaskResult
-from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ...wire.wards import CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from .answers import TAKEN_COUNT_MAX, Answers
 from .journals import Journal
 from .tables import Actor, Process, Task, TaskState
 
@@ -38,8 +38,6 @@ T = TypeVar("T")
 # One message of calls holds at most so much.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
-# So many results that callers have are told with the next calls; more of them at once.
-TAKEN_COUNT_MAX = 64
 
 
 class Item(Struct, gc=False, eq=False):
@@ -67,9 +65,9 @@ class Shipping:
         "acked",
         "actor",
         "answers",
+        "delivered",
         "epoch",
         "held",
-        "inherited",
         "is_known",
         "is_on",
         "is_started",
@@ -79,7 +77,7 @@ class Shipping:
         "offered_all_of",
         "offered_count",
         "queue",
-        "taken",
+        "undelivered",
         "withheld",
     )
 
@@ -94,9 +92,10 @@ class Shipping:
         self.acked = -1  # calls whose effect the guardian could bring about
         self.queue: deque[Item] = deque()
         self.withheld: deque[Withheld] = deque()
-        self.answers: dict[bytes, Answer] = {}  # that callers on other nodes are not known to have
-        self.inherited: dict[bytes, Answer] = {}  # of the actor's former home
-        self.taken: list[bytes] = []  # answers that the guardian need not keep
+        self.answers = Answers(node, actor)
+        # Answers that its calls got, which the guardian may not have yet: (their number, whom to tell when it has).
+        self.undelivered: deque[tuple[int, Callable[[], None]]] = deque()
+        self.delivered = 0  # of this epoch: so many were sent
         self.offered = b""  # the checkpoint that it is asked to pull
         self.offered_count = 0
         self.offered_all_of: list[bytes] = []  # the calls that these were made by are in it
@@ -119,6 +118,8 @@ class Shipping:
             return
         self.is_started = True
         journal.nested.forget_all(journal.done_with(self.actor))
+        self.delivered = sum(1 for _ in journal.nested.answers())
+        self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
             self.offered, self.offered_count = journal.checkpoint, journal.first
             self.node.objects.retain(self.offered)
@@ -134,7 +135,7 @@ class Shipping:
         """All of it, from its beginning on."""
         actor_id, journal = self.actor.actor_id, self.actor.journal
         yield LogStart(actor_id, epoch, journal.first, journal.checkpoint)
-        answers = {**self.inherited, **self.answers}
+        answers = self.answers.all()
         calls = []
         for spec in reversed(journal.calls):  # one that was run twice was answered the last time
             calls.append(LoggedCall(spec, journal.is_void(spec), answers.pop(spec.task_id, None)))
@@ -158,10 +159,15 @@ class Shipping:
             call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
             self._put(Item(call=call), (*spec.deps, *spec.holds))
 
-    def nested_ended(self, answer: NestedAnswer) -> None:
-        """A call that one of its calls has made."""
+    def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
+        """A call that one of its calls has made; done: when it would not be made again on another node either."""
+        if not self.is_on:
+            done()
+            return
         if self.is_started:
+            self.delivered += 1
             self._put(Item(nested=answer), ())
+        self.undelivered.append((self.delivered, done))
 
     def saved(self) -> None:
         """Its state was saved."""
@@ -210,7 +216,7 @@ class Shipping:
                 self._send_calls(calls, nested)
                 calls, nested = [], []
                 self.node.send(self.actor.guardian, item.message)  # type: ignore[arg-type]
-        if self.is_started and len(self.taken) >= TAKEN_COUNT_MAX and not (calls or nested or self.queue):
+        if self.is_started and len(self.answers.taken) >= TAKEN_COUNT_MAX and not (calls or nested or self.queue):
             self._send(LogCalls(self.actor.actor_id, self.epoch, []))
         self._send_calls(calls, nested)
 
@@ -227,7 +233,7 @@ class Shipping:
             self._send(message)
 
     def _send(self, message: LogCalls) -> None:
-        message.taken, self.taken = self.taken, []
+        message.taken, self.answers.taken = self.answers.taken, []
         self.node.send(self.actor.guardian, message)
 
     def acknowledged(self, message: CallsLogged) -> None:
@@ -239,6 +245,8 @@ class Shipping:
             self.release()
             return
         self.acked = message.count
+        while self.undelivered and self.undelivered[0][0] <= message.nested:
+            self.undelivered.popleft()[1]()
         held, self.held = self.held, []
         self.node.objects.drop_all(held)
         if self.offered and message.offered >= self.offered_count:
@@ -259,7 +267,7 @@ class Shipping:
         self.is_known = self.is_known and is_known
         self.acked = -1
         self.queue.clear()
-        self.taken.clear()
+        self.answers.taken.clear()
         self._let_go_of_offer()
         held, self.held = self.held, []
         self.node.objects.drop_all(held)
@@ -279,9 +287,8 @@ class Shipping:
     def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
         """Whether this result is not to be seen yet.  Its call stands in the log already, unless it is readonly."""
         node, is_readonly = self.node, task.options.is_readonly
-        if task.origin and not is_readonly:
-            answer = Answer(task.spec.task_id, task.origin, _answer_of(result))
-            self.answers[answer.task_id] = answer
+        if not is_readonly:
+            answer = self.answers.give(task, result)
             call = self.queue[-1].call if self.queue else None
             if call is not None and call.spec is task.spec:
                 call.answer = answer
@@ -307,6 +314,8 @@ class Shipping:
 
     def release(self) -> None:
         """What may be seen."""
+        while self.undelivered and not self.is_on:
+            self.undelivered.popleft()[1]()
         while self.withheld:
             item = self.withheld[0]
             if self.is_on and not (self.is_known and self.acked >= item.count):
@@ -324,67 +333,7 @@ class Shipping:
         """The actor is dead, for good: what it has said is said."""
         self.stop()
         self.release()
-        self.answers.clear()
-        self.inherited.clear()
-
-    # --- what a former home has answered ---
-
-    def inherit(self, answers: dict[bytes, Answer]) -> None:
-        """Calls that are sent again get these."""
-        self.inherited = {
-            task_id: answer
-            for task_id, answer in answers.items()
-            if answer.origin != self.node.address or task_id in self.node.tasks
-        }
-
-    def answer_again(self, batch: dict[bytes, Task]) -> dict[bytes, Task]:
-        """Of these calls, those that are to be run; the others were."""
-        left = {}
-        for task_id, task in batch.items():
-            answer = self.inherited.pop(task_id, None)
-            if answer is None:
-                left[task_id] = task
-                continue
-            self.node.small_values.forget_task(task_id)
-            if task.origin:
-                self.answers[task_id] = answer
-            else:
-                self.taken.append(task_id)
-            lost = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
-            self.node.lifecycle.finish(task, [value if type(value) is bytes else lost for value in answer.values])
-        return left
-
-    def caller_goes_on(self, origin: str) -> None:
-        """What its node sends again went ahead: it has all the other answers."""
-        for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
-            if task_id not in self.node.tasks:
-                del self.inherited[task_id]
-                self.taken.append(task_id)
-
-    def has_answer(self, task_id: bytes) -> None:
-        """Its caller's node."""
-        if self.answers.pop(task_id, None) is not None and self.is_started:
-            self.taken.append(task_id)
-            if len(self.taken) >= TAKEN_COUNT_MAX:
-                self.node.logs.touched[self.actor.actor_id] = self
-
-    def node_lost(self, lost: str) -> None:
-        """Nobody there sends a call again."""
-        for answers in (self.answers, self.inherited):
-            for task_id in [task_id for task_id, answer in answers.items() if answer.origin == lost]:
-                del answers[task_id]
-
-
-def _answer_of(result: TaskResult) -> list[bytes | int]:
-    """As it is told: what has refs inside lies at the actor's node, and so do large values."""
-    values: list[bytes | int] = []
-    for index, value in enumerate(result.values or [b""]):
-        has_refs = index < len(result.contained) and bool(result.contained[index])
-        if type(value) is StoredValue:
-            values.append(value.size)
-        else:
-            values.append(len(value) if has_refs else value)  # type: ignore[arg-type]
-    return values
+        self.answers.close()
 
 
 def _batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterable[list[T]]:

@@ -1,0 +1,141 @@
+"""What calls on an actor that recovers have come to, until nobody asks for it again (dialog of wards).
+
+    given        by this node: the caller's node may not have it yet
+    inherited    of the actor's former home, or for a caller whose node is lost and that may be run again elsewhere: who
+                 sends such a call again gets that
+
+A call that an actor's call has made (`nested`) is asked for again by its next process: the answer is kept until
+that actor's guardian has it, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...exceptions import encode_system_error
+from ...wire.task_spec import StoredValue
+from ...wire.tasks import TaskResult
+from ...wire.wards import Answer
+from .tables import Actor, Task
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# So many results that callers have are told with the next calls; more of them at once.
+TAKEN_COUNT_MAX = 64
+# Answers to calls of actors whose node is lost: nobody says whether these actors are run again, and the last are kept.
+ORPHANS_MAX = 10_000
+
+
+class Answers:
+    """Of one actor."""
+
+    __slots__ = ("actor", "given", "inherited", "node", "taken")
+
+    def __init__(self, node: LocalScheduler, actor: Actor) -> None:
+        self.node = node
+        self.actor = actor
+        self.given: dict[bytes, Answer] = {}
+        self.inherited: dict[bytes, Answer] = {}
+        self.taken: list[bytes] = []  # those that the guardian need not keep
+
+    def all(self) -> dict[bytes, Answer]:
+        """By call."""
+        return {**self.inherited, **self.given}
+
+    def give(self, task: Task, result: TaskResult) -> Answer | None:
+        """A call has come to this.  None: nobody would ask for it again."""
+        spec = task.spec
+        is_nested = bool(spec.caller) and spec.caller != self.actor.actor_id
+        if not task.origin and not (is_nested and self._recovers(spec.caller)):
+            return None
+        answer = Answer(spec.task_id, task.origin or self.node.address, _as_told(result), is_nested)
+        if answer.origin not in self.node.recovery.lost:
+            self.given[answer.task_id] = answer
+        elif is_nested:
+            self.inherited[answer.task_id] = answer
+            self._drop_oldest()
+        return answer
+
+    def _recovers(self, caller: bytes) -> bool:
+        actor = self.node.calls.actors.get(caller)
+        return actor is not None and actor.shipping is not None
+
+    def inherit(self, answers: dict[bytes, Answer]) -> None:
+        """Calls that are sent again get these."""
+        self.inherited = {
+            task_id: answer
+            for task_id, answer in answers.items()
+            if answer.is_nested or answer.origin != self.node.address or task_id in self.node.tasks
+        }
+
+    def again(self, batch: dict[bytes, Task]) -> dict[bytes, Task]:
+        """Of these calls, those that are to be run; the others were."""
+        left = {}
+        for task_id, task in batch.items():
+            answer = self.inherited.pop(task_id, None)
+            if answer is None:
+                left[task_id] = task
+                continue
+            self.node.small_values.forget_task(task_id)
+            if task.origin or answer.is_nested:
+                self.given[task_id] = replace(answer, origin=task.origin or self.node.address)
+            else:
+                self.taken.append(task_id)
+            lost = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
+            self.node.lifecycle.finish(task, [value if type(value) is bytes else lost for value in answer.values])
+        return left
+
+    def caller_goes_on(self, origin: str) -> None:
+        """What its node sends again went ahead: it has all the other answers."""
+        for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
+            if task_id not in self.node.tasks:
+                del self.inherited[task_id]
+                self.taken.append(task_id)
+
+    def has(self, task_id: bytes) -> None:
+        """Who asked for it has it, for good."""
+        shipping = self.actor.shipping
+        if self.given.pop(task_id, None) is not None and shipping.is_started:
+            self.taken.append(task_id)
+            if len(self.taken) >= TAKEN_COUNT_MAX:
+                self.node.logs.touched[self.actor.actor_id] = shipping
+
+    def node_lost(self, lost: str) -> None:
+        """Nobody there sends a call again; but actors that were there may do so from another node."""
+        for answers in (self.given, self.inherited):
+            for task_id in [task_id for task_id, answer in answers.items() if answer.origin == lost]:
+                answer = answers.pop(task_id)
+                if answer.is_nested:
+                    self.inherited[task_id] = answer
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        drop_orphans(self.inherited, self.node)
+
+    def close(self) -> None:
+        """The actor is dead."""
+        self.given.clear()
+        self.inherited.clear()
+
+
+def drop_orphans(answers: dict[bytes, Answer], node: LocalScheduler) -> None:
+    """The oldest of those whose callers' nodes are lost, beyond a bound."""
+    if len(answers) > ORPHANS_MAX:
+        orphans = [task_id for task_id, answer in answers.items() if answer.origin in node.recovery.lost]
+        for task_id in orphans[: max(0, len(orphans) - ORPHANS_MAX)]:
+            del answers[task_id]
+
+
+def _as_told(result: TaskResult) -> list[bytes | int]:
+    """What has refs inside lies at the actor's node, and so do large values: of these, the size."""
+    values: list[bytes | int] = []
+    for index, value in enumerate(result.values or [b""]):
+        has_refs = index < len(result.contained) and bool(result.contained[index])
+        if type(value) is StoredValue:
+            values.append(value.size)
+        else:
+            values.append(len(value) if has_refs else value)  # type: ignore[arg-type]
+    return values
