@@ -1,5 +1,7 @@
 """`zray stop`: which session is meant, where a node has joined again and its session has another name."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +9,7 @@ from click.testing import CliRunner
 
 from cli.stop import stop
 from zray.host import control
+from zray.host.session import Session
 from zray.host.session_info import SessionInfo
 
 
@@ -31,3 +34,15 @@ def test_a_node_that_joined_again_is_ended_by_either_name(ended, name):
 def test_a_name_of_nobody_is_refused(ended):
     done = CliRunner().invoke(stop, ["nobody"])
     assert done.exit_code == 2 and "there are: other, again." in done.output and not ended
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_a_session_that_ends_before_we_can_say_so_has_ended(tmp_path, is_reaped):
+    """Two `zray stop` at once: the other one was faster."""
+    node = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    node.stdout.read()
+    if is_reaped:
+        node.wait()
+    with node.stdout:
+        assert control.end(Session("gone", str(tmp_path / "sessions")), node.pid)
+    node.wait()

@@ -19,6 +19,7 @@ from ..wire.orders import OrderReply
 from ..wire.session import GetStatus, Hello, StatusReply, StopSession
 from .connection import Connection
 from .nodes import end_node
+from .processes import wait_for_end
 from .session import Session, live_sessions
 from .session_info import SessionInfo
 
@@ -144,9 +145,21 @@ def end(session: Session, node_pid: int) -> bool:
             control.send(StopSession())
             obeyed = control.wait_for_end(ANSWER_SECONDS)
     except ClusterLostError:
-        obeyed = False
+        obeyed = _has_ended(node_pid)  # somebody else has told it to, just before us
     end_node(session, node_pid)
     return obeyed
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process has, also if nobody has asked for its exit code yet."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return wait_for_end(pidfd, 0.0)
+    finally:
+        os.close(pidfd)
 
 
 def kill(session: Session, node_pid: int) -> None:
