@@ -6,7 +6,10 @@ numpy; and `import zray` costs next to nothing.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+from . import shadows
 
 __version__ = "0.1.0"
 
@@ -73,6 +76,8 @@ def __getattr__(name: str) -> Any:
 
     module = _MODULE_BY_NAME.get(name)
     if module is not None:
+        if f"{__name__}.{module}" not in sys.modules:
+            shadows.refuse()
         value = getattr(import_module(f".{module}", __name__), name)
     elif name in _MODULES:
         value = import_module(f".{name}", __name__)

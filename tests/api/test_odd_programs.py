@@ -290,16 +290,18 @@ print(ray.get(double.remote(1)))
 """
 
 
-def test_a_program_that_hides_a_module_is_told_so(tmp_path):
+@pytest.mark.parametrize("name", ["random", "json", "numpy", "msgspec"])
+def test_a_program_that_hides_a_module_is_told_so(tmp_path, name):
     """It has that module's name, and zray imports it: the program must not begin again and again, in new sessions."""
-    program = tmp_path / "random.py"
+    program = tmp_path / f"{name}.py"
     program.write_text(PROGRAM)
     variables = environment() | {"ZRAY_TMPDIR": str(tmp_path / "sessions")}
     result = subprocess.run(
         [sys.executable, str(program)], env=variables, capture_output=True, text=True, timeout=40, check=False
     )
     assert result.returncode == 1 and result.stdout == ""
-    assert "Rename that file" in result.stderr.splitlines()[-1]
+    last = result.stderr.splitlines()[-1]
+    assert f"{program} hides the " in last and f" {name}" in last and "Rename" in last
 
 
 def test_a_module_of_the_program_may_have_a_standard_modules_name(tmp_path):

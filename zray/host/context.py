@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ActorDiedError, ObjectLostError
 from ..object_ref import ObjectRef
+from ..shadows import hidden_by_program
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -78,7 +79,7 @@ class StartLock:
         if is_own or self.holder == threading.get_ident():
             raise RuntimeError(
                 "zray was about to start a session while it starts one: what it imports has run your program once "
-                "more, which has the name of a module and hides it (see the lines that say import).  Rename that file."
+                f"more: {hidden_by_program()} (see the lines that say import).  Rename that file."
             )
         self.lock.acquire()
         self.holder = threading.get_ident()

@@ -21,6 +21,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Iterator
 
 from msgspec import msgpack
@@ -157,9 +158,10 @@ class ForkServer:
             self.kill(pid)
         end_children()
         self.connection.close()
-        # The node removes the session itself when it ends in order; after a kill -9 this is the last one to.
-        wait_for_end(self.node_pidfd, NODE_END_SECONDS)
-        self.session.remove()
+        # The node removes the session itself when it ends in order; after a kill -9 this is the last one to.  One that
+        # goes on starts another of us.
+        if wait_for_end(self.node_pidfd, NODE_END_SECONDS):
+            self.session.remove()
 
 
 def redirect_output(session: Session, worker_id: int) -> None:
@@ -197,9 +199,14 @@ def main() -> None:
     os.set_inheritable(NODE_DESCRIPTOR, False)
     server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR)
     try:
-        for _ in preload():
-            if wait_for_end(NODE_DESCRIPTOR, 0.0):
-                return  # nobody needs it any more: on a busy machine the rest takes long
+        try:
+            for _ in preload():
+                if wait_for_end(NODE_DESCRIPTOR, 0.0):
+                    return  # nobody needs it any more: on a busy machine the rest takes long
+        except Exception:
+            traceback.print_exc()  # into its log, whose end the node shows
+            sys.stderr.flush()
+            os._exit(1)  # nothing has been started that would have to be ended
         # What is there now is shared with all workers: never scan, never touch it.
         gc.collect()
         gc.freeze()

@@ -49,6 +49,7 @@ class Workers:
         self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
         self.dead_logs: deque[tuple[int, int]] = deque()  # (worker's number, pid)
         self.starts = 0
+        self.death = ""  # of the last fork server that has died
         self.pid = 0
         self.connection: socket.socket | None = None  # None: there is no fork server yet
         # What it has not been told: it is not there, or its end of the connection is full.  At most a start and a kill
@@ -175,7 +176,10 @@ class Workers:
         self.orders.clear()
         self.is_full = False
         how = reap(self.pid)
-        self.log(f"the fork server {how}")
+        self.death = (
+            f"its fork server {how}; the end of the log of that:\n{last_lines(self.session.log_path('fork-server'))}"
+        )
+        self.log(self.death)
         end_children()
         if self.starts >= FORK_SERVER_STARTS_MAX:
             return False
