@@ -304,6 +304,38 @@ def test_a_program_that_hides_a_module_is_told_so(tmp_path, name):
     assert f"{program} hides the " in last and f" {name}" in last and "Rename" in last
 
 
+def test_a_package_that_cannot_be_imported_is_named(tmp_path):
+    """By the fork server, which imports it before there are any workers, and is started again in vain."""
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("raise ImportError('numpy is broken')")
+    result = run_script(tmp_path, PROGRAM)
+    assert "ClusterLostError" in result.stderr and "numpy is broken" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "setting, words",
+    [
+        ("export ZRAY_TMPDIR=/proc", "cannot make the folder of its sessions; ZRAY_TMPDIR says where it may: '/proc/"),
+        ("ulimit -n 30", "may open 30 files (ulimit -n), and a session of zray needs"),
+        ("export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0", "start it with PYTHONUTF8=1."),
+    ],
+    ids=["folder", "files", "names"],
+)
+def test_what_is_in_the_way_of_a_session_is_said_at_once(tmp_path, setting, words):
+    folder = tmp_path / "ü"
+    folder.mkdir()
+    (folder / "main.py").write_text("import zray\nzray.init(num_cpus=1)")
+    result = subprocess.run(
+        ["sh", "-c", f"{setting}; exec {sys.executable} {folder}/main.py"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert result.returncode == 1 and words in result.stderr.splitlines()[-1], result.stderr
+
+
 def test_a_module_of_the_program_may_have_a_standard_modules_name(tmp_path):
     """What zray does not import in the program it does not find there in its own processes either; tasks do."""
     (tmp_path / "fileinput.py").write_text("mine = 5")

@@ -5,10 +5,12 @@ Only what that needs is imported here: a driver imports the rest of itself while
 
 from __future__ import annotations
 
+import errno
 import marshal
 import os
 import select
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,8 +25,9 @@ from .session import (
     SECRET_DESCRIPTOR,
     Session,
     lasting_sessions,
+    session_root,
 )
-from .spawn import spawn
+from .spawn import current_folder, import_path, spawn
 
 NODE_START_SECONDS = 20.0
 NODE_END_SECONDS = 5.0
@@ -33,6 +36,8 @@ STORE_BYTES_MIN = 1 << 20
 STORE_BYTES_MAX = 1 << 46
 # Shards, replicas of each, global schedulers.
 PROCESSES_MAX = 64
+# Each process has some 20, and a spawned one is given its descriptors by way of numbers above 100 (spawn.py).
+OPEN_FILES_MIN = 128
 # For a program that is cut off: not below what every node has; a day is more than anybody means.
 DRIVER_WAIT_MIN, DRIVER_WAIT_MAX = 3.0, 86_400.0
 
@@ -70,6 +75,30 @@ def _capacity(store: int | None) -> int:
     return store >> 12 << 12
 
 
+def _check_surroundings() -> None:
+    """What would come out as an error of something else later.
+
+    Raises:
+        OSError: this process may open too few files.
+        ValueError: names of files cannot be sent.
+    """
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
+        text = f"This program may open {soft} files (ulimit -n), and a session of zray needs {OPEN_FILES_MIN} at least"
+        raise OSError(errno.EMFILE, text)
+    for path in (*import_path(), current_folder(), session_root()):
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            encoding = sys.getfilesystemencoding()
+            raise ValueError(
+                f"{os.fsencode(path)!r}, where this program looks for modules, runs or keeps temporary files, is no "
+                f"name in {encoding}, which Python takes names of files for here: start it with PYTHONUTF8=1."
+            ) from None
+
+
 def start_node(
     total: dict[str, int],
     store: int | None,
@@ -94,6 +123,7 @@ def start_node(
     from ..options import checked_labels
 
     capacity, labels = _capacity(store), checked_labels(labels)  # before anything is made that would be left
+    _check_surroundings()
     session = Session.named_anew()
     options = {
         "session": session.name,

@@ -42,6 +42,7 @@ def session_root() -> str:
 
     Raises:
         ZrayError: somebody else owns it, or others may enter it.
+        OSError: it cannot be made.
     """
     base = os.environ.get("ZRAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
     root = os.path.join(base, f"zray-{os.getuid()}")
@@ -53,6 +54,9 @@ def session_root() -> str:
             os.makedirs(root, mode=0o700, exist_ok=True)
         except FileExistsError:
             pass  # something else is in its place, or it went between makedirs' two looks: the next line tells
+        except OSError as error:
+            text = f"{error.strerror}: zray cannot make the folder of its sessions; ZRAY_TMPDIR says where it may"
+            raise OSError(error.errno, text, root) from None
         try:
             status = os.lstat(root)
         except FileNotFoundError:

@@ -176,9 +176,8 @@ class Workers:
         self.orders.clear()
         self.is_full = False
         how = reap(self.pid)
-        self.death = (
-            f"its fork server {how}; the end of the log of that:\n{last_lines(self.session.log_path('fork-server'))}"
-        )
+        log = last_lines(self.session.log_path("fork-server"), 10)
+        self.death = f"its fork server {how}; the end of the log of that:\n{log}\n"
         self.log(self.death)
         end_children()
         if self.starts >= FORK_SERVER_STARTS_MAX:
