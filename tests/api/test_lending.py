@@ -63,6 +63,24 @@ def by_await():
 
 
 @zray.remote
+def by_await_beside_others():
+    """It submits something all the time."""
+
+    async def both():
+        async def submit():
+            while True:
+                double.options(num_cpus=0).remote(1)
+                await asyncio.sleep(0.02)
+
+        others = asyncio.create_task(submit())
+        value = await double.remote(1)
+        others.cancel()
+        return value
+
+    return asyncio.run(both())
+
+
+@zray.remote
 def by_future():
     return double.remote(3).future().result()
 
@@ -99,6 +117,7 @@ def test_threads_of_a_task(one_cpu):
 def test_awaits_and_futures_of_a_task(one_cpu):
     assert zray.get(by_await.remote(), timeout=60) == [2, 4]
     assert zray.get(by_future.remote(), timeout=60) == 6
+    assert zray.get(by_await_beside_others.remote(), timeout=60) == 2
 
 
 def test_the_await_of_an_async_actor_that_has_the_only_cpu(one_cpu):

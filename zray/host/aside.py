@@ -8,6 +8,7 @@ until all of it is here, or the process goes on (wire/tasks.WaitObjects, aside).
 from __future__ import annotations
 
 import time
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..exceptions import ClusterLostError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # Of one core: what less was taken than this is waiting.  A hundred threads that look around take some 3 %.
 IDLE_PART = 0.2
+# Objects waited for in one go: an actor may have a hundred thousand awaits, and its CPU be lent out again and again.
+AWAITED_MAX = 1_000
 
 
 class Aside:
@@ -60,7 +63,8 @@ class Aside:
         worker = self.worker
         client = worker.client
         awaited = dict.fromkeys(i for wait in (*client.waits, *worker.waiting.looked_for) for i in wait)
-        return [object_id for object_id in awaited if object_id in client.held and not client.is_ready(object_id)]
+        missing = (i for i in awaited if i in client.held and not client.is_ready(i))
+        return list(islice(missing, AWAITED_MAX))
 
     def end(self) -> None:
         """We go on.  With the lock held."""

@@ -156,14 +156,18 @@ class Runtime:
 
     def _flush_thread(self) -> None:
         released, unread, link = object_ref.released, self.unread, self.connection.link
+        looked_at = time.monotonic()
         while not self.is_over:
-            if not self._armed.acquire(timeout=RELEASE_SECONDS):
+            is_armed = self._armed.acquire(timeout=RELEASE_SECONDS)
+            if time.monotonic() - looked_at >= RELEASE_SECONDS:
+                looked_at = time.monotonic()
+                self.look_around()
+            if not is_armed:
                 if released or unread:
                     self._flush_quietly()
-                self.is_quiet()
                 continue
             idle = 0
-            while idle < FLUSH_IDLE_TICKS and not self.is_over:
+            while idle < FLUSH_IDLE_TICKS and not self.is_over and time.monotonic() - looked_at < RELEASE_SECONDS:
                 sent = link.sent
                 time.sleep(FLUSH_SECONDS)
                 if link.sent != sent:
@@ -173,8 +177,8 @@ class Runtime:
             self._is_armed = False
             self._flush_quietly()
 
-    def is_quiet(self) -> None:
-        """Nothing was said of late, by the helper (a worker looks what its threads wait for)."""
+    def look_around(self) -> None:
+        """By the helper, now and then (a worker looks what its threads wait for)."""
 
     def _flush_quietly(self) -> bool:
         """Whether there was anything to send."""

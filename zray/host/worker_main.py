@@ -172,7 +172,7 @@ class Worker(Runtime):
             return False
         return self.actor is None or bool(self.actor.is_serial)
 
-    def is_quiet(self) -> None:
+    def look_around(self) -> None:
         self.aside.look()
 
     def name_of(self, spec: TaskSpec) -> str:
