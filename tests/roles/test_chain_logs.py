@@ -183,14 +183,17 @@ def test_a_recovered_member_that_is_a_spare_waits():
 
 def test_the_chain_begins_with_the_log_of_the_latest_epoch_and_of_those_the_longest():
     from zray.roles.gcs.master import ChainMaster
-    from zray.wire.chain import ChainChanged, ChainOffer
+    from zray.wire.chain import ChainChanged, ChainJoined, ChainOffer
 
     master = ChainMaster("master", replicas=2, first_offers={"gcs-0": 3})
     assert not master.handle("a/gcs-0", ChainOffer("gcs-0", 90, 4), 0.0)
     assert not master.handle("b/gcs-0", ChainOffer("gcs-0", 50, 5), 0.0)
     told = master.handle("c/gcs-0", ChainOffer("gcs-0", 60, 5), 0.0)
     (change,) = {effect.message.members[0]: effect.message for effect in told}.values()
-    assert type(change) is ChainChanged and change.members == ["c/gcs-0"] and change.joining == "a/gcs-0"
+    assert type(change) is ChainChanged and change.members == ["c/gcs-0"] and not change.joining
+    # Not before it has an epoch for good: a head that is killed meanwhile leaves a log that tells nothing.
+    told = master.handle("c/gcs-0", ChainJoined("gcs-0", change.epoch), 0.0)
+    assert {effect.message.joining for effect in told if effect.message.members} == {"a/gcs-0"}
 
 
 def test_a_chain_whose_last_full_member_is_lost_waits_for_all_logs():

@@ -169,9 +169,16 @@ def test_who_still_hears_the_scheduler_answers_when_it_does_not(desk):
     assert found(desk) == [(N2, TasksFound(7, [spec.task_id]))]
 
 
-def test_a_question_of_a_stranger_is_not_answered(desk):
+def test_a_question_of_a_node_that_we_have_not_been_told_of_yet_is_answered(desk):
+    """Who asks knows us, and would wait for ever."""
     desk.tell("n8/local", FindTasks("other", 7, []))
-    assert found(desk) == [] and desk.scheduler.rejected["a question of a stranger"] == 1
+    assert found(desk) == [("n8/local", TasksFound(7, []))]
+
+
+def test_a_question_of_a_node_that_is_lost_is_not_answered(desk):
+    desk.tell("monitor", NodeLost(N2, "killed"))
+    desk.tell(N2, FindTasks("other", 7, []))
+    assert found(desk) == [] and desk.scheduler.rejected["a question of a node that is lost"] == 1
 
 
 def test_nothing_is_kept_of_questions_of_a_node_that_is_lost(desk):

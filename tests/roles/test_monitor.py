@@ -185,6 +185,13 @@ def test_a_program_whose_connection_is_closed_while_it_is_heard_of_has_ended(wat
     assert watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS < 3.0
 
 
+def test_a_program_that_sleeps_while_the_head_stands_still_has_not_ended(watch_of_guest):
+    watch = watch_of_guest
+    assert not watch.tick(N1, N3, seconds=60.0)
+    watch.link(N2, False)
+    assert 30.0 < watch.ticks_until_lost(N2, N1, N3) * TICK_SECONDS
+
+
 def test_a_program_that_is_back_after_its_connection_was_closed_may_be_silent_again(watch_of_guest):
     watch = watch_of_guest
     watch.link(N2, False)

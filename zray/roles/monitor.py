@@ -109,6 +109,7 @@ class Monitor(Role):
         self.silent_ticks = dict.fromkeys(self.nodes, 0)
         self.down: dict[str, None] = {}  # nodes whose connection broke, and is not back
         self.closed: dict[str, None] = {}  # those of them that we heard of until then
+        self.unheard: dict[str, None] = {}  # nodes that we have not heard of since we stood still
         self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
         self.draining: dict[str, Draining] = {}
         self.ticked_at = 0.0
@@ -218,7 +219,9 @@ class Monitor(Role):
         elif message.node in self.nodes:
             self.down[message.node] = None
             # One that has not come back to a head that was started again may be asleep: none of its were closed.
-            if message.node not in self.returning and self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
+            # Nor do we know, when we have stood still, who was being heard of.
+            is_known = message.node not in self.returning and message.node not in self.unheard
+            if is_known and self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
                 self.closed[message.node] = None
             self._look_at(message.node)
 
@@ -234,6 +237,7 @@ class Monitor(Role):
         self.set_timer(TICK_SECONDS, MonitorTimeout())
         if self.now - self.ticked_at > TICK_SECONDS + STALL_SECONDS:
             self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
+            self.unheard = dict.fromkeys(self.silent_ticks)
         self.ticked_at = self.now
         for node in list(self.nodes):
             self.silent_ticks[node] += 1
@@ -276,6 +280,7 @@ class Monitor(Role):
         self.silent_ticks.pop(node, None)
         self.down.pop(node, None)
         self.closed.pop(node, None)
+        self.unheard.pop(node, None)
         self.ended_ticks.pop(node, None)
         self.draining.pop(node, None)
         for other in (*self.listeners, *self.nodes):
@@ -285,6 +290,7 @@ class Monitor(Role):
     def on_heartbeat(self, message: Heartbeat) -> None:
         if message.node in self.nodes:
             self.silent_ticks[message.node] = 0
+            self.unheard.pop(message.node, None)
             is_driver = self.nodes[message.node].kind == "driver"
             self.send(message.node, HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
         elif message.node in self.lost:
@@ -298,6 +304,7 @@ class Monitor(Role):
             ("nodes that are listened to", self.silent_ticks),
             ("nodes whose connections broke", self.down),
             ("nodes whose connections were closed", self.closed),
+            ("nodes that have not been heard of since we stood still", self.unheard),
             ("nodes that have ended", self.ended_ticks),
             ("nodes that are to leave", self.draining),
         )

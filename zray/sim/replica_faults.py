@@ -97,9 +97,12 @@ class ReplicaFaults:
 
     def may_lose(self, node: str) -> bool:
         """Whether each chain has somebody elsewhere who has everything."""
-        chains = [
-            chain for name in self.shards.names if (chain := self.shards.chain(name)) is not None and chain.members
-        ]
+        chains = [chain for name in self.shards.names if (chain := self.shards.chain(name)) is not None]
+        for chain in chains:
+            # While there is none: a new head waits for the logs that may have what was acknowledged.
+            left = [name for name, place in chain.sources.items() if not place or self._is_sound(name)]
+            if chain.sources and all(chain.sources[name] == node for name in left):
+                return False
         return all(
             self._leaves_enough(chain, lambda member: self.shards.machine(member) == node)
             for chain in chains

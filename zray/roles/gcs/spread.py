@@ -29,8 +29,8 @@ class Spread:
 
     def spare(self, chain: Chain, replicas: int) -> str:
         """Who is to join now; "": nobody."""
-        if chain.joining or not chain.members:
-            return ""
+        if chain.joining or not chain.is_announced:
+            return ""  # nothing is given to a second member before the first one's log has an epoch
         machines = [self.machine(member) for member in chain.members]
         staying = [name for name in chain.spares if self.machine(name) not in self.leaving]
         fresh = [name for name in staying if self.machine(name) not in machines]

@@ -89,8 +89,8 @@ class Flights:
     def on_find_tasks(self, message: FindTasks) -> None:
         """FindTasks."""
         node, scheduler = self.node, message.scheduler
-        if node.sender not in node.members.peers:
-            node.reject("a question of a stranger")
+        if node.sender in node.recovery.lost:
+            node.reject("a question of a node that is lost")
         elif scheduler in node.addresses.global_schedulers and scheduler not in self.gone:
             self.questions.setdefault(scheduler, []).append((node.sender, message))
         else:
