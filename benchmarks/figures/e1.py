@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -37,6 +40,15 @@ report("ready")
 while not select.select([sys.stdin], [], [], 0)[0]:
     some(1_000)
 zray.shutdown()
+"""
+LOOP = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+begun = time.process_time()
+total = 0
+for i in range(3_000_000):
+    total += i
+print(time.process_time() - begun)
 """
 SIZES = (1, 5, 10, 20, 50, 100)
 CENTRAL_SIZES = (2, 5, 10, 20)
@@ -109,7 +121,7 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
 
 def on_full_cores(figure: Figure, effort: Effort) -> None:
     """The same where no row has the cores for itself: beside fewer nodes the rest of the eight run in sessions of their
-    own.  It has no limit: what is counted there depends on what the neighbours do in the same moment.
+    own.  So all are counted at the same speed of the cores, which is another one when the second of them has work too.
     """
     tasks, rounds = (10_000, 1) if effort.quick else (20_000, 5)
     counts = (NODES[0], NODES[-1]) if effort.quick else NODES
@@ -124,13 +136,33 @@ def on_full_cores(figure: Figure, effort: Effort) -> None:
         farthest(found) * 100,
         "%",
         EMULATED,
+        at_most=SPREAD_MAX * 100,
     )
     figure.notes.append(
         "On full cores: beside a cluster of fewer than eight nodes the rest of the eight run the same in sessions of "
         f"their own, which are not counted. CPU time per task in us: {in_words(costs)} (medians of {rounds} rounds). "
-        "That is no part of the paper's figure and has no limit: what a task takes there depends on what the "
-        "neighbours do to the caches in the same moment."
+        "Without them one node leaves a core idle now and then, and what it does takes less CPU time for that: see the "
+        "bare loop."
     )
+    label = "beside it, no zray: CPU time of a bare loop on all cores at once, the slowest, over one core alone"
+    figure.add(label, (bare_loops(3 if effort.quick else 9) - 1) * 100, "%", MEASURED)
+
+
+def bare_loops(rounds: int) -> float:
+    """CPU time of a loop on the slowest core when all run it, over that on the first core when the others rest."""
+    cores = sorted(os.sched_getaffinity(0))
+    ratios = []
+    for _ in range(rounds):
+        alone = loops_on(cores[:1])
+        ratios.append(max(loops_on(cores)) / alone[0])
+    return statistics.median(ratios)
+
+
+def loops_on(cores: list[int]) -> list[float]:
+    """Seconds of CPU that a loop takes on each of these cores, at the same time."""
+    commands = [[sys.executable, "-c", LOOP, str(core)] for core in cores]
+    programs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    return [float(program.communicate()[0]) for program in programs]
 
 
 def medians(found: dict[int, list[tuple[float, float]]], index: int, unit: float) -> list[tuple[float, float]]:
