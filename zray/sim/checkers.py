@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Who was stopped so shortly ago may not have read yet that it was declared lost meanwhile.
 STOP_SECONDS = 3.0
+# Requests to a shard that come of one task, object, actor or node, from its beginning to its end, or of one word of it.
+ASKED_FOR_EACH = 4
 
 
 class Checkers:
@@ -33,6 +35,7 @@ class Checkers:
         self.shard_turns = 0  # of shards that are roles of the head
         self.shards_seen: tuple[int, ...] = ()  # how far they were when their records were last looked at
         self.workers_max = 0  # seen at once on one node, beyond the actors'
+        self.held: dict[str, tuple[int, int]] = {}  # chain clients that hold processes back -> as they began to
 
     # --- after each turn ---
 
@@ -47,6 +50,7 @@ class Checkers:
             self.shard_turns += any(name in node.touched for name in self.world.shards.names)
             node.touched.clear()
             self.lineage_suffices()
+        self.what_is_held_back_does_not_grow(node)
         if any(process.actor_id for process in node.processes.values()):
             self.actors_are_served_once()
         if node.name == self.world.heads.name:
@@ -68,6 +72,23 @@ class Checkers:
             dying = len(node.is_dying)
             assert len(workers) <= limit + dying, f"{len(workers)} workers on {node.name}, at most {limit} allowed"
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
+
+    def what_is_held_back_does_not_grow(self, node: Node) -> None:
+        """While processes are held back for a chain's sake, it is asked for no more than comes of what there was then, and
+        of what was heard since: processes and other nodes may say what their links hold.  Time adds nothing.
+        """
+        for address in [name for name in self.held if name in node.roles and name not in node.holders]:
+            del self.held[address]
+        for address in node.holders:
+            client: Any = node.roles[address]
+            pending = len(client.pending)
+            if address not in self.held:
+                here = node.scheduler
+                alive = len(here.tasks) + len(here.objects.entries) + len(here.calls.actors) + len(self.world.nodes)
+                self.held[address] = (pending + ASKED_FOR_EACH * alive, node.heard)
+            base, heard = self.held[address]
+            most = base + ASKED_FOR_EACH * (node.heard - heard)
+            assert pending <= most, f"{pending} requests wait at {address}, at most {most} may come of what is known"
 
     def bounds_are_kept(self, address: str, bounds: Iterable[tuple[str, int, int]]) -> None:
         """Of all tables and queues of a role, or of a process (USERS 2.4, 10)."""

@@ -103,6 +103,7 @@ class Node:
         self.outgoing: dict[tuple[str, str], list[Any]] = {}
         self.arena = Arena(pages_max=pages_max)
         self.holders: dict[str, None] = {}  # roles that want processes held back
+        self.heard = 0  # things that others have told us of while some were, ever
         self.is_dying: set[str] = set()  # workers told to end; membership only
         self.turns = 0
         self.touched: dict[str, None] = {}  # roles that were told something, or said it, since they were looked at
@@ -208,6 +209,8 @@ class Node:
                 message.unclaimed = self.windows.get(message.worker, 0)
             self.world.trace.message(self.world.now, sender, target, message)
             self._check_permission(sender, target, message)
+            if self.holders and sender not in self.roles and sender != "timer":
+                self.heard += things_in(message) if sender != "host" else 1
             role = self.roles[target]
             self.touched[target] = None
             self._perform_all(role, self._handle(role, sender, message))
