@@ -74,8 +74,8 @@ class Checkers:
         self.had_actors = self.had_actors or bool(node.scheduler.calls.actors)
 
     def what_is_held_back_does_not_grow(self, node: Node) -> None:
-        """While processes are held back for a chain's sake, it is asked for no more than comes of what there was then, and
-        of what was heard since: processes and other nodes may say what their links hold.  Time adds nothing.
+        """While processes are held back for a chain's sake, it is asked for no more than comes of what there was then,
+        and of what was heard since: processes and other nodes may say what their links hold.  Time adds nothing.
         """
         for address in [name for name in self.held if name in node.roles and name not in node.holders]:
             del self.held[address]

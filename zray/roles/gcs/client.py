@@ -152,9 +152,9 @@ class ChainClient(Role):
             self.said += len(requests)
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
-        """What is pending is as much as processes have asked for before they were held back, and what comes of that: some
-        requests for each task, object and actor that is here, or that was told of since, which is as much as fits into
-        links; nothing is asked again for want of an answer.  The simulator's checkers count that.
+        """What is pending is as much as processes have asked for before they were held back, and what comes of that:
+        some requests for each task, object and actor that is here, or that was told of since, which is as much as fits
+        into links; nothing is asked again for want of an answer.  The simulator's checkers count that.
 
         Each global scheduler that asks through us has a bound of its own.
         """
