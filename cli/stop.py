@@ -15,6 +15,7 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
 
     lasting = {found.name: (found, info) for found, info in control.sessions() if not info.is_embedded}
     names = ", ".join(lasting)
+    lasting.update({info.session: (found, info) for found, info in control.returning()})
     if session not in lasting:  # a node that has joined again is found by the name that it was started under, too
         session = next((name for name, (_, info) in lasting.items() if session and info.called == session), session)
     if everything and session is not None:
@@ -30,7 +31,9 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
     # The newest first: a head is older than the nodes that have joined it.
     for name in [session] if session is not None else list(lasting):
         found, info = lasting[name]
-        if force:
+        if info.kind == "returning":
+            how = "has ended" if control.end_return(found, info) else "does not join its cluster again"
+        elif force:
             control.kill(found, info.node_pid)
             how = "was killed"
         else:

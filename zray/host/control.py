@@ -20,7 +20,7 @@ from ..wire.session import GetStatus, Hello, StatusReply, StopSession
 from .connection import Connection
 from .nodes import end_node
 from .processes import wait_for_end
-from .session import Session, live_sessions
+from .session import Session, live_sessions, returning_sessions
 from .session_info import SessionInfo
 
 ANSWER_SECONDS = 5.0
@@ -29,6 +29,11 @@ ANSWER_SECONDS = 5.0
 def sessions() -> list[tuple[Session, SessionInfo]]:
     """All that are alive, the newest first: lasting ones, and those that belong to a running program."""
     return [(session, info) for session in reversed(live_sessions()) if (info := session.read_info()) is not None]
+
+
+def returning() -> list[tuple[Session, SessionInfo]]:
+    """Nodes that were given up by their clusters, and are to join them again."""
+    return [(session, info) for session in returning_sessions() if (info := session.read_info()) is not None]
 
 
 def find_head(name: str | None) -> Control:
@@ -165,6 +170,28 @@ def _has_ended(pid: int) -> bool:
 def kill(session: Session, node_pid: int) -> None:
     """kill -9, as a last resort; nothing of it is left on this machine."""
     end_node(session, node_pid, seconds=0.0)
+
+
+def end_return(session: Session, info: SessionInfo) -> bool:
+    """Have one of `returning` give up.  Whether it had just joined, and was ended."""
+    try:
+        pidfd = os.pidfd_open(info.node_pid)
+    except ProcessLookupError:
+        pidfd = -1
+    if pidfd >= 0:
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+            if not wait_for_end(pidfd, ANSWER_SECONDS):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has joined, or given up by itself
+        finally:
+            os.close(pidfd)
+        session.remove()
+    joined = [(other, its) for other, its in sessions() if its.called == (info.called or info.session)]
+    for other, its in joined:
+        end(other, its.node_pid)
+    return bool(joined)
 
 
 class Interrupted:

@@ -148,25 +148,34 @@ def start_node(
         os.close(writer)
         descriptors[secret] = SECRET_DESCRIPTOR
         ours.append(secret)
+    pid = 0
     try:
         pid = spawn("zray.host.node_main", [marshal.dumps(options).hex()], output=early_log, descriptors=descriptors)
         os.close(its_end)
         if meanwhile is not None:
             meanwhile()
-        poll = select.poll()
-        poll.register(ready, select.POLLIN)
-        said = os.read(ready, 4096) if poll.poll(NODE_START_SECONDS * 1000) else b""
-        if not said.startswith(IS_READY):
-            log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
-            end_node(session, pid, seconds=NODE_END_SECONDS if said else 0.0)
-            if said:
-                why = said[1:].decode(errors="replace")
-                raise AuthenticationError(why) if said.startswith(IS_DENIED) else ConnectionError(why)
-            raise ClusterLostError(f"The node process did not start.  It wrote:\n{log}")
+        _wait_until_ready(session, pid, ready, early_log)
+    except (KeyboardInterrupt, SystemExit):  # it would go on, and nobody knows of it
+        if pid:
+            end_node(session, pid, seconds=0.0)
+        raise
     finally:
         for descriptor in ours:
             os.close(descriptor)
     return session, pid
+
+
+def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) -> None:
+    poll = select.poll()
+    poll.register(ready, select.POLLIN)
+    said = os.read(ready, 4096) if poll.poll(NODE_START_SECONDS * 1000) else b""
+    if not said.startswith(IS_READY):
+        log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
+        end_node(session, pid, seconds=NODE_END_SECONDS if said else 0.0)
+        if said:
+            why = said[1:].decode(errors="replace")
+            raise AuthenticationError(why) if said.startswith(IS_DENIED) else ConnectionError(why)
+        raise ClusterLostError(f"The node process did not start.  It wrote:\n{log}")
 
 
 def start_head(

@@ -1,29 +1,75 @@
 """A node that was cut off for longer than a member may be has ended, with all that it ran; here a new one joins in its
 place (DESIGN 8): with an id, a key and a session of its own, and with the token that the first one was started with.
 
-The process that does it is what is left of the first one: no role, no socket, no worker, no folder.  It tries until the
-network is back, for RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends it at once.
+The process that does it is what is left of the first one: no role, no socket, no worker; a folder, so that `zray stop`
+finds it.  It tries until the network is back, for RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends
+it at once.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
 from typing import Any
 
 from ..exceptions import AuthenticationError, ClusterLostError
+from ..store.sweeper import lock_session
+from .processes import children_of, end_children
+from .session import Session
+from .session_info import SessionInfo
 
 # Cables are found within minutes; a process that nobody sees should not try for ever.
 RETURN_SECONDS_MAX = 600.0
 PAUSE_SECONDS = 2.0
+# Less than `zray stop` waits for us.
+CHILDREN_END_SECONDS = 2.0
 
 
 def rejoin(options: dict[str, Any], token: str) -> None:
-    """options: as node_main's.  Returns when a new node is a member, or none will be."""
+    """options: as node_main's.  Returns when a new node is a member, or none will be; or upon SIGTERM."""
+    session = Session.named_anew()  # the former one's folder is others' to remove, who may not have yet
+    signal.signal(signal.SIGTERM, _stop)
+    lock = -1
+    try:
+        session.make_folder()
+        lock = lock_session(session.folder)
+        cluster = options["cluster"]
+        called = cluster.get("called") or ""
+        info = SessionInfo(options["session"], os.getpid(), is_embedded=False, cluster=cluster["address"])
+        info.kind, info.called = "returning", called if called != options["session"] else ""
+        session.write_info(info)
+        _try(options, token)
+    except SystemExit:
+        _wait_for_children()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        session.remove()
+        if lock >= 0:
+            os.close(lock)
+
+
+def _stop(number: int, frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit
+
+
+def _wait_for_children() -> None:
+    """The fork server of a node that was about to join is ours now, and removes what is left of it."""
+    deadline = time.monotonic() + CHILDREN_END_SECONDS
+    while children_of(os.getpid()) and time.monotonic() < deadline:
+        try:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.01)
+        except ChildProcessError:
+            return
+    end_children()
+
+
+def _try(options: dict[str, Any], token: str) -> None:
     from . import nodes
 
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     cluster = options["cluster"]
     names = ("port", "advertise", "head_wait", "rejoin", "former", "called", "replicas")
     wanted = {name: cluster.get(name) for name in names}

@@ -252,6 +252,19 @@ def lasting_sessions() -> list[Session]:
     return [session for session in live_sessions() if (info := session.read_info()) and not info.is_embedded]
 
 
+def returning_sessions() -> list[Session]:
+    """What is left on this machine of nodes that were given up, and tries to join their cluster again (rejoin.py)."""
+    root = session_root()
+    sweep(root)
+    try:
+        sessions = [Session(name, root) for name in sorted(os.listdir(root))]
+    except FileNotFoundError:
+        return []
+    if not sessions:
+        Session("", root).remove_root()
+    return [session for session in sessions if (info := session.read_info()) and info.kind == "returning"]
+
+
 def live_sessions() -> list[Session]:
     """This user's sessions on this machine that have a node, oldest first.  What dead ones left is swept away."""
     root = session_root()

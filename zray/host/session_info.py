@@ -17,7 +17,7 @@ class SessionInfo(msgspec.Struct):
     is_embedded: bool = True
     driver_pid: int = 0
     cluster: str = ""  # HOST:PORT of the head of the cluster that it is part of; "": of none
-    kind: str = ""  # in that cluster: "head", "node", "driver"
+    kind: str = ""  # in that cluster: "head", "node", "driver"; "returning": a node that was lost, and no process yet
     endpoint: str = ""  # where other nodes reach it
     node_id: str = ""
     notice: str = ""  # on how it is reached, for whoever has started it
