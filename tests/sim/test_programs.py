@@ -84,6 +84,12 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, mon
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
+def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():
+    """The node was lost with it; nobody else knew that it was to be made."""
+    outcome = run_program("relay", seed=144, nodes=4, cpus=1, node_kills=1, node_kill_probability=0.01)
+    assert not outcome.error, outcome.error
+
+
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_what_the_calls_of_actors_that_recover_have_made_has_its_effect_once_too(nodes):
     """They are run again, and call others and their own actor: those calls are known, and so is what they returned."""

@@ -68,12 +68,13 @@ class Journal:
         for object_id in (*spec.deps, *spec.holds):
             self.node.objects.retain(object_id)
         self.calls.append(spec)
-        self.size += self._size_of(spec)
+        self.size += self.size_of(spec)
         if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
             self._clear()
             self.is_full = True
 
-    def _size_of(self, spec: TaskSpec) -> int:
+    def size_of(self, spec: TaskSpec) -> int:
+        """Bytes that it takes."""
         size = len(spec.args)
         for object_id in spec.deps:
             value = self.node.objects.entries[object_id].value
@@ -98,7 +99,7 @@ class Journal:
         self.checkpoint = object_id
         while self.calls and self.first < count:
             spec = self.calls.popleft()
-            self.size -= self._size_of(spec)
+            self.size -= self.size_of(spec)
             objects.drop_all((*spec.deps, *spec.holds))
 
     def died(self, *, was_busy: bool) -> str:

@@ -164,6 +164,7 @@ class Logs:
         shipping = actor.shipping
         shipping.is_unseen = False
         shipping.answers.inherit(copy.answers)
+        shipping.offered_count = actor.journal.first
         if shipping.is_started:
             shipping.acked = actor.journal.count  # its guardian is who sent all this
 

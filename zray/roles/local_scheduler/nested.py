@@ -124,6 +124,10 @@ class Nested:
                 if call.answer is not None:
                     yield call.answer
 
+    def are_under_way(self, prefixes: Iterable[bytes]) -> bool:
+        """Whether some of what begins like that has not ended."""
+        return any(call.answer is None for prefix in prefixes for call in self.by_parent[prefix].values())
+
     def forget(self, parent: bytes) -> None:
         """That call is not run again."""
         if self.by_parent:

@@ -38,6 +38,9 @@ T = TypeVar("T")
 # One message of calls holds at most so much.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
+# A checkpoint waits for what its calls have called, while the guardian has at most so many calls and bytes since.
+LATE_CALLS_MAX = 1000
+LATE_BYTES_MAX = 1 << 20
 
 
 class Item(Struct, gc=False, eq=False):
@@ -78,6 +81,7 @@ class Shipping:
         "offered_count",
         "queue",
         "undelivered",
+        "unoffered_size",
         "withheld",
     )
 
@@ -98,6 +102,7 @@ class Shipping:
         self.delivered = 0  # of this epoch: so many were sent
         self.offered = b""  # the checkpoint that it is asked to pull
         self.offered_count = 0
+        self.unoffered_size = 0  # bytes that the calls since then take
         self.offered_all_of: list[bytes] = []  # the calls that these were made by are in it
         self.held: list[bytes] = []  # what the log's beginning takes, until it is there
 
@@ -118,6 +123,7 @@ class Shipping:
             return
         self.is_started = True
         journal.nested.forget_all(journal.done_with(self.actor))
+        self.offered_count, self.unoffered_size = journal.first, 0
         self.delivered = sum(1 for _ in journal.nested.answers())
         self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
@@ -157,6 +163,7 @@ class Shipping:
         if self.is_started:
             spec = task.spec
             call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
+            self.unoffered_size += self.actor.journal.size_of(spec)
             self._put(Item(call=call), (*spec.deps, *spec.holds))
 
     def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
@@ -167,6 +174,7 @@ class Shipping:
         if self.is_started:
             self.delivered += 1
             self._put(Item(nested=answer), ())
+            self._offer()
         self.undelivered.append((self.delivered, done))
 
     def saved(self) -> None:
@@ -179,8 +187,16 @@ class Shipping:
             self.start()
 
     def _offer(self) -> None:
+        """The last checkpoint; not one that makes the guardian forget calls whose own are under way, for a while.
+
+        If this node were lost, nobody would make those again.
+        """
         journal = self.actor.journal
-        if not self.offered and journal.checkpoint and not journal.is_full:
+        if not self.offered and journal.checkpoint and journal.first > self.offered_count and not journal.is_full:
+            is_late = journal.first - self.offered_count > LATE_CALLS_MAX or self.unoffered_size > LATE_BYTES_MAX
+            if not is_late and journal.nested.are_under_way(journal.done_with(self.actor)):
+                return
+            self.unoffered_size = 0
             self.offered, self.offered_count = journal.checkpoint, journal.first
             self.node.objects.retain(self.offered)
             all_of = self.offered_all_of = journal.done_with(self.actor)
@@ -252,8 +268,7 @@ class Shipping:
         if self.offered and message.offered >= self.offered_count:
             self.actor.journal.nested.forget_all(self.offered_all_of)
             self._let_go_of_offer()
-            if self.actor.journal.first > self.offered_count:
-                self._offer()
+            self._offer()
         self.release()
 
     def _let_go_of_offer(self) -> None:
