@@ -81,7 +81,8 @@ class Keeping:
         self.creating: dict[bytes, list[tuple[Process, int]]] = {}
         self.kept: dict[bytes, Kept] = {}
         self.later: dict[bytes, None] = {}  # those of them that ask again
-        self.of_actors: dict[bytes, list[bytes]] = {}  # actor of ours -> the groups that end with it
+        self.of_actors: dict[bytes, dict[bytes, None]] = {}  # actor of ours -> the groups that end with it
+        self.maker: dict[bytes, bytes] = {}  # such a group -> that actor
         self.questions: dict[int, Question] = {}
         self.count = 0
         self.timer_is_set = False
@@ -98,7 +99,8 @@ class Keeping:
             return
         self.creating.setdefault(group_id, []).append((process, message.request))
         if spec.actor_id and not spec.is_detached:
-            self.of_actors.setdefault(spec.actor_id, []).append(group_id)
+            self.of_actors.setdefault(spec.actor_id, {})[group_id] = None
+            self.maker[group_id] = spec.actor_id
         home = process.job.home or node.address
         keeper = node.address if spec.is_detached else home
         register = RegisterGroup(group_id, spec, node.address, keeper, process.job.job_id, home)
@@ -118,12 +120,22 @@ class Keeping:
         node, group_id = self.node, message.group_id
         kept = self.kept.pop(group_id, None)
         self.later.pop(group_id, None)
+        self._is_nobodys(group_id)
         if kept is not None and node.members.peers:
             spec, places = kept.spec, kept.places
             bundles = [(place, amounts) for place, amounts in zip(places, spec.bundles, strict=True) if place]
             for scheduler in node.addresses.global_schedulers if bundles else ():
                 node.send(scheduler, BundlesLeave(bundles))
         node.send(node.addresses.shard_of(group_id), message)
+
+    def _is_nobodys(self, group_id: bytes) -> None:
+        """It is removed: an actor that makes one after the other has no more of them than there are."""
+        actor_id = self.maker.pop(group_id, b"")
+        groups = self.of_actors.get(actor_id)
+        if groups is not None:
+            groups.pop(group_id, None)
+            if not groups:
+                del self.of_actors[actor_id]
 
     def find(self, message: FindGroups) -> None:
         """FindGroups: the shard of that one, or all shards."""
@@ -254,6 +266,7 @@ class Keeping:
         """GroupLocated, where tasks here are to run in it too."""
         kept = self.kept.get(fact.group_id)
         if fact.state == REMOVED:
+            self._is_nobodys(fact.group_id)
             self.kept.pop(fact.group_id, None)
             self.later.pop(fact.group_id, None)
         elif kept is not None:
@@ -271,7 +284,7 @@ class Keeping:
 
     def actor_ended(self, actor_id: bytes) -> None:
         """What it has made ends with it."""
-        for group_id in self.of_actors.pop(actor_id, ()):
+        for group_id in list(self.of_actors.get(actor_id, ())):
             self.remove(RemoveGroup(group_id, "the actor that made it has ended"))
 
 

@@ -1,0 +1,47 @@
+"""What goes on for long leaves nothing behind while it does: tables grow with what lives, not with time."""
+
+import pytest
+
+from zray.sim.faults import MEETING_SECONDS
+from zray.sim.language import Call, Create, Drop, Get, MakeGroup, RemoveGroup, Sleep, remote
+from zray.sim.options import Options
+from zray.sim.simulator import Simulator
+from zray.wire.task_spec import RESOURCE_UNIT
+
+pytestmark = pytest.mark.sim
+
+ROUNDS = 50
+
+
+@remote
+class GroupMaker:
+    """Makes placement groups, one after the other."""
+
+    def make_and_remove(self):
+        group = yield MakeGroup([{"CPU": RESOURCE_UNIT}], "PACK")
+        yield Sleep(0.02)
+        yield RemoveGroup(group)
+
+
+def make_many(count):
+    maker = yield Create(GroupMaker, ())
+    for _ in range(count):
+        ref = yield Call(maker, "make_and_remove", ())
+        yield Get(ref)
+        yield Drop([ref])
+        yield Sleep(0.01)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_groups_that_an_actor_has_made_and_removed_are_forgotten(nodes):
+    world = Simulator(Options(seed=1, nodes=nodes))
+    world.run(MEETING_SECONDS)
+    driver = world.start_driver(world.nodes["n1"], 1, make_many, (ROUNDS,))
+    most = 0
+    while not driver.is_done:
+        assert world.now < 60, "it hangs"
+        world.run(world.now + 0.01, unless=lambda: driver.is_done)
+        for node in world.nodes.values():
+            keeping = node.scheduler.keeping
+            most = max(most, len(keeping.maker), *(len(groups) for groups in keeping.of_actors.values()), 0)
+    assert 0 < most < 5
