@@ -125,3 +125,19 @@ def test_an_old_libzmq_is_refused_by_its_version(monkeypatch):
     monkeypatch.setattr(keys.zmq, "zmq_version_info", lambda: (4, 3, 1))
     with pytest.raises(ZrayError, match="4.3.5 or newer"):
         require_curve()
+
+
+def test_of_keys_whose_hosts_are_gone_the_last_so_many_are_remembered(monkeypatch):
+    """The others are refused all the same; one that was revoked by hand stays."""
+    monkeypatch.setattr(keys, "LOST_MAX", 5)
+    ring = KeyRing()
+    by_hand = KeyPair.draw().public
+    ring.add(Key(by_hand, "node", "by-hand"))
+    ring.revoke("by-hand")
+    publics = [number.to_bytes(32, "big") for number in range(1, 21)]
+    for number, public in enumerate(publics):
+        ring.add(Key(public, "node", f"n{number}"))
+        ring.forget(f"n{number}", is_lost=True)
+    assert list(ring.keys) == [by_hand, *publics[-5:]]
+    assert ring.why_not(publics[0]) == "unknown key" and "revoked" in ring.why_not(publics[-1])
+    assert "revoked" in ring.why_not(by_hand)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Begun in one go: more would keep the first of them waiting.
 BATCH_COUNT_MAX = 256
+# Methods with their options, of which a program has a handful; where each call has options of its own they begin anew.
+METHODS_MAX = 1_000
 
 
 class AsyncCalls:
@@ -75,6 +77,8 @@ class AsyncCalls:
         if found is None:
             options = parse_options(spec.options)
             found = (self.host.method_of(spec), options.num_returns == 1)
+            if len(self.methods) >= METHODS_MAX:
+                self.methods.clear()
             self.methods[spec.options] = found
         return found
 

@@ -18,6 +18,7 @@ import msgspec
 import zmq
 
 from ..exceptions import ZrayError
+from ..roles.latest import LOST_MAX, Latest
 from ..wire.hosts import WAS_LOST, HostAdded
 
 KEY_BYTES = 32
@@ -161,6 +162,8 @@ class KeyRing:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.keys: dict[bytes, Key] = {}
+        # Keys of hosts that are gone, the last so many: those before them are refused as unknown ones.
+        self.gone: Latest[bytes, None] = Latest(LOST_MAX)
 
     def add(self, key: Key) -> None:
         """Let it in; one that was revoked stays so."""
@@ -201,6 +204,15 @@ class KeyRing:
         """A host is gone for good, and so is its key: it is refused as revoked, whoever shows it."""
         for key in self.revoke(name):
             key.is_lost = is_lost
+            oldest = next(iter(self.gone), b"")
+            self.gone[key.public] = None
+            if oldest not in self.gone and oldest in self.keys and self.keys[oldest].is_revoked:
+                del self.keys[oldest]
+
+
+def hosts_gone() -> Latest[str, None]:
+    """Those that are gone for good, the last so many: what is said of one arrives long before so many others go."""
+    return Latest(LOST_MAX)
 
 
 # --- tokens ---

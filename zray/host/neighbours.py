@@ -34,7 +34,7 @@ from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import Ack
 from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
-from .keys import Key, KeyPair, KeyRing
+from .keys import Key, KeyPair, KeyRing, hosts_gone
 from .listener import Arrival, Listener, Wire
 from .neighbour import CUT_SECONDS, DENIALS, DOUBTS_MAX, LAST_WORDS_MS, Cut, Doubt, Loop, Neighbour, Retry, Unmet
 from .offences import BoundedLog, Offences
@@ -74,7 +74,7 @@ class Neighbours:
         self.welcome = lambda: HostWelcome(self.host)  # what a host that greets us is told
         self.by_host: dict[str, Neighbour] = {}
         self.by_identity: dict[bytes, Neighbour] = {}
-        self.gone: set[str] = set()  # membership only
+        self.gone = hosts_gone()
         self.unmet = Unmet()
         self.roles: set[str] = set()  # our own addresses: membership only
         self.offences = Offences()
@@ -116,7 +116,7 @@ class Neighbours:
 
         reason: it is told, should it be there.  is_lost: by the monitor's verdict.
         """
-        self.gone.add(host)
+        self.gone[host] = None
         self.unmet.take(host)
         self.ring.forget(host, is_lost=is_lost)
         neighbour = self.by_host.pop(host, None)
@@ -130,7 +130,7 @@ class Neighbours:
     def _succeed(self, head: Neighbour, host: str) -> None:
         """It was started again: the same key, another host.  What is under way to the former one goes with that."""
         del self.by_host[head.host]
-        self.gone.add(head.host)
+        self.gone[head.host] = None
         self.log(f"the head was started again: host {head.host} is host {host} now")
         head.become(host)
         self.ring.keys[head.key.public] = head.key

@@ -16,6 +16,7 @@ from msgspec import MsgspecError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ..exceptions import ZrayError
+from ..roles.latest import Latest
 from ..store.durable import StoreBroken, StoreError, StoreFull
 from ..store.log import Log
 from ..wire.gcs import RegisterNode
@@ -24,6 +25,8 @@ from .keys import Key, KeyRing
 
 # A verdict is kept so long that shards have heard of it; older ones concern hosts that nobody lets in any more.
 LOST_MAX = 1_000
+# Where hosts were seen when they joined: more than there are at once.
+SEEN_MAX = 10_000
 
 
 class KeyEntered(Struct, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -94,9 +97,9 @@ class Roster:
         """
         self.ring = KeyRing()
         self.log = log
-        self.seen_at: dict[bytes, str] = {}  # of keys of hosts
+        self.seen_at: Latest[bytes, str] = Latest(SEEN_MAX)  # of keys of hosts
         self.members: dict[str, RegisterNode] = {}
-        self.lost: dict[str, str] = {}
+        self.lost: Latest[str, str] = Latest(LOST_MAX)
         self.hosted: dict[str, Hosted] = {}  # by host
         self.chains: dict[str, Chained] = {}  # by shard
         try:
@@ -152,8 +155,6 @@ class Roster:
                 yield KeyEntered(key, self.seen_at.get(key.public, ""))
         for node in self.members.values():
             yield Registered(node)
-        for name in list(self.lost)[: max(0, len(self.lost) - LOST_MAX)]:
-            del self.lost[name]
         for name, reason in self.lost.items():
             yield Lost(name, reason)
         yield from self.hosted.values()
