@@ -213,33 +213,6 @@ def test_several_returns():
     assert zray.get(second).shape == (100_000,)
 
 
-def test_a_generator_with_a_fixed_number_of_returns():
-    @zray.remote(num_returns=3)
-    def squares():
-        for i in range(3):
-            yield i * i
-
-    assert zray.get(squares.remote()) == [0, 1, 4]
-
-
-def test_a_generator_may_be_told_the_number_of_returns_by_its_call():
-    """Ray's streaming generators are missing: without a number it says so, and runs nothing."""
-
-    @zray.remote
-    def squares():
-        yield from (0, 1, 4)
-
-    @zray.remote
-    class Squares:
-        def squares(self):
-            yield from (0, 1, 4)
-
-    for generator in (squares, Squares.remote().squares):
-        assert zray.get(generator.options(num_returns=3).remote()) == [0, 1, 4]
-        with pytest.raises(NotImplementedError, match="num_returns=n"):
-            generator.remote()
-
-
 def test_no_return_at_all():
     assert identity.options(num_returns=0).remote(None) is None
 

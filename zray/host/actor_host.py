@@ -23,6 +23,7 @@ from .async_calls import AsyncCalls
 from .checkpoints import Recovery
 from .leaving import is_success, leave
 from .logs import begun_lines
+from .returns import several
 from .submitter import Call, Submitter, current_call
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class ActorHost:
     def result_of(self, spec: TaskSpec, value: Any) -> Result:
         worker, count = self.worker, parse_options(spec.options).num_returns
         if count != 1:
-            values, contained = worker.several(spec, value, count)
+            values, contained = several(worker, spec, value, count)
             return values, contained, False
         serialized = serialize(value)
         if serialized.size <= worker.inline_bytes_max and not serialized.buffers:

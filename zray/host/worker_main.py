@@ -30,7 +30,6 @@ from ..store.functions import deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..wire.actors import StartActor
 from ..wire.message import PROTOCOL_VERSION, Message
-from ..wire.objects import AbandonObject
 from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
@@ -42,6 +41,7 @@ from .forks import end_child
 from .hints import add_hints
 from .leaving import crash, leave
 from .logs import begun_lines
+from .returns import WrongCount, several
 from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
@@ -55,12 +55,6 @@ if TYPE_CHECKING:
 RESULT_SECONDS = 0.0005
 # Of runs that took longer than this it is asked whether they were only held up; shorter ones change no plan.
 ODD_SECONDS = 0.001
-# Of the returns of one task, so much travels in its message; the rest lies in the arena (frames have a limit).
-SEVERAL_INLINE_BYTES_MAX = 16 << 20
-
-
-class WrongCount(Exception):
-    """A task has returned another number of values than its num_returns: its text is a ValueError's."""
 
 
 class Leave(SystemExit):
@@ -269,7 +263,8 @@ class Worker(Runtime):
                     values = [self.store(return_id(spec.task_id, 1), serialized)]
                 contained: tuple[tuple[bytes, ...], ...] = (serialized.contained,) if serialized.contained else ()
             else:
-                values, contained = self.several(spec, value, options.num_returns)
+                values, contained = several(self, spec, value, options.num_returns)
+                took = time.perf_counter() - began  # a generator has run only now
         except Leave:
             raise
         except BaseException as error:
@@ -338,42 +333,6 @@ class Worker(Runtime):
         if self.restored_count == restored:
             self.functions[function_id] = function
         return function  # type: ignore[no-any-return]
-
-    def several(self, spec: TaskSpec, value: Any, count: int) -> tuple[list[Any], tuple[tuple[bytes, ...], ...]]:
-        """The values of a task with `count` returns.
-
-        Raises:
-            WrongCount: it returned another number of them.
-        """
-        if count == 0:
-            return [serialize(None).inband], ()
-        due = f"{self.name_of(spec)} was called with num_returns={count}"
-        try:
-            parts = list(value)
-        except TypeError:
-            kind = type(value).__name__
-            raise WrongCount(f"{due}, but returned one value of type {kind}, and no tuple or list.") from None
-        if len(parts) != count:
-            raise WrongCount(f"{due}, but returned {len(parts)} values.")
-        values: list[bytes | StoredValue] = []
-        contained = []
-        inline_bytes = 0
-        try:
-            for index, part in enumerate(parts, 1):
-                serialized = serialize(part)
-                if inline_bytes + serialized.size <= SEVERAL_INLINE_BYTES_MAX:
-                    stored = self.store(return_id(spec.task_id, index), serialized)
-                else:
-                    stored = self.writer.write(return_id(spec.task_id, index), serialized)
-                values.append(stored)
-                inline_bytes += len(stored) if type(stored) is bytes else 0
-                contained.append(serialized.contained)
-        except BaseException:
-            for index, stored in enumerate(values, 1):
-                if type(stored) is StoredValue:
-                    self.say(AbandonObject(return_id(spec.task_id, index)))
-            raise
-        return values, tuple(contained) if any(contained) else ()
 
     def failure(self, spec: TaskSpec, error: BaseException) -> tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]:
         """What stands in each return when user code raised, and whether its options ask for another attempt."""
