@@ -303,3 +303,8 @@ def test_an_actor_that_is_offered_to_a_node_that_is_lost_asks_again():
     """Its origin had heard of that node's end, and asked again, before the global scheduler had."""
     options = {"shards": 2, "replicas": 3, "deaths": True, "disks": True, "oneway": True, "tight": True}
     assert_all_is_well([13310018], nodes=4, schedulers=True, **options)
+
+
+def test_lines_that_are_about_to_be_clogged_count_as_faults():
+    """A node that is cut off at the end has heard of no job's end."""
+    assert_all_is_well([14002376], nodes=7, shards=3, deaths=True, weather=True)

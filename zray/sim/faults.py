@@ -294,7 +294,7 @@ class Faults:
         """Whether all nodes can reach each other again, and know who is lost."""
         if self.cuts or self.lines.one_way or self.lines.one_way_machines or self.world.weather.clogged:
             return False
-        if not self.world.heads.is_alive:
+        if not self.world.heads.is_alive or self.world.now < self.world.weather.clogs_until:
             return False
         members = self.world.heads.monitor.nodes
         nodes = self.world.nodes.values()

@@ -42,6 +42,7 @@ class Weather:
     def __init__(self, world: Simulator) -> None:
         self.world = world
         self.clogged: dict[str, None] = {}  # machines: nothing comes through to others, or from them
+        self.clogs_until = 0.0  # the last line is about to be clogged then
 
     def start(self) -> None:
         """Draw what happens at a certain time."""
@@ -108,6 +109,7 @@ class Weather:
         seconds = random.uniform(0.0, LONG_SECONDS if is_long else SHORT_SECONDS)
         begins = sorted(random.uniform(0.0, seconds) for _ in chosen)
         ends = [random.uniform(begin, seconds) for begin in begins]
+        self.clogs_until = max(self.clogs_until, world.now + max(begins, default=0.0))
         for name, begin, end in zip(chosen, begins, ends, strict=True):
             world.call_later(begin, self._clog, name)
             world.call_later(end, self._unclog, name)
