@@ -113,6 +113,10 @@ class Neighbour:
         """An attempt of ours has; how long until the next one."""
         self.attempt += 1
         self.failures += 1
+        if is_denied and not self.link.received:
+            # A newcomer, which is about to be told of us.  A chain lets it in within some 20 ms, and from then on we
+            # wait for its word.
+            return min(RETRY_SECONDS_MAX, DENIED_SECONDS_MIN * 2 ** max(0, min(self.failures, 14) - 4))
         first = DENIED_SECONDS_MIN if is_denied else RETRY_SECONDS_MIN
         return min(RETRY_SECONDS_MAX, first * 2 ** min(self.failures - 1, 10))
 

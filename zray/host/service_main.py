@@ -53,6 +53,8 @@ class ServiceHost:
         self.address = f"{self.host}/host"
         self.head: str = options["head"]
         self.log_bytes = 0
+        self.is_told_of = False  # whoever started it knows what it listens on
+        self.is_linked = False  # to the head
         self.shard_log: ShardLog | None = None
         self.member: ChainMember | None = None
         self.neighbours = Neighbours(self.host, keys, KeyRing(), self.log)
@@ -148,7 +150,13 @@ class ServiceHost:
             self.reactor._perform(role, [Send(f"{self.head}/monitor", GiveUpNode(f"{neighbour.host}/local", reason))])
 
     def end_turn(self, now: float) -> list[Any]:
-        """A replica that is out of its chain makes room for a new one."""
+        """A replica that is out of its chain makes room for a new one.
+
+        The head tells all others where we are when we have said it: by then we are to know them, of whom the head has
+        spoken when its link came up.  They would be turned away, and come again later than a chain has let us in.
+        """
+        if self.is_linked and not self.is_told_of:
+            self.say_ready()
         if self.member is not None and self.member.is_out:
             self.end("it was taken out of its chain")
         return []
@@ -156,6 +164,15 @@ class ServiceHost:
     def end(self, reason: str) -> None:
         """After this turn."""
         self.reactor.ended = self.reactor.ended or reason
+
+    def say_ready(self) -> None:
+        """To whoever started us."""
+        self.is_told_of = True
+        os.write(READY_DESCRIPTOR, msgpack.encode([self.endpoint, ""]))
+        os.close(READY_DESCRIPTOR)
+
+    def _link_changed(self, host: str, is_up: bool) -> None:
+        self.is_linked = self.is_linked or (is_up and host == self.head)
 
     def log(self, line: str) -> None:
         """One line, up to a size."""
@@ -173,6 +190,7 @@ class ServiceHost:
         self.neighbours.attach(reactor, reactor.role_by_address)
         self.neighbours.on_goodbye = lambda host, reason: self.end(reason) if host == self.head else None
         self.neighbours.on_new_head = self._new_head
+        self.neighbours.on_link = self._link_changed
         self.neighbours.on_given_up = self._give_up
         self.neighbours.meet(head, Key(options["head_key"], "head", head), options["head_endpoint"])
         for role in (self.member, *self.clients):
@@ -210,8 +228,8 @@ def main() -> None:
         os.write(READY_DESCRIPTOR, msgpack.encode(["", str(error)[:2_000]]))
         print(error, file=sys.stderr, flush=True)
         os._exit(1)
-    os.write(READY_DESCRIPTOR, msgpack.encode([host.endpoint, ""]))
-    os.close(READY_DESCRIPTOR)
+    if options.get("is_hosted"):
+        host.say_ready()  # the head lets it in when it has been told of it
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
