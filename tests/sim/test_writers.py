@@ -13,7 +13,7 @@ CPUS = 2
 
 
 @remote
-def make():
+def make_text():
     return "x" * SIZE
 
 
@@ -57,7 +57,7 @@ def fill_and_take(maker):
     return (yield Get(lengths)), [len(value) if isinstance(value, str) else value for value in (yield Get(makers))]
 
 
-@pytest.mark.parametrize("maker", [make, put_and_measure])
+@pytest.mark.parametrize("maker", [make_text, put_and_measure])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_takes_values_out_of_a_full_store_has_a_writers_cpu(maker, seed):
     world, driver = run(fill_and_take, maker, seed=seed)
@@ -70,7 +70,7 @@ def fill_and_flood(count):
     value = yield Put("x" * 2 * SIZE)
     makers = []
     for _ in range(count):
-        makers.append((yield Submit(make, ())))
+        makers.append((yield Submit(make_text, ())))
     yield Sleep(0.5)
     yield Drop([value])
     lengths = []
@@ -98,7 +98,7 @@ def fill_one_by_one(count):
     value = yield Put("x" * 2 * SIZE)
     refs = []
     for _ in range(count):
-        refs.append((yield Submit(make, ())))
+        refs.append((yield Submit(make_text, ())))
     yield Sleep(3.0)
     yield Drop([value])
     lengths = []
