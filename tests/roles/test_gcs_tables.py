@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from zray.ids import return_id, task_of
-from zray.roles.gcs.tables import TaskTable
+from zray.roles.gcs.tables import NOWHERE, Flushed, TaskTable, digest_of
 from zray.wire.task_spec import TaskSpec
 
 TASKS = [number.to_bytes(16, "big") for number in range(1, 9)]
@@ -101,6 +101,26 @@ def test_the_first_spec_of_an_id_stays():
     table.record(TaskSpec(TASKS[0], b"f" * 16, b"one"), "n1")
     table.record(TaskSpec(TASKS[0], b"f" * 16, b"two"), "n2")
     assert table.records[TASKS[0]].spec.args == b"one"
+
+
+def test_where_nobody_could_run_a_task_again_its_large_arguments_are_not_kept():
+    table = TaskTable(is_alone=True)
+    parent, child = TASKS[:2]
+    held = (return_id(parent, 1),)
+    large = TaskSpec(child, b"f" * 16, args=b"x" * 50_000, deps=held)
+    small = TaskSpec(parent, b"f" * 16, args=b"x")
+    table.record(small, "n1")
+    table.record(large, "n1")
+    table.record(large, "n1")  # of a parent that runs again
+    assert table.records[parent].spec is small
+    assert table.records[child].spec == Flushed(NOWHERE, digest_of(large), held)
+    table.check_everything()
+    for task in (parent, child):
+        table.release(return_id(task, 1), "n1")
+    assert not table.records
+    other = TaskTable()
+    other.record(large, "n1")
+    assert other.records[child].spec is large
 
 
 def test_a_long_chain_of_lineage_is_let_go_of_without_recursion():

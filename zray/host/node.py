@@ -164,7 +164,7 @@ class Node:
         roles: list[Any] = [self.local]
         if member is None:
             roles += [
-                GcsShard(own.shards[0]),
+                GcsShard(own.shards[0], is_alone=True),
                 GlobalScheduler(own.global_schedulers[0], own.shards),
                 Monitor(own.monitor, [*own.global_schedulers, *own.shards]),
             ]

@@ -59,6 +59,7 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     ("client.BUFFERED_COUNT_MAX", ".sim.process.BUFFERED_COUNT_MAX"): (1, 2),
     ("global_scheduler.stealing.LONG_SECONDS",): (0,),
     ("global_scheduler.stealing.PORTION_MAX",): (1, 3),
+    (GCS + "tables.ARGUMENTS_BYTES_MAX",): (0, 10),
 }
 
 

@@ -107,7 +107,7 @@ class Shards:
         if not self.are_replicated:
             if is_first:
                 for name in self.names:
-                    node.add_role(GcsShard(name))
+                    node.add_role(GcsShard(name, is_alone=node.scheduler.is_embedded))
             return
         heads = self.world.heads
         if is_first and heads.are_killed:

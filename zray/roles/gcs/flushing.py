@@ -9,8 +9,8 @@ Each replica flushes by its own measure, and that is no part of what is replicat
 shard says the same.  When it needs a spec to have an object made again (`GcsShard.wanted`), the head of the chain
 looks, in memory or in its store, and what it finds is a step of the chain like any other (`Update.found`).
 
-A shard in an embedded session's node keeps all in memory: no other node can join there, so nothing is ever made again
-from what it has recorded; and it has no store.
+A shard in an embedded session's node has no store: no other node can join there, so nothing is ever made again from
+what it has recorded.  It keeps no large arguments (tables.NOWHERE).
 """
 
 from __future__ import annotations

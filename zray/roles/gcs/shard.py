@@ -74,13 +74,16 @@ AWAITED_MAX = 10_000
 
 
 class GcsShard(Role):
-    """One shard, one replica.  is_chained: a chain has it, whose head finds what is `wanted`."""
+    """One shard, one replica.  is_chained: a chain has it, whose head finds what is `wanted`.
 
-    def __init__(self, address: str, *, is_chained: bool = False) -> None:
+    is_alone: as in TaskTable.
+    """
+
+    def __init__(self, address: str, *, is_chained: bool = False, is_alone: bool = False) -> None:
         super().__init__(address)
         self.is_chained = is_chained
         self.wanted: dict[bytes, None] = {}  # objects whose tasks' specs are asked for (losses)
-        self.tasks = TaskTable(is_weighed=is_chained)
+        self.tasks = TaskTable(is_weighed=is_chained, is_alone=is_alone)
         self.lost: dict[str, None] = {}  # nodes, for good, in the order of the verdicts
         self.functions = FunctionTable()
         self.function_waiters: dict[bytes, dict[str, None]] = {}

@@ -31,6 +31,10 @@ class Flushed(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 PLACE_BITS = 16
+# Of a spec that is nowhere any more: its shard is alone, and nothing is ever made again from what that has recorded.
+NOWHERE = -1
+# Such a shard keeps arguments of so many bytes; larger ones its node counts while their task is to run, and no longer.
+ARGUMENTS_BYTES_MAX = 1024
 
 
 def weight_of(spec: TaskSpec) -> int:
@@ -63,10 +67,13 @@ class TaskRecord(Struct, gc=False, eq=False):
 
 
 class TaskTable:
-    """Lineage and object directory of one shard.  is_weighed: specs may leave memory, so it says what they weigh."""
+    """Lineage and object directory of one shard.  is_weighed: specs may leave memory, so it says what they weigh.
+    is_alone: in an embedded session's node, where nobody could ever run a task again.
+    """
 
-    def __init__(self, *, is_weighed: bool = False) -> None:
+    def __init__(self, *, is_weighed: bool = False, is_alone: bool = False) -> None:
         self.is_weighed = is_weighed
+        self.is_alone = is_alone
         self.records: dict[bytes, TaskRecord] = {}
         # Task -> the node that has it in hand, until a result of it is somewhere: of tasks with `objects`.  For the
         # others it is the holder.  A hint: it may have done its work long ago, unseen, and is asked (losses).
@@ -143,13 +150,16 @@ class TaskTable:
         """A spec, and that the node holds the task's first return."""
         task_id = spec.task_id
         record = self.records.get(task_id)
+        kept: TaskSpec | Flushed = spec
+        if self.is_alone and len(spec.args) > ARGUMENTS_BYTES_MAX:
+            kept = Flushed(NOWHERE, digest_of(spec), parents_of(spec))
         if record is None:
-            self.records[task_id] = TaskRecord(spec, node)
+            self.records[task_id] = TaskRecord(kept, node)
         else:
             if record.spec is None:
                 if self.frozen is not None:
                     self.changes(task_id, record)
-                record.spec = spec
+                record.spec = kept
                 self.makers[task_id] = node
             elif not _do_the_same(record.spec, spec):
                 return  # the same id with another spec: the first one known stays (DESIGN 11)
@@ -296,7 +306,7 @@ class TaskTable:
         specs = [record.spec for record in self.records.values()]
         weight = sum(weight_of(spec) for spec in specs if type(spec) is TaskSpec) if self.is_weighed else 0
         assert self.weight == weight, "weight of specs"
-        places = [spec.place for spec in specs if type(spec) is Flushed]
+        places = [spec.place for spec in specs if type(spec) is Flushed and spec.place != NOWHERE]
         assert len(set(places)) == len(places) == sum(self.pages.values()), "specs in the store do not add up"
         assert {place >> PLACE_BITS for place in places} == self.pages.keys(), "pages do not add up"
         assert self.makers.keys() <= self.records.keys(), "makers of tasks that nobody knows"
