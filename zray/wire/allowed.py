@@ -128,7 +128,6 @@ from .objects import (
     AbandonObject,
     AllocateObject,
     HoldObjects,
-    InlineLimit,
     ObjectChunk,
     ObjectInline,
     PullDone,
@@ -217,7 +216,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
-            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit),
+            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }
     ),

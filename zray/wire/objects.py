@@ -58,10 +58,7 @@ class UnpinObjects(Message, tag=33):
 
 
 class InlineLimit(Message, tag=24):
-    """local scheduler -> driver, worker.  Values of more bytes than these are written into the arena from now on.
-
-    To another local scheduler: of what the sender's tasks and calls return, keep more than these until asked for it.
-    """
+    """local scheduler -> driver, worker.  Values of more bytes than these are written into the arena from now on."""
 
     bytes_max: Natural
 
