@@ -72,6 +72,8 @@ __all__ = [*sorted(_MODULE_BY_NAME), *_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if sys.meta_path is None:
+        raise RuntimeError(f"The interpreter is ending: zray.{name} is not there any more.")
     from importlib import import_module
 
     module = _MODULE_BY_NAME.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import api
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ASYNC_CONCURRENCY = 1000
 # Methods that every actor has.
 BUILT_IN_METHODS = ("__ray_ready__", "__ray_terminate__", "__ray_call__")
+# Python looks for these in a handle, and would take the actor's.
+NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnewargs_ex__", "__setstate__")
 # Under these keys a handle knows a method's parameters, and that it is a generator, beside its options.
 PARAMETERS = " parameters"
 IS_GENERATOR = " is a generator"
@@ -98,7 +101,7 @@ class ActorClass:
         if self._methods is None:
             self._methods = {}
             for name, function in inspect.getmembers(self._cls, callable):
-                if name.startswith("__") and name not in ("__call__",):
+                if name.startswith("__") and not _can_be_called(self._cls, name):
                     continue
                 described = dict(getattr(function, "__zray_method__", {}))
                 described[PARAMETERS] = parameters_of(self._cls, name, function)
@@ -244,8 +247,6 @@ class ActorHandle:
     def __getattr__(self, name: str) -> ActorMethod:
         methods = self.__dict__.get("_methods")
         if methods is None or name not in methods:
-            if name.startswith("__") and name.endswith("__"):
-                raise AttributeError(name)
             known = ", ".join(sorted(item for item in methods or () if not item.startswith("__")))
             raise AttributeError(f"Actor {self.__dict__.get('_class_name')} has no method {name!r}.  It has: {known}.")
         found = ActorMethod(self, name, methods[name])
@@ -269,6 +270,21 @@ class ActorHandle:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
+
+
+def _can_be_called(cls: type, name: str) -> bool:
+    """Whether it is one of the actor's methods, of a name with underscores.
+
+    Not what every object has, what a handle has itself, or what Python asks a handle for to copy it; nor what is
+    async: a class is not run otherwise for an `__aenter__` that is for others.
+    """
+    if name == "__call__":
+        return True
+    function = inspect.getattr_static(cls, name, None)
+    if not isinstance(function, FunctionType) or name in NOT_CALLED or name in vars(ActorHandle):
+        return False
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    return not is_async and name not in vars(object)
 
 
 def _rebuild_handle(*parts: Any) -> ActorHandle:

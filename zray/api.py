@@ -286,11 +286,12 @@ def wait(
     return ready, rest
 
 
-def _check_timeout(timeout: Any) -> None:
+def _check_timeout(timeout: Any) -> Any:
     if isinstance(timeout, bool) or not isinstance(timeout, Real):
         raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}.")
-    if timeout < 0:
-        raise ValueError("timeout must not be negative.")
+    if timeout < 0 or timeout != timeout:
+        raise ValueError(f"timeout must be a number of seconds that is not negative, not {timeout}.")
+    return timeout
 
 
 def _check_wait(object_refs: Any) -> None:
@@ -318,7 +319,7 @@ def as_completed(
     from .host.patience import why_late
 
     rest = list(object_refs)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else time.monotonic() + _check_timeout(timeout)
     while rest:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready, rest = wait(rest, num_returns=1, timeout=left)

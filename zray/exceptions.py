@@ -96,9 +96,7 @@ class TaskError(ZrayError):
         return f"{type(self).__name__}({self.function_name!r}, cause={type(self.cause).__name__})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        cause: Any = self.__dict__["cause"]
-        if cause is not None and not has_own_reduce(type(cause)):
-            cause = (type(cause), *exception_parts(cause))
+        cause = in_parts(self.__dict__["cause"], {})
         fields = (self.function_name, self.traceback_str, cause, self.pid, self.node)
         return _restore_task_error, (*fields, type(self) is not TaskError)
 
@@ -121,8 +119,8 @@ class TaskError(ZrayError):
         # Not through setattr: the user's class may have made these names read-only properties.
         error.__dict__.update(self.__dict__)
         # `raise ... from` shows the cause; the remote traceback is in the text already.
-        error.__cause__ = None
-        error.__suppress_context__ = True
+        object.__setattr__(error, "__cause__", None)
+        object.__setattr__(error, "__suppress_context__", True)
         return error  # type: ignore[no-any-return]
 
 
@@ -158,9 +156,6 @@ def _dual_class(cause_class: type[BaseException]) -> type[TaskError] | None:
 def _restore_task_error(
     function_name: str, traceback_str: str, cause: Any, pid: int, node: str, is_dual: bool
 ) -> TaskError:
-    """cause: an exception, or the parts of one."""
-    if isinstance(cause, tuple):
-        cause = exception_from_parts(*cause)
     error = TaskError(function_name, traceback_str, cause, pid=pid, node=node)
     return error.as_instanceof_cause() if is_dual else error
 
@@ -210,6 +205,29 @@ def exception_from_parts(cls: type, arguments: tuple[Any, ...], state: dict[str,
         except (AttributeError, TypeError):
             error.__dict__[name] = value  # A property without a setter stands in the way.
     return error
+
+
+class ExceptionInParts:
+    """Pickles as a call of `exception_from_parts`, in place of the exception's own way."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exception_from_parts, self.parts
+
+
+def in_parts(value: Any, memo: dict[int, Any]) -> Any:
+    """An exception, or what is in one's arguments: those in there (a group's) are as hard to make anew as any."""
+    if type(value) is tuple:
+        return tuple(in_parts(part, memo) for part in value)
+    if not isinstance(value, BaseException) or has_own_reduce(type(value)):
+        return value
+    if id(value) not in memo:
+        memo[id(value)] = value  # for a ring
+        arguments, state = exception_parts(value)
+        memo[id(value)] = ExceptionInParts(type(value), tuple(in_parts(part, memo) for part in arguments), state)
+    return memo[id(value)]
 
 
 class _ProcessDeath(ZrayError):

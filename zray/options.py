@@ -55,6 +55,7 @@ METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name",
 CONCURRENCY_MAX = 10_000
 # They travel with every task, and are looked through wherever one is placed.
 FALLBACKS_MAX = 20
+SMALLEST_AMOUNT = 1 / RESOURCE_UNIT
 # The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
 MEMORY = "memory"
 MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a message can say
@@ -89,6 +90,8 @@ def _number(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be finite and not negative, not {value}.")
     if value > 1e9:
         raise ValueError(f"{name}={value} is more than any machine has.")
+    if 0 < value < SMALLEST_AMOUNT:
+        raise ValueError(f"{name}={value} is less than {SMALLEST_AMOUNT}, the smallest amount of a resource but 0.")
 
 
 def _gpus(name: str, value: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from .host.runtime import Runtime
     from .wire.where import Where
 
+OWN_FOLDER = os.path.dirname(__file__) + os.sep
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
 # Code of more is refused, as by Ray; far below what a frame may have (host/peers.py).
@@ -206,7 +209,10 @@ def _warn_of_size(function: Any, name: str, size: int) -> None:
         f"The code of {name} is {size:,} bytes{_largest_part(function)}.  Every worker gets them: put() large values, "
         "and pass the ref."
     )
-    warnings.warn(text, stacklevel=5)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)  # at the program's line
 
 
 def _largest_part(function: Any) -> str:

@@ -1,5 +1,6 @@
 """Actors: state, order, handles, names, options, and how they end."""
 
+import copy
 import os
 
 import numpy as np
@@ -51,6 +52,31 @@ def test_an_actor_keeps_its_state():
     counter = Counter.remote(5)
     assert zray.get([counter.add.remote(), counter.add.remote(amount=2)]) == [6, 8]
     assert zray.get(counter.value.remote()) == 8
+
+
+def test_methods_with_names_of_pythons_own():
+    @zray.remote
+    class Shelf:
+        def __init__(self):
+            self.things = ["a"]
+
+        def __len__(self):
+            return len(self.things)
+
+        def __getitem__(self, index):
+            return self.things[index]
+
+        def __deepcopy__(self, memo):
+            raise AssertionError("a handle is copied, not the actor")
+
+        async def __aenter__(self):
+            return self
+
+    shelf = Shelf.remote()
+    assert zray.get([shelf.__len__.remote(), shelf.__getitem__.remote(0)]) == [1, "a"]
+    assert copy.deepcopy(shelf) == shelf
+    with pytest.raises(AttributeError, match="no method '__contains__'"):
+        _ = shelf.__contains__
 
 
 def test_two_actors_are_strangers():

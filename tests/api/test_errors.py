@@ -47,6 +47,17 @@ class BreaksOnLeaving(Exception):
         raise RuntimeError("not today")
 
 
+class PassesOn(Exception):
+    def __init__(self, one, two):
+        super().__init__(one)
+        self.two = two
+
+
+class Frozen(Exception):
+    def __setattr__(self, name, value):
+        raise AttributeError(f"{name} is frozen")
+
+
 @zray.remote
 def identity(value):
     return value
@@ -208,6 +219,19 @@ def test_an_exception_group():
     error = error_of(fail.remote(lambda: ExceptionGroup("several", [KeyError("a"), ValueError("b")])))  # noqa: F821
     assert "several" in str(error)
     assert len(error.cause.exceptions) == 2
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
+def test_a_group_of_exceptions_that_take_more_than_they_pass_on():
+    error = error_of(fail.remote(lambda: ExceptionGroup("g", [ExceptionGroup("h", [PassesOn(1, 2)])])))  # noqa: F821
+    assert isinstance(error, ExceptionGroup)  # noqa: F821
+    inner = error.exceptions[0].exceptions[0]
+    assert type(inner) is PassesOn and (inner.args, inner.two) == ((1,), 2)
+
+
+def test_a_class_that_lets_nothing_be_set():
+    error = error_of(fail.remote(lambda: Frozen("cold")))
+    assert isinstance(error, Frozen) and error.args == ("cold",)
 
 
 @pytest.mark.parametrize("make", [lambda: SystemExit(3), KeyboardInterrupt, GeneratorExit], ids=["exit", "int", "gen"])

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import warnings
 
 import pytest
 
@@ -137,6 +138,62 @@ def test_a_get_that_waits_in_a_thread_ends_with_the_session(start):
         until(waiting.running)
         zray.shutdown()
         assert waiting.exception(timeout=20) is not None
+
+
+def test_threads_that_wait_when_a_program_ends_end_in_silence(tmp_path):
+    result = run_script(
+        tmp_path,
+        """
+        import threading
+        import zray
+        zray.init(num_cpus=1, log_to_driver=False)
+        @zray.remote
+        def forever():
+            threading.Event().wait()
+        never = forever.remote()
+        def wait_again():
+            while True:
+                zray.get(zray.put(1))
+        begun = [threading.Event() for _ in range(3)]
+        calls = (lambda: zray.get(never), lambda: zray.wait([never]), wait_again)
+        for event, call in zip(begun, calls):
+            threading.Thread(target=lambda event=event, call=call: (event.set(), call()), daemon=True).start()
+        for event in begun:
+            event.wait()
+        """,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_what_is_asked_for_when_the_interpreter_ends_is_refused_in_words(tmp_path):
+    result = run_script(
+        tmp_path,
+        """
+        import zray
+        @zray.remote
+        def one():
+            return 1
+        class Late:
+            def __init__(self, call):
+                self.call = call
+            def __del__(self):
+                try:
+                    self.call()
+                except BaseException as error:
+                    print(type(error).__name__, error)
+        assert zray.get(one.remote()) == 1
+        late = Late(one.remote), Late(lambda zray=zray: zray.cancel(None))
+        """,
+    )
+    lines = result.stdout.splitlines()
+    assert len(lines) == 2 and all(line.startswith("RuntimeError The interpreter is ending") for line in lines), result
+
+
+def test_a_store_that_is_refused_is_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="object_store_memory"):
+            zray.init(object_store_memory=10**15)
 
 
 def test_two_sessions_side_by_side(start, tmp_path):

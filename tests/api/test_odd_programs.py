@@ -158,8 +158,9 @@ def test_large_code_is_warned_of_once_and_says_what_makes_it_large():
     def look_up():
         return table[0]
 
-    with pytest.warns(UserWarning, match="closure 'table'"):
+    with pytest.warns(UserWarning, match="closure 'table'") as told:
         look_up.remote()
+    assert told[0].filename == __file__  # the program's line, not one of ours
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert zray.get(look_up.remote()) == 0.0

@@ -8,6 +8,7 @@ import zray
 from zray.host import context
 from zray.wire.actors import KillActor
 
+NAN = float("nan")
 NO_TEXT = "caf\udce9"  # what os.listdir() says of a name that is no UTF-8
 
 
@@ -44,6 +45,12 @@ WRONG = {
     "wait, num_returns": (TypeError, "num_returns", lambda ref, actor: zray.wait([ref], num_returns="x")),
     "wait, timeout": (TypeError, "timeout", lambda ref, actor: zray.wait([ref], timeout="a")),
     "get, timeout": (TypeError, "timeout", lambda ref, actor: zray.get(ref, timeout="a")),
+    "get, not a number": (ValueError, "nan", lambda ref, actor: zray.get(ref, timeout=NAN)),
+    "wait, not a number": (ValueError, "nan", lambda ref, actor: zray.wait([ref], timeout=NAN)),
+    "as_completed, not a number": (ValueError, "nan", lambda ref, actor: list(zray.as_completed([ref], timeout=NAN))),
+    "next to no CPU": (ValueError, "0.0001", lambda ref, actor: Counter.options(num_cpus=1e-9)),
+    "next to nothing": (ValueError, "0.0001", lambda ref, actor: Counter.options(resources={"a": 0.00009})),
+    "no such method": (AttributeError, "It has: add", lambda ref, actor: actor.__len__),
     "init, namespace": (TypeError, "namespace", lambda ref, actor: zray.init(namespace=4)),
     "init, address": (TypeError, "address", lambda ref, actor: zray.init(address=b"auto")),
     "init, Ray's folder": (NotImplementedError, "ZRAY_TMPDIR", lambda ref, actor: zray.init(_temp_dir="/tmp")),

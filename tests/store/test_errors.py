@@ -30,6 +30,12 @@ def raised(error):
         return caught
 
 
+class PassesOn(Exception):
+    def __init__(self, one, two):
+        super().__init__(one)
+        self.two = two
+
+
 def come_back(error):
     data = serialize_error(raised(error), "f", node="n1").inband
     assert is_error(data)
@@ -224,3 +230,18 @@ def test_every_system_error_has_a_name_on_the_wire_and_says_what_it_means():
 def test_deserialize_raises_an_error_value():
     with pytest.raises(ValueError):
         deserialize(serialize_error(ValueError("v")).inband)
+
+
+def test_exceptions_in_exceptions_that_take_more_than_they_pass_on():
+    inner = PassesOn(1, 2)
+    back = come_back(ValueError("outer", inner, (inner, 3)))
+    assert isinstance(back, ValueError)
+    text, one, (again, three) = back.args
+    assert (type(one), one.args, one.two, text, three) == (PassesOn, (1,), 2, "outer", 3) and again is one
+
+
+def test_an_exception_that_holds_itself_is_told_all_the_same():
+    ring = ValueError("ring")
+    ring.args = (ring, PassesOn(1, 2))
+    data = serialize_error(raised(ring), "f").inband
+    assert isinstance(deserialize_error(data), ValueError)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
+import mmap
 import os
+import resource
 import subprocess
 import sys
 
@@ -84,6 +87,16 @@ def test_reserve_says_that_memory_is_full(session, monkeypatch):
     with pytest.raises(SegmentFullError, match="no room"):
         segment.reserve(0, 1 << 30)
     assert steps == [(i * (64 << 20), 64 << 20) for i in range(3)]
+
+
+def test_a_segment_larger_than_a_process_may_be_names_the_limit(session, monkeypatch):
+    def refuse(descriptor, size):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (3 << 30, resource.RLIM_INFINITY))
+    with pytest.raises(OSError, match=r"3,221,225,472 bytes .*RLIMIT_AS"):
+        Segment.create(segment_name(session, 0), 1 << 30)
 
 
 def test_pages_given_back_leave_the_machine(session):

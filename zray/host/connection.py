@@ -20,6 +20,7 @@ from ..exceptions import ClusterLostError, ProtocolError
 from ..wire.link import Link
 from ..wire.message import Message
 from ..wire.session import Ack, Hello, HelloRefused, Welcome
+from .context import refuse_at_the_end
 from .sockets import NOBLOCK, has_arrived, receive_if_any, send
 
 HELLO_SECONDS = 20.0
@@ -81,6 +82,10 @@ class Connection:
             send(self.socket, self.link.pack(messages), NOBLOCK)
         except zmq.Again:
             raise ClusterLostError("The node of this session takes nothing more: it has ended.") from None
+        except zmq.ZMQError:
+            if self.is_closed:  # by another thread, a moment ago
+                raise self._lost() from None
+            raise
         if self.is_waiting and has_arrived(self.socket):
             os.eventfd_write(self.wake_fd, 1)
 
@@ -101,7 +106,7 @@ class Connection:
             with lock:
                 self.is_waiting = False
                 if self.over:
-                    raise ClusterLostError(self.over)
+                    raise self._lost()
                 if is_told or has_arrived(socket):
                     frame = receive_if_any(socket)
                     is_told = False
@@ -141,12 +146,20 @@ class Connection:
     def _node_ended(self) -> None:
         """What it sent before it ended still counts."""
         with self.lock:
-            if not self.is_closed and has_arrived(self.socket):
+            if self.is_closed:
+                raise self._lost()
+            if has_arrived(self.socket):
                 return
         how = self.how_node_ended()
         how = f" ({how})" if how else ""
         self.over = f"The node process of this session has ended{how}: all its tasks and objects are gone."
         raise ClusterLostError(self.over)
+
+    def _lost(self) -> ClusterLostError:
+        """For whoever still wants something of it."""
+        if self.is_closed:
+            refuse_at_the_end()
+        return ClusterLostError(self.over)
 
     def wake(self) -> None:
         """Make the receiver look around."""

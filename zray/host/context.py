@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -57,13 +58,29 @@ def refuse_without_session(using: Any) -> None:
 
     Raises:
         ObjectLostError, ActorDiedError: `using` is one, or has one in it.
+        and as refuse_at_the_end.
     """
+    refuse_at_the_end()
     if had_session:
         for thing in using if isinstance(using, (list, tuple)) else (using,):
             if type(thing) is ObjectRef:
                 raise ref_of_ended_session(thing.id)
             if type(thing).__name__ in ("ActorHandle", "ActorMethod"):
                 raise actor_of_ended_session(thing._class_name)
+
+
+def refuse_at_the_end() -> None:
+    """The program ends, and has left its session: no other is begun.
+
+    Raises:
+        SystemExit: in a daemon thread, which would otherwise tell of the end as if it were an error.  Python ends
+            these threads without a word, a moment later; not for ever asleep, since whoever ends may join them.
+        RuntimeError: the interpreter is being taken apart.
+    """
+    if sys.is_finalizing():
+        raise RuntimeError("The interpreter is ending, and this program has left its session: zray is not there now.")
+    if not threading.main_thread().is_alive() and threading.current_thread().daemon:
+        raise SystemExit
 
 
 class StartLock:

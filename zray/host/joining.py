@@ -13,7 +13,7 @@ from ..exceptions import ClusterLostError
 from ..wire.session import Goodbye
 from . import context, interrupts
 from .machine import why_store_is_too_large
-from .nodes import declared_resources, end_node, find_node_of, find_session, start_node
+from .nodes import declared_resources, end_node, find_node_of, find_session, start_node, store_capacity
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -111,6 +111,7 @@ def _start(
         code = asked_bundles(runtime_env)
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
+        store_capacity(object_store_memory)  # what is refused is not warned of before
         if note := why_store_is_too_large(object_store_memory):
             warnings.warn(note, RuntimeWarning, stacklevel=4)  # of whoever has called init()
         session, node_pid = start_node(

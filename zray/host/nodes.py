@@ -63,8 +63,12 @@ def declared_resources(
     return units
 
 
-def _capacity(store: int | None) -> int:
-    """Bytes of an object store."""
+def store_capacity(store: int | None) -> int:
+    """Bytes of an object store.
+
+    Raises:
+        TypeError, ValueError: so many cannot be asked for.
+    """
     if store is None:
         return store_bytes()
     if isinstance(store, bool) or not isinstance(store, int):
@@ -122,7 +126,7 @@ def start_node(
     """
     from ..options import checked_labels
 
-    capacity, labels = _capacity(store), checked_labels(labels)  # before anything is made that would be left
+    capacity, labels = store_capacity(store), checked_labels(labels)  # before anything is made that would be left
     _check_surroundings()
     session = Session.named_anew()
     options = {

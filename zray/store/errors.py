@@ -19,12 +19,13 @@ from ..exceptions import (
     SYSTEM_ERROR,
     TASK_ERROR,
     DeserializationError,
+    ExceptionInParts,
     TaskError,
     ZrayError,
     decode_system_error,
-    exception_from_parts,
     exception_parts,
     has_own_reduce,
+    in_parts,
     system_error_of,
 )
 from .layout import Serialized
@@ -91,16 +92,6 @@ def deserialize_error(data: Any) -> ZrayError:
     return error_here
 
 
-class _Parts:
-    """Pickles as a call of `exception_from_parts`, in place of the exception's own way."""
-
-    def __init__(self, *parts: Any) -> None:
-        self.parts = parts
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return exception_from_parts, self.parts
-
-
 def _pickled(error: BaseException) -> Serialized:
     """The exception as a value; with shortened texts, and without what cannot be pickled or is too large."""
     cls = type(error)
@@ -109,17 +100,18 @@ def _pickled(error: BaseException) -> Serialized:
         if data.size:
             return data
     arguments, state = exception_parts(error)
-    arguments = tuple(map(_shortened, arguments))
-    data = _small(_Parts(cls, arguments, state))
+    memo: dict[int, Any] = {id(error): error}
+    arguments = tuple(in_parts(_shortened(part), memo) for part in arguments)
+    data = _small(ExceptionInParts(cls, arguments, state))
     if data.size:
         return data
     state = {name: value for name, value in state.items() if _small(value).size}
-    data = _small(_Parts(cls, arguments, state))
+    data = _small(ExceptionInParts(cls, arguments, state))
     if data.size:
         return data
     replaced = tuple(part if _small(part).size else _shortened(_safe_repr(part)) for part in arguments)
-    data = _small(_Parts(cls, replaced, state))
-    return data if data.size else _small(_Parts(cls, replaced, {}))
+    data = _small(ExceptionInParts(cls, replaced, state))
+    return data if data.size else _small(ExceptionInParts(cls, replaced, {}))
 
 
 def _small(value: Any) -> Serialized:

@@ -42,7 +42,12 @@ class Segment:
     def __init__(self, name: str, size: int, descriptor: int) -> None:
         self.name = name
         self.size = size
-        self.mapping = mmap.mmap(descriptor, size)
+        try:
+            self.mapping = mmap.mmap(descriptor, size)
+        except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise OSError(errno.ENOMEM, _why_not_mapped(size)) from None
+            raise
         self._descriptor = descriptor
         # numpy asks the memory below an array before it makes it writable again: this one says no.
         self._read_only = memoryview(self.mapping).toreadonly()
@@ -125,6 +130,19 @@ class Segment:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _why_not_mapped(size: int) -> str:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    text = f"{size:,} bytes of shared memory cannot be mapped into this process"
+    if limit == resource.RLIM_INFINITY:
+        return text
+    return (
+        f"{text}, which may have {limit:,} bytes of address space in all (RLIMIT_AS, `ulimit -v`): raise that limit, "
+        "or start with a smaller object_store_memory"
+    )
 
 
 def segment_name(session: str, number: int) -> str:
