@@ -15,6 +15,7 @@ from zray.wire.objects import (
     ClaimObject,
     FreeObjects,
     ObjectAllocated,
+    ObjectClaimed,
     PagesReserved,
     ProcessGone,
     SealObjects,
@@ -208,6 +209,18 @@ def test_room_for_what_is_here_is_claimed_not_given():
     # It was being freed: then there is room.
     ((target, answer),) = desk.tell("n1/local", FreeObjects([IDS[0]]))
     assert (target, type(answer)) == ("w2", ObjectAllocated)
+
+
+def test_room_for_what_is_being_written_is_claimed_when_it_is_complete():
+    """A task that runs again, while what its first run has made is on its way here: its worker waited for ever."""
+    desk = Desk()
+    desk.allocate(IDS[0], 1_000)
+    assert desk.tell("w2", AllocateObject(IDS[0], 1_000)) == []
+    assert desk.tell("n1/local", SealObjects([IDS[0]])) == [("n1/local", ClaimObject(IDS[0], "w2"))]
+    # Once; and none is left that is given its room.
+    assert desk.tell("n1/local", SealObjects([IDS[0]])) == []
+    assert desk.tell("n1/local", ObjectClaimed(IDS[0], "w2")) == []
+    assert desk.tell("n1/local", FreeObjects([IDS[0]])) == []
 
 
 def test_what_was_sealed_is_not_freed_with_its_writer():

@@ -308,3 +308,10 @@ def test_an_actor_that_is_offered_to_a_node_that_is_lost_asks_again():
 def test_lines_that_are_about_to_be_clogged_count_as_faults():
     """A node that is cut off at the end has heard of no job's end."""
     assert_all_is_well([14002376], nodes=7, shards=3, deaths=True, weather=True)
+
+
+def test_a_worker_that_makes_again_what_is_on_its_way_here_does_not_wait_for_room():
+    """It came before there was room to write it: a job waited for ever, and a node that was to leave stayed."""
+    options = {"drains": True, "groups": True, "crashes": True}
+    assert_all_is_well([13500079], nodes=6, replicas=2, heads=True, disks=True, **options)
+    assert_all_is_well([14002187], nodes=12, deaths=True, **options)

@@ -296,10 +296,15 @@ class ObjectManager(Role):
     # --- the rest of an object's life ---
 
     def on_seal_objects(self, message: SealObjects) -> None:
+        come = set()
         for object_id in message.object_ids:
             stored = self.objects.get(object_id)
-            if stored is not None:
+            if stored is not None and stored.process:
                 stored.process = ""
+                come.add(object_id)
+        for asked in self.asked:  # to write what was still on its way here: it need not
+            if asked.object_id in come:
+                self.send(self.local_scheduler, ClaimObject(asked.object_id, asked.process))
 
     def on_free_objects(self, message: FreeObjects) -> None:
         for object_id in message.object_ids:
