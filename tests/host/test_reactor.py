@@ -135,10 +135,12 @@ def test_after_a_sleep_a_small_frame_is_taken_alone_and_a_large_one_with_what_ha
 @pytest.mark.parametrize("is_owner", [True, False])
 def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owner):
     """It may be a million tasks: the session is gone at once."""
-    told, ended = [], []
+    told, ended, removed = [], [], []
     node = SimpleNamespace(tell_local=told.append, end=ended.append, reactor=SimpleNamespace(unwatch=lambda fd: None))
+    node.session = SimpleNamespace(remove_job_logs=removed.append)
     doorman = Doorman.__new__(Doorman)
     doorman.node, doorman.owner = node, "driver-1" if is_owner else "driver-0"
     doorman.pidfds = {"driver-1": os.pidfd_open(os.getpid())}
+    doorman.jobs = {"driver-1": b"its job"}
     doorman.process_left("driver-1", "process has ended")
-    assert (len(ended), len(told)) == ((1, 0) if is_owner else (0, 1))
+    assert (len(ended), len(told), len(removed)) == ((1, 0, 0) if is_owner else (0, 1, 1))
