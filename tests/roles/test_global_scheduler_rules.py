@@ -124,7 +124,7 @@ class GlobalMachine(RuleBasedStateMachine):
         options = encode_options(TaskOptions(resources=request, where=where))
         deps = tuple(return_id(bytes([number]) * 16, 1) for number in taken)
         spill = SpillTask(TaskSpec(self.count.to_bytes(16, "big"), b"f" * 16, b"", deps, (), options), origin, JOB)
-        if origin in self.free:
+        if origin in self.free and not (where is not None and where.is_spread):
             self.free[origin] = cpus(0)  # else it would not ask
         sent = self._tell(origin, spill)
         if not deps:
@@ -184,17 +184,18 @@ class GlobalMachine(RuleBasedStateMachine):
         spec = TaskSpec(self.count.to_bytes(16, "big"), b"c" * 16)
         options = ActorOptions(resources=request, where=where)
         free = {node: load.free.get("CPU", 0) for node, load in self.role.loads.items()}
-        ((target, answer),) = self._tell(origin, SpillActor(spec, options, origin, ActorLife("here"), JOB))
+        (target, answer), *rest = self._tell(origin, SpillActor(spec, options, origin, ActorLife("here"), JOB))
         able = self._able(where, request["CPU"])
         if type(answer) is PlaceActor:
             assert target in able
             assert target != origin
             assert free[target] >= request["CPU"]
+            assert rest == [(origin, TaskPlaced(spec.task_id, target))]
             self.held[target] += request["CPU"]
             self.free[target] = cpus((self.free[target]["CPU"] - request["CPU"]) // RESOURCE_UNIT)
         else:
             is_put_off = any(self.total[node]["CPU"] >= request["CPU"] for node in able)
-            assert (target, type(answer)) == (origin, ActorDeferred if is_put_off else SpillRefused)
+            assert (target, type(answer), rest) == (origin, ActorDeferred if is_put_off else SpillRefused, [])
 
     # --- what is believed ---
 
