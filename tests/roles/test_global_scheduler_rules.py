@@ -79,6 +79,10 @@ class GlobalMachine(RuleBasedStateMachine):
         own = [node for node in able if node.startswith(where.node + "/")]
         return able if where.is_soft and not any(self.total[node]["CPU"] >= cpu for node in own) else own
 
+    def _knows_none(self):
+        """It has just been started, and says of nothing that no node could have it."""
+        return not self.total.keys() - {DRIVER}
+
     def _unreported(self, node):
         return self.placed[node][self.reported[node] :]
 
@@ -169,7 +173,7 @@ class GlobalMachine(RuleBasedStateMachine):
             assert rest == ([(spill.origin, TaskPlaced(task_id, target, 1))] if target != spill.origin else [])
             self.placed[target].append(cpu)
         else:
-            is_put_off = any(self.total[node]["CPU"] >= cpu for node in able)
+            is_put_off = self._knows_none() or any(self.total[node]["CPU"] >= cpu for node in able)
             assert (target, rest) == (spill.origin, [])
             assert type(answer) is (TaskDeferred if is_put_off else SpillRefused)
             assert answer.task_id == task_id
@@ -194,7 +198,7 @@ class GlobalMachine(RuleBasedStateMachine):
             self.held[target] += request["CPU"]
             self.free[target] = cpus((self.free[target]["CPU"] - request["CPU"]) // RESOURCE_UNIT)
         else:
-            is_put_off = any(self.total[node]["CPU"] >= request["CPU"] for node in able)
+            is_put_off = self._knows_none() or any(self.total[node]["CPU"] >= request["CPU"] for node in able)
             assert (target, type(answer), rest) == (origin, ActorDeferred if is_put_off else SpillRefused, [])
 
     # --- what is believed ---

@@ -213,6 +213,16 @@ def test_what_no_node_can_run_is_refused_in_words():
     assert "GPU" in effect.message.reason
 
 
+def test_who_knows_no_node_yet_refuses_nothing():
+    scheduler = GlobalScheduler("global", ["gcs-0"])
+    assert spill(scheduler) == [Send("n1/local", TaskDeferred(b"t" * 16, 1))]
+    scheduler.handle("monitor", NodeJoined("n1/local", {"CPU": 0}, "driver"), 0.0)
+    assert spill(scheduler) == [Send("n1/local", TaskDeferred(b"t" * 16, 1))]
+    scheduler.handle("monitor", NodeJoined("n2/local", {"CPU": 0}), 0.0)
+    (effect,) = spill(scheduler)
+    assert type(effect.message) is SpillRefused
+
+
 def test_what_actors_hold_everywhere_is_asked_for_again():
     scheduler = make_scheduler()
     for node in ("n1/local", "n2/local"):

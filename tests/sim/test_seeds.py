@@ -315,3 +315,7 @@ def test_a_worker_that_makes_again_what_is_on_its_way_here_does_not_wait_for_roo
     options = {"drains": True, "groups": True, "crashes": True}
     assert_all_is_well([13500079], nodes=6, replicas=2, heads=True, disks=True, **options)
     assert_all_is_well([14002187], nodes=12, deaths=True, **options)
+
+
+def test_a_global_scheduler_that_knows_no_node_yet_refuses_nothing():
+    assert_all_is_well([14002875], nodes=4, shards=2, replicas=2, groups=True, cuts=True, oneway=True, schedulers=True)

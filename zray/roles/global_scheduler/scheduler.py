@@ -100,6 +100,13 @@ class GlobalScheduler(Role):
         load.kind, load.labels = message.kind, message.labels
         load.endpoint, load.hostname = message.endpoint, message.hostname
 
+    @property
+    def _knows_nodes(self) -> bool:
+        """Whether it has heard of any.  Not when it has just been started in another's place: there is the head at
+        least, and nothing can be said of what no node could ever hold.
+        """
+        return any(load.kind != "driver" for load in self.loads.values())
+
     def on_node_lost(self, message: NodeLost) -> None:
         self.lost[message.node] = None
         load = self.loads.pop(message.node, None)
@@ -166,7 +173,7 @@ class GlobalScheduler(Role):
         able = eligible(self.loads.values(), where, request)
         load = self._choose(spill, able, objects)
         if load is None:
-            if any(is_enough(load.total, request) for load in able):
+            if not self._knows_nodes or any(is_enough(load.total, request) for load in able):
                 self.send(spill.origin, TaskDeferred(task_id, spill.trip))
             else:
                 self._refuse(spill.origin, task_id, request, where, able)
@@ -228,7 +235,7 @@ class GlobalScheduler(Role):
             self._offer(place, load)
         elif (load := self._hope(able, message)) is not None:
             self._offer(place, load)
-        elif any(is_enough(load.total, request) for load in able):
+        elif not self._knows_nodes or any(is_enough(load.total, request) for load in able):
             self.send(message.origin, ActorDeferred(actor_id))
         else:
             self._refuse(message.origin, actor_id, request, where, able)
@@ -265,7 +272,7 @@ class GlobalScheduler(Role):
         )
         found, _ = plan([(load.node, load.free) for load in loads], message.bundles, message.strategy, message.taken)
         reason = ""
-        if found is None:
+        if found is None and self._knows_nodes:
             totals = [(load.node, load.total) for load in loads]
             most, is_certain = plan(totals, message.bundles, message.strategy, message.taken)
             if most is None and is_certain:
