@@ -110,6 +110,20 @@ def test_pages_given_back_leave_the_machine(session):
     assert segment.view(0, 1)[0] == 7
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_pages_that_are_mapped_ahead_keep_what_they_hold(session, monkeypatch, is_known):
+    """Also where the kernel does not know of that; nothing but the range is touched."""
+    if not is_known:
+        monkeypatch.setattr("zray.store.segment._MADV_POPULATE_WRITE", 9_999)
+    segment = Segment.create(segment_name(session, 0), 16 << 20)
+    segment.reserve(0, 12 << 20)
+    segment.write(5_000_000, b"here")
+    before = os.fstat(segment._descriptor).st_blocks
+    segment.populate(4_999_999, 6_000_000)
+    assert bytes(segment.bytes_of(5_000_000, 4)) == b"here"
+    assert os.fstat(segment._descriptor).st_blocks == before
+
+
 def test_a_pin_lasts_as_long_as_the_last_array(session):
     """DESIGN.md 7: a process pins what it reads until the arrays made from it are gone."""
     value = {"a": numpy.arange(100_000), "b": numpy.arange(5)}

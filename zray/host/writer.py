@@ -78,6 +78,7 @@ class Writer:
                 piece = buffer[offset : offset + STEP_BYTES]
                 end = begin + offset + piece.nbytes
                 self._await_pages(object_id, end)
+                self.runtime.arena.populate(place.segment, place.offset + end - piece.nbytes, piece.nbytes)
                 copy_bytes(view[end - piece.nbytes : end], piece)
 
     def _await_pages(self, object_id: bytes, size: int) -> ObjectAllocated:

@@ -69,6 +69,10 @@ class ArenaView:
             _pins[pin.key] = pin
         return array
 
+    def populate(self, segment_number: int, offset: int, size: int) -> None:
+        """Map a range that is reserved, before much is written into it for the first time."""
+        self.segment(segment_number).populate(offset, size)
+
     def writable(self, segment_number: int, offset: int, size: int) -> memoryview:
         """A range to write into, by `values.write_into`; it must be reserved."""
         return memoryview(self.segment(segment_number).mapping)[offset : offset + size]

@@ -25,8 +25,11 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 # So that reserving a gigabyte does not stall whoever waits for the kernel to zero it: callers may pause
 # between steps.
 RESERVE_STEP_BYTES = 64 << 20
+# A step of it holds the interpreter's lock, for some 2 ms.
+POPULATE_STEP_BYTES = 4 << 20
 PAGE_BYTES = mmap.PAGESIZE
 _SESSION = re.compile(r"[A-Za-z0-9_.]+")
+_MADV_POPULATE_WRITE = 23
 _MADV_REMOVE = 9  # Linux: free the pages and the file's blocks behind them.
 
 
@@ -97,6 +100,17 @@ class Segment:
                 message = f"{SHARED_MEMORY_FOLDER} has no room for {end - offset} more bytes of {self.name}"
                 raise SegmentFullError(error.errno, message) from error
             offset += step
+
+    def populate(self, offset: int, length: int) -> None:
+        """Map pages that are reserved, to be written by this process: in one call, which takes half as long as a fault
+        for each of them.  Where the kernel cannot (before Linux 5.14), they are mapped as they are written.
+        """
+        start = offset // PAGE_BYTES * PAGE_BYTES
+        for begin in range(start, offset + length, POPULATE_STEP_BYTES):
+            try:
+                self.mapping.madvise(_MADV_POPULATE_WRITE, begin, min(POPULATE_STEP_BYTES, offset + length - begin))
+            except OSError:
+                return
 
     def give_back(self, offset: int, length: int) -> None:
         """Free the whole pages inside a range: they read as zeros, and must be reserved before writing."""
