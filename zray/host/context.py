@@ -1,4 +1,7 @@
-"""The runtime of this process: what the public API talks to."""
+"""The runtime of this process: what the public API talks to.
+
+The first that zray's own processes import, and before a node launches its fork server: no msgspec here (node_main.py).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import ActorDiedError, ObjectLostError
-from ..object_ref import ObjectRef
 from ..shadows import hidden_by_program
 
 if TYPE_CHECKING:
+    from ..exceptions import ActorDiedError, ObjectLostError
     from .runtime import Runtime
 
 runtime: Runtime | None = None
@@ -29,11 +31,15 @@ def set_runtime(new: Runtime | None) -> None:
 
 def ref_of_ended_session(object_id: bytes) -> ObjectLostError:
     """For whoever uses it."""
+    from ..exceptions import ObjectLostError
+
     return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: nothing will come of it.")
 
 
 def actor_of_ended_session(class_name: str) -> ActorDiedError:
     """For whoever uses a handle on it."""
+    from ..exceptions import ActorDiedError
+
     return ActorDiedError(
         f"This handle on an actor {class_name} is of a session that has ended, and so has the actor.  Make another "
         "one; one that was detached, in a session that goes on, is found by get_actor()."
@@ -62,6 +68,8 @@ def refuse_without_session(using: Any) -> None:
     """
     refuse_at_the_end()
     if had_session:
+        from ..object_ref import ObjectRef
+
         for thing in using if isinstance(using, (list, tuple)) else (using,):
             if type(thing) is ObjectRef:
                 raise ref_of_ended_session(thing.id)
