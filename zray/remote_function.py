@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from .host.runtime import Runtime
     from .wire.where import Where
 
-OWN_FOLDER = os.path.dirname(__file__) + os.sep
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
 # Code of more is refused, as by Ray; far below what a frame may have (host/peers.py).
@@ -204,6 +202,8 @@ class Code:
 
 def _warn_of_size(function: Any, name: str, size: int) -> None:
     import warnings
+
+    from .store.errors import OWN_FOLDER
 
     text = (
         f"The code of {name} is {size:,} bytes{_largest_part(function)}.  Every worker gets them: put() large values, "

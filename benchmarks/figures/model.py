@@ -71,7 +71,7 @@ def no_op() -> None:
 
 
 def driver(
-    model: Model | None, waves: int, wave: int, since: float, fetched: Fetched, ended: list[int], world: Simulator
+    model: Model | None, waves: int, wave: int, since: float, fetched: Fetched, world: Simulator
 ) -> Generator[Any, Any, None]:
     """A warm-up; then, from the same moment on as all others, the waves.  fetched: how many tasks at what time."""
     refs = []
@@ -93,7 +93,6 @@ def driver(
                 yield say.Compute(model.fetch * len(some))
             fetched.append((world.now - since, len(some)))
         yield say.Drop(refs)
-    ended.append(len(ended))
 
 
 def new_world(nodes: int, policy: str, costs: Costs | None, stopwatch: Stopwatch | None) -> Simulator:
@@ -121,13 +120,14 @@ def run_world(
     world.run(SETTLE_SECONDS)
     since = world.now + SETTLE_SECONDS
     fetched: list[Fetched] = [[] for _ in world.nodes]
-    ended: list[int] = []
-    for number, node in enumerate(world.nodes.values(), 1):
-        world.start_driver(node, number, driver, (model, waves, wave, since, fetched[number - 1], ended, world))
+    drivers = [
+        world.start_driver(node, number, driver, (model, waves, wave, since, fetched[number - 1], world))
+        for number, node in enumerate(world.nodes.values(), 1)
+    ]
     enabled = gc.isenabled()
     gc.disable()  # as it nearly is in a node's process
     try:
-        is_done = world.run(END_SECONDS, unless=lambda: len(ended) == nodes)
+        is_done = world.run(END_SECONDS, unless=lambda: all(one.is_done for one in drivers))
     finally:
         if enabled:
             gc.enable()

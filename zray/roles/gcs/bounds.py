@@ -51,8 +51,6 @@ def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
     if member.journal is not None:
         most = journal.GATHERED_MAX + 2 * entrance.HISTORY_MAX  # one that is appended; with as many epochs
         yield "records that wait for the disk", member.journal.waiting, most
-    if replica := member.replica:
-        yield "clients that are to confirm more", len(member.entrance.owing), len(replica.sessions)
     yield "pages under way", len(member.flushing._going), flushing.PAGES_MAX
     replica = member.replica
     if replica is not None:
@@ -61,5 +59,6 @@ def bounds_of_member(member: ChainMember) -> Iterator[tuple[str, int, int]]:
         # A tail whose disk is behind says nothing: it has not looked, either, who of them is lost.
         if member.is_tail and member.has_caught_up and member.acknowledged >= member.forgotten:
             yield "clients that were told something", len(member.results.told), len(replica.sessions)
+        yield "clients that are to confirm more", len(member.entrance.owing), len(replica.sessions)
         yield "clients that are lost", len(replica.lost), LOST_MAX
         yield from bounds_of_shard(replica.shard)

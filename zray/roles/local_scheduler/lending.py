@@ -58,8 +58,7 @@ class Lending:
             wait.is_over = True  # it is lent already
             self.node.waits.finish(wait)
             return
-        if frame.wait is not None and frame.wait.aside:
-            self._is_over_now(worker, frame.wait)
+        self._end_aside(worker, frame)
         frame.wait = wait
         share = cpu_of(frame.resources)
         if not frame.cpu_lent and share:
@@ -74,8 +73,11 @@ class Lending:
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
             self.node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
 
-    def _is_over_now(self, worker: Worker, wait: Wait) -> None:
-        """One that is aside: its CPU stays lent, or is nobody's any more."""
+    def _end_aside(self, worker: Worker, frame: Frame) -> None:
+        """If the level's wait is one that is aside: its CPU stays lent, or is nobody's any more."""
+        wait = frame.wait
+        if wait is None or not wait.aside:
+            return
         wait.is_over = True
         if worker in self.resuming:
             self.resuming.remove(worker)
@@ -83,8 +85,7 @@ class Lending:
 
     def frame_ends(self, worker: Worker, frame: Frame) -> dict[str, int]:
         """What the level that has ended still has; threads of it may wait on."""
-        if frame.wait is not None and frame.wait.aside:
-            self._is_over_now(worker, frame.wait)
+        self._end_aside(worker, frame)
         if not frame.cpu_lent:
             return frame.resources
         lent = cpu_of(frame.resources)
@@ -95,8 +96,7 @@ class Lending:
         if not worker.frames:
             return
         frame = worker.frames[-1]
-        if frame.wait is not None and frame.wait.aside:
-            self._is_over_now(worker, frame.wait)
+        self._end_aside(worker, frame)
         frame.wait = wait
         if not frame.cpu_lent and cpu_of(frame.resources):
             self.writers[worker.address] = worker
