@@ -1,8 +1,10 @@
 """Refs and handles of a session that has ended, and sessions whose node is gone: said plainly, whatever is done."""
 
+import gc
 import os
 import signal
 
+import numpy
 import pytest
 
 import zray
@@ -78,3 +80,26 @@ def test_nothing_can_be_said_in_a_session_that_is_lost(start):
         with pytest.raises(ClusterLostError, match="SIGKILL"):
             say()
     assert zray.get(ref) == 1, "what is here stays"
+
+
+def mapped_segments():
+    with open("/proc/self/maps") as file:
+        return [line for line in file if "/dev/shm/zray-" in line]
+
+
+def test_the_memory_of_an_ended_session_goes_with_it(start):
+    """At once, and not when the collector happens to come by; but for what an array still reads."""
+    gc.collect()
+    assert not mapped_segments()
+    gc.disable()
+    try:
+        for _ in range(2):
+            start(num_cpus=1)
+            array = zray.get(zray.put(numpy.arange(1_000_000)))
+            zray.shutdown()
+            assert len(mapped_segments()) == 1
+            assert array.sum() == 499_999_500_000
+            del array
+            assert not mapped_segments()
+    finally:
+        gc.enable()

@@ -421,6 +421,7 @@ class Runtime:
         self.futures.close()
         if threading.current_thread() is not self._helper:
             self._helper.join(timeout=1.0)
+        self.arena.leave()
 
 
 def _of_ended_session(ref: ObjectRef) -> Any:

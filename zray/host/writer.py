@@ -78,8 +78,7 @@ class Writer:
                 piece = buffer[offset : offset + STEP_BYTES]
                 end = begin + offset + piece.nbytes
                 self._await_pages(object_id, end)
-                self.runtime.arena.populate(place.segment, place.offset + end - piece.nbytes, piece.nbytes)
-                copy_bytes(view[end - piece.nbytes : end], piece)
+                copy_bytes(view[end - piece.nbytes : end], piece, new_pages=True)
 
     def _await_pages(self, object_id: bytes, size: int) -> ObjectAllocated:
         """Until so many bytes of it may be written, or it is refused."""

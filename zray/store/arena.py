@@ -1,4 +1,4 @@
-"""A process's view of its node's arena: each segment mapped once, on first use, and kept.
+"""A process's view of its node's arena: each segment mapped once, on first use, and kept while the session lasts.
 
 A range that is read is pinned until the last array made from it is gone: then `on_release` is called, which
 may happen in any thread and in the middle of anything, so it does no more than append to a deque.
@@ -56,6 +56,10 @@ class ArenaView:
             segment = self._segments.setdefault(number, Segment.open(segment_name(self.session, number)))
         return segment
 
+    def leave(self) -> None:
+        """The session is over: a segment is unmapped with the last array that reads it, here if there is none."""
+        self._segments.clear()
+
     def read(self, segment_number: int, offset: int, size: int, on_release: OnRelease | None = None) -> Any:
         """A range as a read-only 1-d uint8 array, for `values.deserialize`.
 
@@ -68,10 +72,6 @@ class ArenaView:
             pin.key = id(pin)
             _pins[pin.key] = pin
         return array
-
-    def populate(self, segment_number: int, offset: int, size: int) -> None:
-        """Map a range that is reserved, before much is written into it for the first time."""
-        self.segment(segment_number).populate(offset, size)
 
     def writable(self, segment_number: int, offset: int, size: int) -> memoryview:
         """A range to write into, by `values.write_into`; it must be reserved."""

@@ -6,10 +6,13 @@ own).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
+
+from .segment import map_pages
 
 # Below this a plain slice assignment is done before numpy has wrapped the two sides.
 NUMPY_MIN_BYTES = 256 * 1024
@@ -22,13 +25,22 @@ STRIPES_MAX = 4
 PAGE = 4096
 CLOSE_BYTES = 1024
 CLOSE_PIECE_BYTES = 1 << 20
+# Of pages that are new to this process: short enough for the cores to end together, whatever else they do.
+NEW_PAGES_STRIPE_BYTES = 4 << 20
 
-_work: SimpleQueue[tuple[Any, Any, SimpleQueue[BaseException | None]]] | None = None
+# Target, source, whether the target's pages are new, where its end is told.
+_Stripe = tuple[Any, Any, bool, "SimpleQueue[BaseException | None]"]
+
+_work: SimpleQueue[_Stripe] | None = None
 _starting = threading.Lock()
 
 
-def copy_bytes(target: memoryview, source: memoryview) -> None:
-    """Copy source into target: 1-d views of bytes, of one length."""
+def copy_bytes(target: memoryview, source: memoryview, *, new_pages: bool = False) -> None:
+    """Copy source into target: 1-d views of bytes, of one length.
+
+    new_pages: the target is shared memory that this process has not written yet.  Its pages are mapped many at a
+    time, by each core ahead of what it copies.
+    """
     length = source.nbytes
     if length < NUMPY_MIN_BYTES:
         target[:] = source
@@ -40,15 +52,17 @@ def copy_bytes(target: memoryview, source: memoryview) -> None:
     if length >= PARALLEL_MIN_BYTES:
         stripes = min(STRIPES_MAX, len(os.sched_getaffinity(0)), length // STRIPE_MIN_BYTES)
     if stripes < 2:
-        _copy(to, of)
+        _copy(to, of, new_pages)
     else:
-        _copy_striped(to, of, stripes)
+        _copy_striped(to, of, NEW_PAGES_STRIPE_BYTES if new_pages else -(-length // stripes), new_pages)
 
 
-def _copy(to: Any, of: Any) -> None:
+def _copy(to: Any, of: Any, new_pages: bool) -> None:
     """On this core."""
     import numpy
 
+    if new_pages:
+        map_pages(to.ctypes.data, len(to))
     if not 0 < (to.ctypes.data - of.ctypes.data) % PAGE < CLOSE_BYTES:
         numpy.copyto(to, of)
         return
@@ -56,21 +70,34 @@ def _copy(to: Any, of: Any) -> None:
         numpy.copyto(to[start : start + CLOSE_PIECE_BYTES], of[start : start + CLOSE_PIECE_BYTES])
 
 
-def _copy_striped(to: Any, of: Any, stripes: int) -> None:
+def _copy_striped(to: Any, of: Any, step: int, new_pages: bool) -> None:
+    """In stripes of `step` bytes: this thread takes its part of them, and what the others have no time for."""
     work = _copiers()
     done: SimpleQueue[BaseException | None] = SimpleQueue()
     # Whole pages, so that no two cores fault in the same one.
-    step = (len(of) // stripes + 4095) & ~4095
+    step = (step + PAGE - 1) // PAGE * PAGE
     for start in range(step, len(of), step):
-        work.put((to[start : start + step], of[start : start + step], done))
-    _copy(to[:step], of[:step])
+        work.put((to[start : start + step], of[start : start + step], new_pages, done))
+    _copy(to[:step], of[:step], new_pages)
+    with contextlib.suppress(Empty):
+        while True:
+            _take(work.get_nowait())
     troubles = [done.get() for _ in range(step, len(of), step)]
     for trouble in troubles:
         if trouble is not None:
             raise trouble
 
 
-def _copiers() -> SimpleQueue[Any]:
+def _take(stripe: _Stripe) -> None:
+    to, of, new_pages, done = stripe
+    try:
+        _copy(to, of, new_pages)
+        done.put(None)
+    except BaseException as error:  # It is raised where the copy was asked for.
+        done.put(error)
+
+
+def _copiers() -> SimpleQueue[_Stripe]:
     """The queue that the copying threads listen to; they are started by whoever comes first."""
     global _work
     with _starting:
@@ -82,15 +109,9 @@ def _copiers() -> SimpleQueue[Any]:
         return _work
 
 
-def _copy_forever(work: SimpleQueue[Any]) -> None:
+def _copy_forever(work: SimpleQueue[_Stripe]) -> None:
     while True:
-        to, of, done = work.get()
-        try:
-            _copy(to, of)
-            done.put(None)
-        except BaseException as error:  # It is raised where the copy was asked for.
-            done.put(error)
-        del to, of, done  # An idle thread must not keep a value alive.
+        _take(work.get())  # Kept by no name: an idle thread must not keep a value alive.
 
 
 def _forget_copiers() -> None:

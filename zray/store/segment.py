@@ -7,7 +7,7 @@ view.
     give_back       return pages that hold nothing to the machine
     unlink          the name goes at once, the memory with its last mapping
 
-A segment is mapped once per process and stays so for the process's life: no view can outlive its mapping.
+A segment is mapped once per process, and views keep its mapping alive: none can outlive it.
 Python's own resource tracker is not involved: it would unlink what other processes still use.
 """
 
@@ -25,8 +25,6 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 # So that reserving a gigabyte does not stall whoever waits for the kernel to zero it: callers may pause
 # between steps.
 RESERVE_STEP_BYTES = 64 << 20
-# A step of it holds the interpreter's lock, for some 2 ms.
-POPULATE_STEP_BYTES = 4 << 20
 PAGE_BYTES = mmap.PAGESIZE
 _SESSION = re.compile(r"[A-Za-z0-9_.]+")
 _MADV_POPULATE_WRITE = 23
@@ -38,7 +36,7 @@ class SegmentFullError(OSError):
 
 
 class Segment:
-    """One mapped segment.  name; size in bytes; mapping: readable and writable, for the process's life."""
+    """One mapped segment.  name; size in bytes; mapping: readable and writable, until the last view is gone."""
 
     __slots__ = ("name", "size", "mapping", "_descriptor", "_read_only")
 
@@ -101,17 +99,6 @@ class Segment:
                 raise SegmentFullError(error.errno, message) from error
             offset += step
 
-    def populate(self, offset: int, length: int) -> None:
-        """Map pages that are reserved, to be written by this process: in one call, which takes half as long as a fault
-        for each of them.  Where the kernel cannot (before Linux 5.14), they are mapped as they are written.
-        """
-        start = offset // PAGE_BYTES * PAGE_BYTES
-        for begin in range(start, offset + length, POPULATE_STEP_BYTES):
-            try:
-                self.mapping.madvise(_MADV_POPULATE_WRITE, begin, min(POPULATE_STEP_BYTES, offset + length - begin))
-            except OSError:
-                return
-
     def give_back(self, offset: int, length: int) -> None:
         """Free the whole pages inside a range: they read as zeros, and must be reserved before writing."""
         start = -(-offset // PAGE_BYTES) * PAGE_BYTES
@@ -144,6 +131,18 @@ class Segment:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def map_pages(address: int, length: int) -> None:
+    """Map shared pages that are reserved, to be written by this process: in one call, without the interpreter's lock,
+    which takes half as long as a fault for each of them.  Where the kernel cannot (before Linux 5.14), they are mapped
+    as they are written.
+    """
+    import ctypes
+
+    start = address // PAGE_BYTES * PAGE_BYTES
+    madvise = ctypes.CDLL(None).madvise
+    madvise(ctypes.c_void_p(start), ctypes.c_size_t(address + length - start), _MADV_POPULATE_WRITE)
 
 
 def _why_not_mapped(size: int) -> str:
