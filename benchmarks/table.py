@@ -91,6 +91,7 @@ OBJECTS = [
     Figure("array_100mb_to_20_tasks", "100 MB put, read by 20 tasks", "ms", 10, better=LOWER),
     Figure("parameter_server_25mb", "parameter server, 25 MB, 2 workers", RATE, 40),
     Figure("put_first_gigabyte", "first put of 1 GB in a session", GIGABYTES, 1.2, "fresh_copy", 1.0),
+    Figure("put_first_gigabyte_at_rest", "the same, on a machine at rest", GIGABYTES),
 ]
 MEMORY = [
     Figure("drain_100k", "100,000 queued, then drained", SECONDS, 1.0, better=LOWER),
