@@ -1,6 +1,7 @@
 """Copies of many bytes: every byte arrives, on however many cores, also into pages that are new."""
 
 import os
+import threading
 
 import numpy
 import pytest
@@ -40,12 +41,59 @@ def test_a_copy_does_not_wait_for_copiers_that_have_no_time(target, monkeypatch)
     assert (numpy.frombuffer(target, numpy.int64, len(source)) == source).all()
 
 
-def test_trouble_of_a_stripe_is_raised_where_the_copy_was_asked_for(target, monkeypatch):
-    def fail_beyond_the_first(to, of, new_pages):
-        if len(to) == 0 or to[0] == 0:
-            raise ValueError("no memory here")
+@pytest.fixture
+def copies(monkeypatch):
+    """Two cores; what is copied in a copier, and what by the thread that asks, does as the test says."""
 
-    target[0] = 1
-    monkeypatch.setattr(copying, "_copy", fail_beyond_the_first)
+    class Copies:
+        in_copier = in_caller = staticmethod(lambda to, of, new_pages: None)
+
+    def copy(to, of, new_pages):
+        is_caller = threading.current_thread() is threading.main_thread()
+        (copies.in_caller if is_caller else copies.in_copier)(to, of, new_pages)
+
+    copies = Copies()
+    monkeypatch.setattr(copying, "_copy", copy)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(copying, "_work", None)
+    yield copies
+    copying._work = None
+
+
+def test_trouble_of_a_copier_is_raised_where_the_copy_was_asked_for(target, copies):
+    has_failed = threading.Event()
+
+    def fail(to, of, new_pages):
+        has_failed.set()
+        raise ValueError("no memory here")
+
+    copies.in_copier = fail
+    copies.in_caller = lambda to, of, new_pages: has_failed.wait(20)
     with pytest.raises(ValueError, match="no memory here"):
         copy_bytes(target[: 16 << 20], memoryview(bytes(16 << 20)))
+
+
+def test_nobody_writes_after_a_copy_was_interrupted(target, copies):
+    """The target may be another value's by then."""
+    writing, interrupted, wrote = threading.Event(), threading.Event(), []
+
+    def write_late(to, of, new_pages):
+        writing.set()
+        interrupted.wait(20)
+        wrote.append(len(to))
+
+    def interrupt(to, of, new_pages):
+        assert writing.wait(20)
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    copies.in_copier, copies.in_caller = write_late, interrupt
+    with pytest.raises(KeyboardInterrupt):
+        copy_bytes(target[: 64 << 20], memoryview(bytes(64 << 20)), new_pages=True)
+    assert len(wrote) == 1  # the copier was in the middle of it
+    has_come = threading.Event()
+    copies.in_copier = lambda to, of, new_pages: has_come.set()
+    copies.in_caller = lambda to, of, new_pages: has_come.wait(20)
+    copy_bytes(target[: 16 << 20], memoryview(bytes(16 << 20)))
+    assert has_come.is_set()  # and has nothing of the first left to do
+    assert len(wrote) == 1

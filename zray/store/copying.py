@@ -6,10 +6,10 @@ own).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from queue import Empty, SimpleQueue
+from collections import deque
+from queue import SimpleQueue
 from typing import Any
 
 from .segment import map_pages
@@ -28,10 +28,7 @@ CLOSE_PIECE_BYTES = 1 << 20
 # Of pages that are new to this process: short enough for the cores to end together, whatever else they do.
 NEW_PAGES_STRIPE_BYTES = 4 << 20
 
-# Target, source, whether the target's pages are new, where its end is told.
-_Stripe = tuple[Any, Any, bool, "SimpleQueue[BaseException | None]"]
-
-_work: SimpleQueue[_Stripe] | None = None
+_work: SimpleQueue[_Copy] | None = None
 _starting = threading.Lock()
 
 
@@ -71,33 +68,64 @@ def _copy(to: Any, of: Any, new_pages: bool) -> None:
 
 
 def _copy_striped(to: Any, of: Any, step: int, new_pages: bool) -> None:
-    """In stripes of `step` bytes: this thread takes its part of them, and what the others have no time for."""
-    work = _copiers()
-    done: SimpleQueue[BaseException | None] = SimpleQueue()
-    # Whole pages, so that no two cores fault in the same one.
+    """In stripes of `step` bytes, of whole pages: no two cores fault in the same one."""
     step = (step + PAGE - 1) // PAGE * PAGE
-    for start in range(step, len(of), step):
-        work.put((to[start : start + step], of[start : start + step], new_pages, done))
-    _copy(to[:step], of[:step], new_pages)
-    with contextlib.suppress(Empty):
-        while True:
-            _take(work.get_nowait())
-    troubles = [done.get() for _ in range(step, len(of), step)]
-    for trouble in troubles:
-        if trouble is not None:
-            raise trouble
-
-
-def _take(stripe: _Stripe) -> None:
-    to, of, new_pages, done = stripe
+    stripes = deque((to[start : start + step], of[start : start + step]) for start in range(0, len(of), step))
+    work, copy = _copiers(), _Copy(stripes, new_pages)
+    for _ in range(min(STRIPES_MAX, len(stripes), len(os.sched_getaffinity(0))) - 1):
+        work.put(copy)
     try:
-        _copy(to, of, new_pages)
-        done.put(None)
-    except BaseException as error:  # It is raised where the copy was asked for.
-        done.put(error)
+        copy.take_part()
+    finally:
+        copy.end()
+    if copy.trouble is not None:
+        raise copy.trouble
 
 
-def _copiers() -> SimpleQueue[_Stripe]:
+class _Copy:
+    """One copy, in stripes which the thread that wants it and the copiers take as they have time."""
+
+    __slots__ = ("stripes", "new_pages", "running", "trouble", "changed")
+
+    def __init__(self, stripes: deque[tuple[Any, Any]], new_pages: bool) -> None:
+        self.stripes = stripes  # that nobody has begun: targets and sources
+        self.new_pages = new_pages
+        self.running = 0  # by copiers
+        self.trouble: BaseException | None = None  # of a copier: raised where the copy was asked for
+        self.changed = threading.Condition(threading.Lock())
+
+    def take_part(self) -> None:
+        """Stripe after stripe, until none is left to begin."""
+        while stripe := self._next():
+            _copy(*stripe, self.new_pages)
+
+    def help(self) -> None:
+        """The same, in a copier."""
+        while stripe := self._next(running=1):
+            try:
+                _copy(*stripe, self.new_pages)
+            except BaseException as error:
+                self.trouble = error
+            with self.changed:
+                self.running -= 1
+                self.changed.notify()
+
+    def _next(self, running: int = 0) -> tuple[Any, Any] | None:
+        with self.changed:
+            if not self.stripes:
+                return None
+            self.running += running
+            return self.stripes.popleft()
+
+    def end(self) -> None:
+        """Nobody writes any more: after Ctrl-C, say, the target may soon be another value's."""
+        with self.changed:
+            self.stripes.clear()
+            while self.running:
+                self.changed.wait()
+
+
+def _copiers() -> SimpleQueue[_Copy]:
     """The queue that the copying threads listen to; they are started by whoever comes first."""
     global _work
     with _starting:
@@ -109,9 +137,9 @@ def _copiers() -> SimpleQueue[_Stripe]:
         return _work
 
 
-def _copy_forever(work: SimpleQueue[_Stripe]) -> None:
+def _copy_forever(work: SimpleQueue[_Copy]) -> None:
     while True:
-        _take(work.get())  # Kept by no name: an idle thread must not keep a value alive.
+        work.get().help()  # Kept by no name: an idle thread must not keep a value alive.
 
 
 def _forget_copiers() -> None:
