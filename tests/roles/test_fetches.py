@@ -6,9 +6,11 @@ from tests.roles.desk import DRIVER, Desk
 from tests.roles.object_desk import CHUNK, Fleet
 from tests.roles.object_desk import Desk as Store
 from zray.exceptions import ObjectStoreFullError, decode_system_error
+from zray.roles import effects as e
 from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
+from zray.roles.local_scheduler.tables import TaskState
 from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
-from zray.wire.gcs import ObjectLocated, SubscribeObject
+from zray.wire.gcs import NodeJoined, ObjectLocated, SubscribeObject
 from zray.wire.objects import (
     FetchFailed,
     FetchObject,
@@ -16,10 +18,12 @@ from zray.wire.objects import (
     HoldObjects,
     ObjectChunk,
     ObjectFetched,
+    PutObject,
+    PutObjects,
     ReleaseObjects,
     StopFetching,
 )
-from zray.wire.task_spec import StoredValue
+from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskOptions, encode_options
 from zray.wire.tasks import ObjectsReady, WaitObjects
 
 ONE, TWO = b"1" * 20, b"2" * 20
@@ -191,6 +195,53 @@ def test_where_everybody_waits_for_room_it_is_an_error(desk):
     ((_, value),) = ready.objects
     error = decode_system_error(value)
     assert type(error) is ObjectStoreFullError and "full of things" in str(error)
+
+
+def test_who_waits_for_tasks_without_room_for_what_they_take_makes_none():
+    """However many tasks are between; of one that runs, or could, it may be that room comes."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    (first,) = desk.submit(desk.new_spec(deps=[ONE]))
+    (second,) = desk.submit(desk.new_spec(deps=[first]))
+    (ready,) = desk.submit(desk.new_spec())
+    located(desk, ONE)
+    wait_for(desk, ready)
+    desk.take_sent()
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert desk.take_sent(StopFetching) == []
+    desk.finish_one(desk.give_birth())
+    wait_for(desk, second, 2)
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert desk.take_sent(StopFetching) == [("objects", StopFetching(ONE, "full"))]
+
+
+def test_a_program_that_has_nothing_here_makes_no_room(desk):
+    """It is at its end, or at its prompt."""
+    desk.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002"))
+    desk.tell("driver-2", HoldObjects([TWO]))
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert desk.take_sent(StopFetching) == []
+    desk.tell("driver-2", ReleaseObjects([TWO]))
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert len(desk.take_sent(StopFetching)) == 1
+
+
+def test_a_task_on_another_node_may_make_room():
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.tell("monitor", NodeJoined("n1/local", total={"CPU": 2 * RESOURCE_UNIT, "other": RESOURCE_UNIT}))
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    desk.tell(DRIVER, PutObjects([PutObject(TWO, b"\x01")]))
+    spec = desk.new_spec(deps=[TWO])
+    spec.options = encode_options(TaskOptions(resources={"other": RESOURCE_UNIT}))
+    desk.submit(spec)
+    assert desk.scheduler.tasks[spec.task_id].state == TaskState.SPILLED
+    wait_for(desk, ONE)
+    located(desk, ONE)
+    desk.take_sent()
+    desk.tell("objects", FetchWaits(ONE, ROOM_SECONDS, "full"))
+    assert desk.take_sent(StopFetching) == []
 
 
 def test_who_runs_here_may_make_room_but_not_for_ever(desk):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...exceptions import encode_system_error
 from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ...wire.task_spec import StoredValue
-from .tables import ObjectEntry, Process, Shared
+from .tables import ObjectEntry, Process, Shared, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -90,19 +90,46 @@ class Fetches:
         """FetchWaits: an error, unless somebody here may yet let go of what fills the store."""
         if message.object_id not in self.ordered:
             return
-        if message.seconds >= ROOM_SECONDS_MAX or not any(map(self._goes_on, self.node.processes.values())):
+        if message.seconds >= ROOM_SECONDS_MAX or not self._may_make_room():
             self.stop(message.object_id, message.reason)
 
-    def _goes_on(self, process: Process) -> bool:
+    def _may_make_room(self) -> bool:
+        """Whether somebody may let go of what he has here: a process that goes on, or a task on another node."""
+        node, stuck = self.node, self._without_room()
+        if any(task.state == TaskState.SPILLED and (task.spec.deps or task.spec.holds) for task in node.tasks.values()):
+            return True
+        return any(
+            self._goes_on(process, stuck) and self._has_something(process) for process in node.processes.values()
+        )
+
+    def _without_room(self) -> set[bytes]:
+        """What is not here for want of room, and what tasks will return that wait for any of that."""
+        node, stuck = self.node, set(self.ordered)
+        following = [node.objects.entries[object_id] for object_id in stuck if object_id in node.objects.entries]
+        while following:
+            for task in following.pop().waiting or ():
+                if task.state == TaskState.LOGGED:
+                    continue  # it returns nothing here
+                for entry in node.lifecycle.returns_of(task):
+                    if entry.object_id not in stuck:
+                        stuck.add(entry.object_id)
+                        following.append(entry)
+        return stuck
+
+    def _goes_on(self, process: Process, stuck: set[bytes]) -> bool:
         """Whether it computes, or waits for something else than what has no room here."""
         worker = process.worker
         if worker is not None and not worker.inflight and not (worker.actor is not None and worker.actor.inflight):
             return False  # it has nothing to do
-        entries = self.node.objects.entries
-        return not any(
-            (shared := entries[object_id].shared) is not None and shared.is_fetching
-            for wait in process.wait_by_request.values()
-            for object_id in wait.pending
+        return all(stuck.isdisjoint(wait.pending) for wait in process.wait_by_request.values())
+
+    def _has_something(self, process: Process) -> bool:
+        """Whether it takes, holds or reads anything: a program at its end, or at its prompt, may not."""
+        objects = self.node.objects
+        return (
+            process.worker is not None
+            or any(process in readers for readers in objects.pins.values())
+            or any(objects.is_held_by(entry, process) for entry in objects.entries.values())
         )
 
 
