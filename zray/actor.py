@@ -318,7 +318,7 @@ class ActorMethod:
         self._options = options
         self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
         self._blob = b""
-        self._session: Runtime | None = None  # for which the blob was made
+        self._session: object = None  # the mark of the runtime for which the blob was made
         self._signature, self._counts = signature_from(options.get(PARAMETERS))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -349,7 +349,7 @@ class ActorMethod:
         counts = self._counts
         if kwargs or not counts[0] <= len(args) <= counts[1]:
             self._check_call(args, kwargs)
-        if self._session is not runtime:
+        if self._session is not runtime.mark:
             self._prepare(runtime)
         blob = self._blob
         payload = None if kwargs else simple_payload(args, runtime.inline_bytes_max)
@@ -380,7 +380,7 @@ class ActorMethod:
         if context.had_session and self._handle_ref.id not in runtime.client.held:
             raise context.actor_of_ended_session(self._class_name)
         self._blob = self._encode_options()
-        self._session = runtime
+        self._session = runtime.mark
 
     def _encode_options(self) -> bytes:
         from .store.values import serialize, to_bytes

@@ -84,7 +84,7 @@ class RemoteFunction:
         submitter = runtime.submitter()
         captured = submitter.captured
         code, blob = self._code, self._blob
-        if blob is None or code is None or code.session is not runtime or captured is not None:
+        if blob is None or code is None or code.session is not runtime.mark or captured is not None:
             code, blob = self.prepare(runtime, captured)
         if args or kwargs or not self._takes_nothing:
             code.check_call(args, kwargs)
@@ -176,19 +176,19 @@ class Code:
         self.captured_ids = captured
         # Refs of our own keep what is captured alive as long as the code may be called.
         self.captured: list[ObjectRef] = []
-        self.session: Runtime | None = None
+        self.session: object = None  # the mark of the runtime that knows it
         self.signature, self.counts = signature_of(function)
 
     def publish(self, runtime: Runtime) -> None:
         """Make it known in this session."""
-        if self.session is not runtime:
+        if self.session is not runtime.mark:
             runtime.look_for_code(self.source)
             runtime.publish(self.function)
             if len(self.function.code) > LARGE_CODE_BYTES:
                 runtime.flush()  # one by one: frames have a limit too
                 runtime.wait_for_room()
             self.captured = [runtime.another_ref(object_id) for object_id in self.captured_ids]
-            self.session = runtime
+            self.session = runtime.mark
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A wrong number of arguments is an error here, not on the worker.

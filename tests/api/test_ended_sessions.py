@@ -3,19 +3,30 @@
 import gc
 import os
 import signal
+import threading
 
 import numpy
 import pytest
 
 import zray
+from tests.gates import forever, until
 from zray.exceptions import ActorDiedError, ClusterLostError, ObjectLostError
 from zray.host import context
+from zray.host.connection import Connection
+from zray.host.runtime import Runtime
+from zray.roles.client import Client
 
 
 @zray.remote
 class Counter:
     def add(self, *values):
         return len(values)
+
+
+@zray.remote
+class Sleeper:
+    def sleep(self):
+        forever()
 
 
 @zray.remote
@@ -103,3 +114,54 @@ def test_the_memory_of_an_ended_session_goes_with_it(start):
             assert not mapped_segments()
     finally:
         gc.enable()
+
+
+def test_nothing_of_an_ended_session_stays(start):
+    """Neither its descriptors nor what its driver knew, at once; functions and handles outlive it."""
+    counts = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(4):
+            start(num_cpus=1)
+            counter = Counter.remote()
+            refs = [zray.put(bytes(1000)), pass_through.remote(1), counter.add.remote()]
+            assert zray.get(refs) == [bytes(1000), 1, 0]
+            assert refs[1].future().result(20) == 1
+            zray.shutdown()
+            runtimes = [thing for thing in gc.get_objects() if isinstance(thing, (Client, Runtime, Connection))]
+            assert not runtimes
+            counts.append((len(os.listdir("/proc/self/fd")), threading.active_count()))
+    finally:
+        gc.enable()
+    assert len(set(counts[1:])) == 1
+
+
+def test_threads_that_wait_when_their_session_ends(start):
+    """Each hears it, whatever it waits for."""
+    start(num_cpus=1)
+    never = Sleeper.remote().sleep.remote()
+    outcomes = []
+
+    def note(wait):
+        try:
+            outcomes.append(wait())
+        except Exception as error:
+            outcomes.append(type(error))
+
+    waits = [
+        lambda: zray.get(never),
+        lambda: zray.get([never, never]),
+        lambda: zray.wait([never]),
+        lambda: never.future().result(),
+        lambda: next(iter(zray.as_completed([never]))),
+    ]
+    threads = [threading.Thread(target=note, args=(wait,)) for wait in waits]
+    for thread in threads:
+        thread.start()
+    # One receives for them; that of futures has its own thread.
+    until(lambda: context.runtime.followers == len(waits) - 1)
+    zray.shutdown()
+    for thread in threads:
+        thread.join(20)
+    assert outcomes == [ClusterLostError] * len(waits)

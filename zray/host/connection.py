@@ -84,7 +84,7 @@ class Connection:
             raise ClusterLostError("The node of this session takes nothing more: it has ended.") from None
         except zmq.ZMQError:
             if self.is_closed:  # by another thread, a moment ago
-                raise self._lost() from None
+                raise self.lost() from None
             raise
         if self.is_waiting and has_arrived(self.socket):
             os.eventfd_write(self.wake_fd, 1)
@@ -106,7 +106,7 @@ class Connection:
             with lock:
                 self.is_waiting = False
                 if self.over:
-                    raise self._lost()
+                    raise self.lost()
                 if is_told or has_arrived(socket):
                     frame = receive_if_any(socket)
                     is_told = False
@@ -147,7 +147,7 @@ class Connection:
         """What it sent before it ended still counts."""
         with self.lock:
             if self.is_closed:
-                raise self._lost()
+                raise self.lost()
             if has_arrived(self.socket):
                 return
         how = self.how_node_ended()
@@ -155,7 +155,7 @@ class Connection:
         self.over = f"The node process of this session has ended{how}: all its tasks and objects are gone."
         raise ClusterLostError(self.over)
 
-    def _lost(self) -> ClusterLostError:
+    def lost(self) -> ClusterLostError:
         """For whoever still wants something of it."""
         if self.is_closed:
             refuse_at_the_end()

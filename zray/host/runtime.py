@@ -58,6 +58,7 @@ class Runtime:
         self.session = session
         self.inline_bytes_max = inline_bytes_max
         self.root = root
+        self.mark = object()  # for what was made for us and need not keep us: functions live longer than sessions
         self.unread: deque[bytes] = deque()  # objects whose last array died (appended to by finalizers)
         self.client = Client(object_ref.released, self.unread)
         self.client.on_inline_limit = lambda bytes_max: setattr(self, "inline_bytes_max", bytes_max)
@@ -422,6 +423,23 @@ class Runtime:
         if threading.current_thread() is not self._helper:
             self._helper.join(timeout=1.0)
         self.arena.leave()
+        # What is left is in no cycle: it goes with the last thread that uses it, and not when garbage is collected.
+        gone: Any = Gone(self.connection)
+        self.client = self.waiting = self.writer = self.futures = gone
+        self.on_other = self.more_messages = None
+        self.connection.how_node_ended = lambda: ""
+
+
+class Gone:
+    """Stands for a part of a runtime that has left its session: whoever uses it hears that."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._connection.lost()
 
 
 def _of_ended_session(ref: ObjectRef) -> Any:
