@@ -106,3 +106,15 @@ def test_actors_that_recover_have_each_effect_once(nodes):
         options = {"kills": 8, "kill_probability": 0.03, "breaks": seed % 3}
         outcome = run_program("ledger", seed=seed, nodes=nodes, cpus=1 + seed % 3, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def test_calls_behind_many_that_had_run_before_their_node_was_lost_run_on_the_next(monkeypatch):
+    """They are sent again together; of the first ones the answers are known, as many as are under way at once."""
+    from zray.roles.local_scheduler import calls
+    from zray.sim import recovery_programs
+
+    monkeypatch.setattr(calls, "CALLS_IN_FLIGHT_MAX", 1)
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    for seed in (3, 64, 88):
+        outcome = run_program("ledger", seed=seed, nodes=3, cpus=2, node_kills=1, node_kill_probability=0.02)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"

@@ -312,9 +312,13 @@ class Calls:
         if busy > limit // 2:
             return
         is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
-        batch = actor.queue.take(limit - busy, self._makers_are_in if is_serial else _never)
-        if actor.shipping is not None and actor.shipping.answers.inherited:
+        may_follow = self._makers_are_in if is_serial else _never
+        batch = actor.queue.take(limit - busy, may_follow)
+        while batch and actor.shipping is not None and actor.shipping.answers.inherited:
             batch = actor.shipping.answers.again(batch)
+            if batch:
+                break
+            batch = actor.queue.take(limit - busy, may_follow)  # all of those had run: nothing that ends calls us again
         if batch:
             specs = []
             for task in batch.values():
