@@ -224,6 +224,8 @@ class WorkerPool:
         key = self._key_of(worker)
         if worker in self.idle.get(key, ()):
             self.idle[key].remove(worker)
+        if not self.idle.get(key, True):
+            del self.idle[key]  # perhaps the last one with these environment variables, or of this job
         nested = [frame.task for frame in worker.frames if frame.task is not None]
         inflight = list(worker.inflight)
         worker.inflight.clear()
