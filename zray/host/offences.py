@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 OFFENCES_MAX = 10
 WINDOW_SECONDS = 60.0
 LINES_MAX = 1_000
+# Of whom it is remembered: each has a name of its own that was let in (a process of this machine, a key).
+SENDERS_MAX = 1_000
 
 
 class BoundedLog:
@@ -28,15 +31,20 @@ class Offences:
 
     def __init__(self) -> None:
         self.count = 0
+        # The latest ones of each sender; who has offended last stands last.
         self.at: dict[str, deque[float]] = {}
 
     def note(self, sender: str, now: float) -> bool:
         """One more.  Whether it is too many."""
         self.count += 1
-        times = self.at.setdefault(sender, deque(maxlen=OFFENCES_MAX + 1))
+        times = self.at.pop(sender, None) or deque(maxlen=OFFENCES_MAX + 1)
         times.append(now)
+        self.at[sender] = times
+        self._forget(now)
         return len(times) > OFFENCES_MAX and now - times[0] <= WINDOW_SECONDS
 
-    def forget(self, sender: str) -> None:
-        """It is gone."""
-        self.at.pop(sender, None)
+    def _forget(self, now: float) -> None:
+        """Those that have been good for long: what they did counts no more.  And the oldest of very many."""
+        for sender, times in list(islice(self.at.items(), 2)):
+            if now - times[-1] > WINDOW_SECONDS or len(self.at) > SENDERS_MAX:
+                del self.at[sender]
