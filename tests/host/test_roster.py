@@ -6,6 +6,7 @@ import stat
 import pytest
 
 from zray.exceptions import ZrayError
+from zray.host import roster as roster_module
 from zray.host.keys import Key, KeyPair, Token, read_secret, replace_secret
 from zray.host.roster import LOST_MAX, Roster
 from zray.host.state import StateFolder
@@ -90,6 +91,27 @@ def test_members_keep_their_order(again):
         roster.registered(member(name))
     roster.judged(f"{names[3]}/local", "")
     assert list(again().members) == [f"{name}/local" for name in names if name != names[3]]
+
+
+def test_its_log_has_an_end(again, tmp_path, monkeypatch):
+    """Programs of other machines come and go for years: one life of a head."""
+    monkeypatch.setattr(roster_module, "LOG_RECORDS_MAX", 50, raising=False)
+    roster, token, stays = again(), drawn("joiner", "token"), drawn(name="f" * 16)
+    roster.enter(token)
+    roster.join(token, stays, "10.0.0.7")
+    sizes = []
+    for number in range(1_500):
+        key = drawn("driver", f"{number:016}")
+        roster.join(token, key, "10.0.0.8")
+        roster.registered(member(key.name, "driver"))
+        roster.judged(f"{key.name}/local", "it has ended")
+        sizes.append(sum(file.stat().st_size for file in (tmp_path / "members").iterdir()))
+    assert max(sizes[1_200:]) < 1.2 * max(sizes[1_000:1_200])
+    assert roster.ring.why_not(key.public).startswith("revoked key of driver"), "its refusal says why"
+    lost = dict(roster.lost)
+    roster = again()
+    assert [found.public for found, _ in roster.hosts()] == [stays.public]
+    assert roster.lost == lost and not roster.members
 
 
 def test_old_verdicts_are_forgotten(again):

@@ -1,6 +1,6 @@
 """The roster: who is let into a cluster, who is a member, and who is lost; over the death of its head.
 
-    <state folder>/members/     a log (store/log.py), compacted at each start
+    <state folder>/members/     a log (store/log.py), compacted at each start and now and then
 
 What the ring of keys, and the roles of a head, must not forget: a key that was handed out, a use of a token, a key that
 was revoked, a member (RegisterNode, in the order in which they came), a verdict, a replica on another node and its end,
@@ -27,6 +27,8 @@ from .keys import Key, KeyRing
 LOST_MAX = 1_000
 # Where hosts were seen when they joined: more than there are at once.
 SEEN_MAX = 10_000
+# So many records in the log, of some 300 bytes, and it is compacted: some milliseconds of the head's time.
+LOG_RECORDS_MAX = 10_000
 
 
 class KeyEntered(Struct, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -108,6 +110,8 @@ class Roster:
             raise ZrayError(str(error)) from error
         try:
             self._recover()
+            self.compacted_at = self._store.last  # the number of a record
+            self._forget_keys()
             self._store.save_snapshot(map(_encode, self._records()))
         except StoreFull:
             pass  # the records are all there
@@ -146,12 +150,15 @@ class Roster:
         elif type(record) is Chained:
             self.chains[record.shard] = record
 
+    def _forget_keys(self) -> None:
+        """Those that are refused: from now on as unknown ones."""
+        for public in [public for public in self.ring.keys if self.ring.why_not(public)]:
+            del self.ring.keys[public]
+
     def _records(self) -> Iterator[Record]:
         """What leads to this state; without what does not matter any more."""
-        for key in list(self.ring.keys.values()):
-            if self.ring.why_not(key.public):
-                del self.ring.keys[key.public]
-            elif key.name not in self.hosted:
+        for key in self.ring.keys.values():
+            if key.name not in self.hosted and not self.ring.why_not(key.public):
                 yield KeyEntered(key, self.seen_at.get(key.public, ""))
         for node in self.members.values():
             yield Registered(node)
@@ -164,6 +171,17 @@ class Roster:
         for record in records:
             self._apply(record)
         self._store.append([_encode(record) for record in records])
+        self._compact()
+
+    def _compact(self) -> None:
+        """Where the log has grown long.  What it says is so, and written down, in any case."""
+        if self._store.last - self.compacted_at < LOG_RECORDS_MAX:
+            return
+        self.compacted_at = self._store.last
+        try:
+            self._store.save_snapshot(map(_encode, self._records()))
+        except (StoreFull, StoreBroken) as error:
+            self.log(f"the roster's log goes on growing: {error}")
 
     def _note_whatever(self, *records: Record) -> None:
         """What is so, whether or not it can be written down."""
@@ -188,6 +206,7 @@ class Roster:
         self._store.append([_encode(KeySpent(token.public)), _encode(KeyEntered(key, seen_at))])
         self._apply(KeySpent(token.public))
         self._apply(KeyEntered(key, seen_at))
+        self._compact()
 
     def revoke(self, key: Key) -> None:
         """It is let in no more."""
@@ -205,6 +224,7 @@ class Roster:
         """A replica that this node runs; its key.  Raises: StoreError: it is not."""
         self._store.append([_encode(record := Hosted(node, replica))])
         self._apply(record)
+        self._compact()
         return self.ring.keys[replica.public_key]
 
     def shut_out(self, host: str) -> None:
