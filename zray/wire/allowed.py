@@ -128,6 +128,7 @@ from .objects import (
     AbandonObject,
     AllocateObject,
     HoldObjects,
+    InlineLimit,
     ObjectChunk,
     ObjectInline,
     PullDone,
@@ -216,7 +217,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
-            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed),
+            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }
     ),

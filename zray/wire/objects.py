@@ -58,7 +58,10 @@ class UnpinObjects(Message, tag=33):
 
 
 class InlineLimit(Message, tag=24):
-    """local scheduler -> driver, worker.  Values of more bytes than these are written into the arena from now on."""
+    """local scheduler -> driver, worker.  Values of more bytes than these are written into the arena from now on.
+
+    To another local scheduler: of what the sender's tasks and calls return, keep more than these until asked for it.
+    """
 
     bytes_max: Natural
 

@@ -102,6 +102,7 @@ class Members:
             )
             self.peers[message.node] = message.total
             self.labels[message.node] = message.labels
+            self.node.small_values.node_joined(message.node)
             if message.kind == "driver":
                 self.outside.add(message.node)
             else:
@@ -163,6 +164,7 @@ class Members:
         self.node.drain.node_lost(message.node, is_drained=message.is_drained)
         self.node.output.node_lost(message.node)
         self.node.code.home_lost(message.node)
+        self.node.small_values.node_lost(message.node)
 
     def fence(self, reason: str, *, may_rejoin: bool) -> None:
         """No member any more: what runs here must not go on, since others run it again."""

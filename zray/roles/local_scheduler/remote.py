@@ -305,7 +305,8 @@ class Remote:
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)
         is_kept = message.object_id in node.guards.wanted
-        if entry.waiting or entry.watchers or is_kept or (entry.holders is not None and is_small):
+        comes_unasked = entry.holders is not None and message.size <= node.small_values.bytes_max
+        if entry.waiting or entry.watchers or is_kept or comes_unasked:
             node.fetches.begin(entry, shared, is_urgent=bool(entry.watchers))
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)

@@ -63,11 +63,12 @@ class Results:
         task.worker = None
         back: list[bytes | int] = []
         values = values or [b""]
+        bytes_max = node.small_values.limits.get(task.origin)
         for index, entry in enumerate(node.lifecycle.returns_of(task)):
             value = values[index] if index < len(values) else values[0]
             inside = contained[index] if index < len(contained) else ()
             entry.task = None
-            if type(value) is bytes and not inside:
+            if type(value) is bytes and not inside and (bytes_max is None or len(value) <= bytes_max):
                 back.append(value)
                 if entry.is_released:
                     objects.forget_released(entry)
@@ -91,7 +92,8 @@ class Results:
         if task.origin == node.address or task.origin in node.recovery.lost:
             return
         small: list[bytes | int] = [value for value in values if type(value) is bytes]
-        if len(small) < len(values) or sum(map(len, small)) > node.inline_bytes_max:  # type: ignore[arg-type]
+        bytes_max = node.small_values.limits.get(task.origin, node.inline_bytes_max)
+        if len(small) < len(values) or sum(map(len, small)) > bytes_max:  # type: ignore[arg-type]
             return
         small = small or [b""]
         small += small[:1] * (len(node.lifecycle.returns_of(task)) - len(small))  # an error stands in each

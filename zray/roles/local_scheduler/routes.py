@@ -291,7 +291,8 @@ class Routes:
         node, shared = self.node, entry.share()
         shared.size = size
         shared.locations = (home,)
-        if entry.waiting or entry.watchers or (entry.holders is not None and size <= node.inline_bytes_max):
+        comes_unasked = entry.holders is not None and size <= node.small_values.bytes_max
+        if entry.waiting or entry.watchers or comes_unasked:
             node.fetches.begin(entry, shared)
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)

@@ -5,11 +5,14 @@ With INLINE_BYTES_TOTAL of that, our processes write all that is larger into the
 as much; the arena has room of its own, holds writers back when it is full, and says so in the end.  What is smaller is
 as many as objects and tasks are, and each of these has records here that weigh more.
 
-Values of tasks that other nodes run come as these nodes send them, and are counted here.
+Other nodes are told too: of what our tasks and calls return there, they send only the smallest unasked.  What is larger
+lies there, counted there, as large results do, until somebody here wants it: who waits has room for it, and a task that
+takes it is to run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...wire.objects import InlineLimit
@@ -30,20 +33,43 @@ class SmallValues:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.are_many = False  # processes are told to write more of them into the arena
+        self.limits: dict[str, int] = {}  # other nodes that have many -> bytes of what they are sent unasked
+
+    @property
+    def bytes_max(self) -> int:
+        """Of values that our processes send in messages, and that come from other nodes unasked."""
+        usual: int = self.node.inline_bytes_max
+        return min(self.node.objects.small_max, usual) if self.are_many else usual
 
     def end_turn(self) -> None:
-        """Tell our processes, if it is another rule now."""
+        """Tell our processes and the other nodes, if it is another rule now."""
         total = self.node.objects.inline_bytes
         if self.are_many != (total > (INLINE_BYTES_TOTAL // 2 if self.are_many else INLINE_BYTES_TOTAL)):
             self.are_many = not self.are_many
             for process in self.node.processes.values():
                 self.tell(process)
+            for peer in self.node.members.peers:
+                self.node.send(peer, InlineLimit(self.bytes_max))
 
     def tell(self, process: Process) -> None:
         """One that has joined with the usual rule, or all."""
+        self.node.send(process.address, InlineLimit(self.bytes_max))
+
+    def node_joined(self, peer: str) -> None:
+        """It goes by the usual rule."""
+        if self.are_many:
+            self.node.send(peer, InlineLimit(self.bytes_max))
+
+    def on_inline_limit(self, message: InlineLimit) -> None:
+        """InlineLimit, of another node."""
         node = self.node
-        limit = min(node.objects.small_max, node.inline_bytes_max) if self.are_many else node.inline_bytes_max
-        node.send(process.address, InlineLimit(limit))
+        self.limits.pop(node.sender, None)
+        if message.bytes_max < node.inline_bytes_max and node.sender not in node.recovery.lost:
+            self.limits[node.sender] = message.bytes_max
+
+    def node_lost(self, lost: str) -> None:
+        """Nothing is sent there any more."""
+        self.limits.pop(lost, None)
 
     def replaced(self, entry: ObjectEntry, value: bytes | StoredValue) -> bytes | StoredValue:
         """Its task has run again, and the rule is another one: what stands there now."""
@@ -66,3 +92,8 @@ class SmallValues:
         arguments: Any = (task.spec.args for task in self.node.tasks.values())
         counted = sum(len(data) for data in (*values, *arguments) if len(data) > objects.small_max)
         assert objects.inline_bytes == counted, f"{objects.inline_bytes} bytes of small values counted, {counted} here"
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    InlineLimit: lambda self, message: self.small_values.on_inline_limit(message),
+}
