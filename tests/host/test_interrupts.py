@@ -147,6 +147,69 @@ def test_an_interrupt_while_the_session_starts(tmp_path, leftovers):
     leftovers.assert_none(LEFTOVER_DEADLINE_S)
 
 
+def test_an_interrupt_while_the_session_imports_what_it_needs(tmp_path, leftovers):
+    """What looks where the program is must not need what is half imported there."""
+    code = """
+    import os, signal, sys
+    import zray as ray
+
+    class Interrupts:
+        def find_spec(self, name, path=None, target=None):
+            if name == "zmq":
+                os.kill(os.getpid(), signal.SIGINT)
+
+    assert "zmq" not in sys.modules
+    sys.meta_path.insert(0, Interrupts())
+    try:
+        ray.init(num_cpus=1)
+        while True:
+            pass
+    except KeyboardInterrupt:
+        print("interrupted")
+    ray.init(num_cpus=1, ignore_reinit_error=True)
+    print(ray.get(ray.remote(lambda: 4).remote()))
+    """
+    with start_script(tmp_path, code) as driver:
+        output, errors = driver.communicate(timeout=40)
+    assert output.split() == ["interrupted", "4"], errors
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
+def test_an_interrupt_while_the_session_ends(tmp_path, leftovers):
+    """All of it is gone when the interrupt is raised: the program may go on."""
+    code = """
+    import gc, os, psutil, signal
+    import zray as ray
+    from zray.host import nodes
+    original = nodes.wait_for_end
+
+    def wait_for_end(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        return original(*args)
+
+    nodes.wait_for_end = wait_for_end
+    task = ray.remote(lambda: 4)
+    ray.init(num_cpus=1)
+    ray.get(task.remote())
+    descriptors = len(os.listdir("/proc/self/fd"))
+    try:
+        ray.shutdown()
+        while True:
+            pass
+    except KeyboardInterrupt:
+        print("interrupted", ray.is_initialized(), psutil.Process().children())
+    nodes.wait_for_end = original
+    ray.init(num_cpus=1)
+    value = ray.get(task.remote())
+    gc.collect()
+    print(value, len(os.listdir("/proc/self/fd")) - descriptors)
+    """
+    with start_script(tmp_path, code) as driver:
+        output, errors = driver.communicate(timeout=40)
+    assert output.split() == ["interrupted", "False", "[]", "4", "0"], errors
+    leftovers.assert_none(LEFTOVER_DEADLINE_S)
+
+
 def test_a_get_in_a_signals_handler_while_a_get_sleeps(start, gate, tmp_path):
     """Both come back, whichever result arrives first."""
     start(num_cpus=2)

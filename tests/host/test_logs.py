@@ -172,3 +172,56 @@ def test_what_was_printed_without_an_end_of_line_is_shown_whatever_comes_next(tm
         assert script.wait(20) == 0, script.stderr.read()
     texts = [line.partition(") ")[2] for line in lines]
     assert sorted(texts) == ["dead\n", "killed\n", "waiting\n", "waiting again \n"]
+
+
+def test_on_a_terminal_of_another_encoding_all_is_shown_that_it_can_show(tmp_path):
+    script = start_script(
+        tmp_path,
+        """
+        import zray as ray
+
+        @ray.remote
+        def work(text):
+            print(text)
+
+        ray.init(num_cpus=1)
+        ray.get(work.remote("grün → rot"))
+        ray.get(work.remote("plain"))
+        """,
+        {"PYTHONIOENCODING": "latin-1"},
+        encoding="latin-1",
+    )
+    output, errors = script.communicate(timeout=40)
+    texts = [line.partition(") ")[2] for line in output.splitlines()]
+    assert texts == ["grün \\u2192 rot", "plain"], errors
+
+
+def test_a_program_whose_standard_output_is_none_or_its_own(tmp_path):
+    """Closed before it started; without flush(); raising.  None of it is an error of zray's."""
+    code = """
+    import sys
+    import zray as ray
+
+    class Stream:
+        def write(self, text):
+            sys.stderr.write(text)
+
+    class Raising:
+        def write(self, text):
+            raise KeyError(text)
+
+        def flush(self):
+            pass
+
+    @ray.remote
+    def work():
+        print("line")
+
+    for stream in (None, Raising(), Stream()):
+        sys.stdout = stream
+        with ray.init(num_cpus=1):
+            ray.get(work.remote())
+    sys.stdout = None
+    """
+    result = run_script(tmp_path, code)
+    assert [line.partition(") ")[2] for line in result.stderr.splitlines()] == ["line"], result.stderr

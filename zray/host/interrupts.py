@@ -101,22 +101,29 @@ def _send_again() -> None:
 
 def may_interrupt(frame: FrameType | None) -> bool:
     """Whether nothing of zray's is half done where the main thread is."""
-    from .connection import Connection
-    from .joining import stop
-    from .nodes import end_node
-    from .runtime import Runtime
-
+    half_shutdown = (_code_of("joining", "stop"), _code_of("nodes", "end_node"))
     innermost = None
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("zray."):
             if innermost is None:
                 innermost = frame
-            if frame.f_code in (stop.__code__, end_node.__code__):
-                return False  # half a shutdown leaves processes behind
+            if frame.f_code in half_shutdown:
+                return False  # it leaves processes behind
         frame = frame.f_back
     if innermost is None:
         return True
-    if innermost.f_code is Connection.receive.__code__:
+    if innermost.f_code is _code_of("connection", "Connection", "receive"):
         return bool(innermost.f_locals["self"].is_waiting)  # asleep: no message is in hand
-    return innermost.f_code is Runtime._follow.__code__ or innermost.f_globals["__name__"] in HARMLESS
+    return innermost.f_code is _code_of("runtime", "Runtime", "_follow") or innermost.f_globals["__name__"] in HARMLESS
+
+
+def _code_of(module: str, *path: str) -> Any:
+    """Of a function in host/.  None: its module is not there as a whole, so nothing runs it.
+
+    Not imported: the main thread may be in the middle of doing so.
+    """
+    found: Any = sys.modules.get(f"zray.host.{module}")
+    for name in path:
+        found = getattr(found, name, None)
+    return getattr(found, "__code__", None)

@@ -214,10 +214,12 @@ def stop(driver: Driver) -> None:
     except ClusterLostError:
         pass
     driver.close()
-    interrupts.uninstall()
-    if driver.is_owner:
-        end_node(driver.paths, driver.node_pid, fork_server)
-    os.close(driver.node_pidfd)
+    try:
+        if driver.is_owner:
+            end_node(driver.paths, driver.node_pid, fork_server)
+        os.close(driver.node_pidfd)
+    finally:
+        interrupts.uninstall()  # not before: the rest of a shutdown would be nobody's
 
 
 def _at_exit() -> None:

@@ -219,6 +219,24 @@ def elsewhere_name(number: int) -> str:
     return f"elsewhere-{number:09}.log"
 
 
+def _show(text: str) -> None:
+    """On standard output, which may be a stream of the program's own, or none.
+
+    Raises:
+        Exception: what the stream raises.
+    """
+    stream = sys.stdout
+    if stream is None:  # the program was started with its standard output closed
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError as error:  # a terminal of another encoding: no reason to show nothing at all
+        stream.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+    flush = getattr(stream, "flush", None)  # print() needs none either
+    if flush is not None:
+        flush()
+
+
 class LogFollower:
     """Follows worker-*.log in a folder, which need not be there yet."""
 
@@ -309,9 +327,8 @@ class LogFollower:
         if not lines:
             return True
         try:
-            sys.stdout.write("".join(lines))
-            sys.stdout.flush()
-        except (OSError, ValueError):
+            _show("".join(lines))
+        except Exception:  # closed; or a stream of the program's own that cannot do it
             self.ended.set()  # nobody reads us any more
             return False
         return True
