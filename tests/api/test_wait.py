@@ -146,6 +146,25 @@ def test_as_completed_with_a_timeout(gates):
     gates[0].open()
 
 
+def test_rays_as_completed_yields_values(gates):
+    """ray.util.as_completed: values by default, in the order of completion, whatever the size of Ray's batches."""
+    refs = [wait_at.remote(gate, i) for i, gate in enumerate(gates)]
+    completed = zray.util.as_completed(refs, chunk_size=2, timeout=0)
+    for number in (2, 0, 1):
+        gates[number].open()
+        assert next(completed) == number
+    with pytest.raises(StopIteration):
+        next(completed)
+    assert set(zray.util.as_completed(refs, yield_obj_refs=True)) == set(refs)
+    assert list(zray.util.as_completed([])) == []
+
+
+@pytest.mark.parametrize("arguments", [{"chunk_size": 0}, {"chunk_size": 1.5}, {"timeout": -1}])
+def test_rays_as_completed_refuses(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        list(zray.util.as_completed([zray.put(1)], **arguments))
+
+
 def test_waiting_holds_no_cpu(gates):
     """While both CPUs' tasks wait, others run."""
 

@@ -1,7 +1,7 @@
 """Helpers on the public API, under Ray's names."""
 
-from ..api import as_completed
 from ..store.values import deregister_serializer, register_serializer
+from .completion import as_completed
 from .placement_group import (
     get_current_placement_group,
     get_placement_group,
