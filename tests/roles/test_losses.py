@@ -10,18 +10,20 @@ from zray.roles.gcs import GcsShard
 from zray.wire.gcs import (
     AddLocations,
     CannotRebuild,
+    FetchFunctionReply,
     HoldAtNode,
     NodeLost,
+    ObjectLocated,
     ObjectLost,
     RebuildObject,
     RecordTasks,
     ReleaseAtNode,
     SubscribeObject,
 )
-from zray.wire.objects import HoldObjects, ReleaseObjects
-from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask, SpillTask, TaskPlaced
-from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
-from zray.wire.tasks import ObjectsReady
+from zray.wire.objects import HoldObjects, ObjectFetched, ReleaseObjects, UnpinObjects
+from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask, SpillTask, TaskAccepted, TaskPlaced
+from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskOptions, TaskSpec, encode_options
+from zray.wire.tasks import Function, ObjectsReady, WaitObjects
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 TASK = b"t" * 16
@@ -169,6 +171,25 @@ def test_with_the_drivers_node_its_jobs_end(desk):
 def test_an_order_to_rebuild_what_nobody_here_wants_is_declined(desk):
     desk.tell("gcs-0", RebuildObject(OBJECT, SPEC))
     assert desk.take_sent(CannotRebuild) == [("gcs-0", CannotRebuild("local", OBJECT))]
+
+
+def test_a_task_that_went_up_after_its_value_had_come_is_over_when_that_is_somewhere(desk):
+    """It waited for its code as it was to be made again here; a copy was found meanwhile."""
+    options = encode_options(TaskOptions(resources={"disk": RESOURCE_UNIT}))
+    desk.tell(DRIVER, HoldObjects([OBJECT]))
+    desk.tell(DRIVER, WaitObjects(1, [OBJECT], 1, True, False))
+    desk.tell("gcs-0", RebuildObject(OBJECT, TaskSpec(TASK, b"f" * 16, options=options)))
+    desk.tell("gcs-0", ObjectLocated(OBJECT, 200_000, [N3]))
+    desk.tell("objects", ObjectFetched(OBJECT, StoredValue(0, 0, 200_000)))
+    desk.tell("gcs-0", FetchFunctionReply(Function(b"f" * 16, "f", b"code")))
+    acknowledge(desk)
+    desk.tell(N2, TaskAccepted(TASK, 1))
+    assert desk.take_sent(SubscribeObject)
+    desk.tell("gcs-0", ObjectLocated(OBJECT, 200_000, [N3, N2]))
+    assert not desk.scheduler.tasks and not desk.scheduler.recovery.placed
+    desk.tell(DRIVER, UnpinObjects([(OBJECT, 1)]))
+    desk.tell(DRIVER, ReleaseObjects([OBJECT]))
+    assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [OBJECT]))]
 
 
 def test_a_call_that_is_not_under_way_is_not_run_again(desk):

@@ -319,3 +319,9 @@ def test_a_worker_that_makes_again_what_is_on_its_way_here_does_not_wait_for_roo
 
 def test_a_global_scheduler_that_knows_no_node_yet_refuses_nothing():
     assert_all_is_well([14002875], nodes=4, shards=2, replicas=2, groups=True, cuts=True, oneway=True, schedulers=True)
+
+
+def test_a_task_that_goes_up_when_its_value_is_here_already_is_over_when_another_node_has_run_it():
+    """It was to be made again where a copy came just then: it stayed for ever, and so did all copies."""
+    options = {"deaths": True, "curious": True, "groups": True, "cuts": True, "disks": True}
+    assert_all_is_well([14000596], nodes=12, replicas=2, heads=True, **options)

@@ -289,8 +289,13 @@ class Remote:
         if node.drain.is_on:
             node.drain.located(message)
         entry = node.objects.entries.get(message.object_id)
-        if entry is None or entry.value is not None or entry.shared is None:
-            return  # come meanwhile, or gone (and perhaps made anew) before
+        if entry is None or entry.shared is None:
+            return  # gone (and perhaps made anew) before
+        if entry.value is not None:
+            # It has come meanwhile; or before its task, which was to make it again, went up.
+            node.trips.is_made(entry)
+            node.objects.free_if_unreferenced(entry)
+            return
         shared = entry.shared
         lost = node.recovery.lost
         shared.size = message.size
