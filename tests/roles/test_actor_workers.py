@@ -4,6 +4,8 @@ from tests.roles.actor_desk import ActorDesk
 from tests.roles.desk import DRIVER
 from zray.ids import return_id
 from zray.roles import effects as e
+from zray.wire.actors import CallResult, CallsFinished, ForwardCalls
+from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined
 from zray.wire.task_spec import ActorOptions
 from zray.wire.tasks import SubmitTasks, TaskResult, TasksFinished
 
@@ -32,3 +34,24 @@ def test_a_process_that_another_actor_takes_is_ordered_again():
     desk.settle()
     assert {process.actor_id for process in desk.actors.values()} == {maker, late, early}
     assert not desk.scheduler.calls.wanting
+
+
+def test_a_caller_on_another_node_hears_of_refs_inside_when_the_shards_know_who_makes_these():
+    desk = ActorDesk(cpus=1)
+    desk.scheduler.is_embedded = False
+    desk.tell("monitor", NodeJoined("other/local", {}))
+    desk.create(actor := b"a" * 16, ActorOptions(resources={}))
+    desk.settle()
+    (worker,) = desk.actors
+    call, child = desk.new_call(b"driver", actor), desk.new_spec()
+    desk.tell("other/local", ForwardCalls([call]))
+    assert desk.begin_call(worker) is call
+    desk.tell(worker, SubmitTasks([child]))
+    desk.take_sent()
+    desk.tell(worker, TasksFinished([TaskResult(call.task_id, [b"\1"], [(return_id(child.task_id, 1),)])]))
+    sent = desk.take_sent()
+    assert CallsFinished not in {type(message) for _, message in sent}
+    (hold,) = [message for _, message in sent if type(message) is HoldAtNode and message.request]
+    assert hold.object_ids == [return_id(child.task_id, 1)]
+    desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    assert desk.take_sent(CallsFinished) == [("other/local", CallsFinished([CallResult(call.task_id, [1])]))]

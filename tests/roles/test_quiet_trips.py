@@ -12,7 +12,9 @@ from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.actors import ResultsHeld
 from zray.wire.gcs import (
     AddLocations,
+    FreeCopies,
     HoldAtNode,
+    HoldAtNodeReply,
     NodeJoined,
     NodeLost,
     RebuildObject,
@@ -34,7 +36,7 @@ from zray.wire.scheduling import (
     Thief,
 )
 from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskSpec
-from zray.wire.tasks import ObjectsReady, WaitObjects
+from zray.wire.tasks import ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects
 
 SPEC = TaskSpec(TASK, FUNCTION)
 REF = return_id(TASK, 1)
@@ -167,6 +169,73 @@ def test_a_large_one_stays_until_the_origin_holds_it():
     assert said.index(HoldAtNode) < said.index(AddLocations) and ReleaseAtNode not in said
     desk.tell(OTHER, ResultsHeld([REF]))
     assert ReleaseAtNode("local", [REF]) in told_to_shards(desk)
+
+
+def with_a_ref_inside(desk, worker, value):
+    """What the worker's task returns names what a child of it makes."""
+    child = desk.new_spec()
+    inner = return_id(child.task_id, 1)
+    desk.tell(worker, SubmitTasks([child]))
+    desk.windows[worker] -= 1
+    desk.tell(worker, TasksFinished([TaskResult(TASK, [value], [(inner,)])]))
+    return child, inner
+
+
+@pytest.mark.parametrize("value", [SMALL, StoredValue(0, 0, 200_000)], ids=["small", "large"])
+def test_the_origin_hears_of_refs_inside_when_the_shards_know_who_makes_these(value):
+    """Else its record of a task that takes one of them may come before the record of that."""
+    desk, worker = placed()
+    child, inner = with_a_ref_inside(desk, worker, value)
+    said = [message for target, message in desk.sent if target == "gcs-0"]
+    assert [message.specs for message in said if type(message) is RecordTasks] == [[child]]
+    (hold,) = [message for message in said if type(message) is HoldAtNode and message.request]
+    assert hold.object_ids == [inner]
+    # Until then it knows where its task is: nobody looks for it.
+    assert desk.take_sent(TaskAccepted) == [(OTHER, TaskAccepted(TASK, 1))]
+    desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    size = value.size if type(value) is StoredValue else len(value)
+    assert desk.take_sent(TaskDone) == [(OTHER, TaskDone(TASK, 1, [size]))]
+    assert not desk.scheduler.acks.expected
+
+
+def test_an_origin_that_is_lost_meanwhile_is_told_nothing():
+    desk, worker = placed()
+    with_a_ref_inside(desk, worker, SMALL)
+    acks = [message for _, message in desk.take_sent(HoldAtNode) if message.request]
+    desk.tell("monitor", NodeLost(OTHER, "killed"))
+    for hold in acks:
+        desk.tell("gcs-0", HoldAtNodeReply(hold.request))
+    assert not desk.take_sent(TaskDone) and not desk.scheduler.results.unheld
+
+
+def test_with_several_shards_a_copy_is_announced_when_they_know_what_is_inside():
+    """The shard of the one may be quicker than that of the other."""
+    desk, worker = placed()
+    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    _, inner = with_a_ref_inside(desk, worker, StoredValue(0, 0, 200_000))
+    sent = desk.take_sent()
+    assert AddLocations not in {type(message) for _, message in sent}
+    holds = [item for item in sent if type(item[1]) is HoldAtNode and item[1].request]
+    assert {target for target, _ in holds} == {desk.scheduler.addresses.shard_of(inner)}
+    for target, hold in holds:
+        desk.tell(target, HoldAtNodeReply(hold.request))
+    assert [message.objects for _, message in desk.take_sent(AddLocations)] == [[(REF, 200_000)]]
+    assert not desk.scheduler.remote.unsaid
+
+
+def test_what_has_gone_by_then_is_not_announced():
+    desk, worker = placed()
+    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    with_a_ref_inside(desk, worker, StoredValue(0, 0, 200_000))
+    holds = [item for item in desk.take_sent() if type(item[1]) is HoldAtNode and item[1].request]
+    desk.tell(desk.scheduler.addresses.shard_of(REF), FreeCopies([REF]))
+    desk.tell(OTHER, ResultsHeld([REF]))
+    desk.tell(desk.scheduler.addresses.shard_of(REF), FreeCopies([REF]))
+    assert REF not in desk.scheduler.objects.entries
+    desk.take_sent()
+    for target, hold in holds:
+        desk.tell(target, HoldAtNodeReply(hold.request))
+    assert not desk.take_sent(AddLocations) and not desk.scheduler.remote.unsaid
 
 
 def test_when_its_origin_is_lost_the_shards_are_told():

@@ -321,6 +321,12 @@ def test_a_global_scheduler_that_knows_no_node_yet_refuses_nothing():
     assert_all_is_well([14002875], nodes=4, shards=2, replicas=2, groups=True, cuts=True, oneway=True, schedulers=True)
 
 
+def test_a_value_is_announced_when_the_shards_know_who_makes_what_is_inside():
+    """Its shard was quicker than another one: who took a ref from it recorded a task that nobody could repeat."""
+    options = {"drains": True, "crashes": True, "cuts": True, "disks": True, "schedulers": True}
+    assert_all_is_well([14002831], nodes=6, shards=3, replicas=2, deaths=True, **options)
+
+
 def test_a_task_that_goes_up_when_its_value_is_here_already_is_over_when_another_node_has_run_it():
     """It was to be made again where a copy came just then: it stayed for ever, and so did all copies."""
     options = {"deaths": True, "curious": True, "groups": True, "cuts": True, "disks": True}

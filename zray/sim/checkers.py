@@ -240,6 +240,7 @@ class Checkers:
         nothing(scheduler.remote.leaving, "tasks about to leave")
         nothing(scheduler.remote.arriving, "tasks about to arrive")
         nothing(scheduler.remote.subscribed, "subscriptions")
+        nothing(scheduler.remote.unsaid, "objects that are here, and not said to be")
         nothing(scheduler.lineage.owed, "records that are not acknowledged")
         nothing(scheduler.lineage.owed_by_object, "objects that shards were not told are let go of")
         nothing(scheduler.recovery.placed, "tasks placed elsewhere")

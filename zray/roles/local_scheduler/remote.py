@@ -46,6 +46,8 @@ class Remote:
         self.leaving: dict[int, list[object]] = {}
         self.arriving: dict[int, list[object]] = {}  # placed tasks whose holds are not acknowledged
         self.subscribed: set[bytes] = set()  # membership only
+        # Values that are here, and not said to be, until the shards have acknowledged what they contain: the request.
+        self.unsaid: dict[bytes, int] = {}
 
     # --- tasks that go up ---
 
@@ -228,7 +230,7 @@ class Remote:
         """Others wait for what is here."""
         if entry.shared is None:
             self._share([entry.object_id], 0)
-        else:
+        elif entry.object_id not in self.unsaid:
             if entry.shared.is_released:
                 # The shard said that it is to go, or is about to: it stays as long as somebody holds it.
                 self._hold_at_shards([entry.object_id], 0)
@@ -322,11 +324,27 @@ class Remote:
         """A value that others may know of has come: the shard learns where it is."""
         if entry.is_lost:
             return
-        if entry.contained:
-            # Who makes what is inside must be known before others hear of that.
-            self.node.lineage.flush()
+        if not entry.contained:
+            self._announce(entry)
+            return
+        # Who makes what is inside must be known before others hear of that.
+        node, object_id = self.node, entry.object_id
+        node.lineage.flush()
+        if len(node.addresses.shards) == 1:
             self._share(entry.contained, 0)
-        self._announce(entry)
+            self._announce(entry)
+            return
+        # Other shards may be slower than its own.
+        request = self.unsaid[object_id] = node.acks.next_request()
+        node.acks.expect(request, self._share(entry.contained, request), lambda: self._may_say(object_id, request))
+
+    def _may_say(self, object_id: bytes, request: int) -> None:
+        if self.unsaid.get(object_id) != request:
+            return  # it has come anew
+        del self.unsaid[object_id]
+        entry = self.node.objects.entries.get(object_id)
+        if entry is not None and entry.value is not None and entry.shared is not None and not entry.is_lost:
+            self.share_value(entry)
 
     def read_inline(self, message: ReadInline) -> None:
         """ReadInline: another node's object manager pulls a small value."""

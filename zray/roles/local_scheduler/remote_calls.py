@@ -76,8 +76,11 @@ class RemoteCalls:
 
     def finish(self, task: Task, values: list[Any], contained: tuple[tuple[bytes, ...], ...]) -> None:
         """A call of another node has ended here."""
+        self.node.results.give(task, values, contained, lambda back: self._tell(task, back))
+
+    def _tell(self, task: Task, back: list[bytes | int]) -> None:
+        """Its caller's node, at the end of this turn."""
         node = self.node
-        back = node.results.give(task, values, contained)
         batch = self.results.setdefault(task.origin, [])
         batch.append(CallResult(task.spec.task_id, back))
         node.logs.gives(task)

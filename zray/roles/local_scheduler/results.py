@@ -8,10 +8,14 @@
 So it is with a task that went up without a word to the shards (a quiet trip): nobody but its origin knows what it
 returns, and where that is small the shards never hear of it.  A task that the shards know of, since it takes refs, has
 failed on its way before, or its returns are known to others, has its results announced there too.
+
+Who is told of a value may take refs from it at once, and record tasks that take these: so nobody is told before the
+shards know who makes what is inside.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...ids import return_id
@@ -50,18 +54,28 @@ class Results:
         self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
     ) -> None:
         """A task whose returns only its origin knows is done."""
-        self.unaccepted.pop(task.spec.task_id, None)
-        self.node.send(task.origin, TaskDone(task.spec.task_id, task.trip, self.give(task, values, contained)))
+        node, task_id = self.node, task.spec.task_id
+        if self.unaccepted.pop(task_id, None) is not None and any(contained):
+            node.send(task.origin, TaskAccepted(task_id, task.trip))  # it is told of the end later: nobody looks for it
+        self.give(task, values, contained, lambda back: node.send(task.origin, TaskDone(task_id, task.trip, back)))
 
     def give(
-        self, task: Task, values: list[bytes | StoredValue], contained: tuple[tuple[bytes, ...], ...]
-    ) -> list[bytes | int]:
-        """It has ended here: what its origin is told.  Small values go there, others are kept until that holds them."""
+        self,
+        task: Task,
+        values: list[bytes | StoredValue],
+        contained: tuple[tuple[bytes, ...], ...],
+        tell: Callable[[list[bytes | int]], None],
+    ) -> None:
+        """It has ended here.  Small values go to its origin, others are kept until that holds them.
+
+        tell: what the origin is told; at once, or when the shards know who makes what is inside.
+        """
         node, objects = self.node, self.node.objects
         node.finished_count += 1
         task.state = TaskState.DONE
         task.worker = None
         back: list[bytes | int] = []
+        held: list[bytes] = []  # inside
         values = values or [b""]
         bytes_max = node.small_values.limits.get(task.origin)
         for index, entry in enumerate(node.lifecycle.returns_of(task)):
@@ -81,10 +95,15 @@ class Results:
             self.unheld.setdefault(task.origin, []).append(entry.object_id)
             node.remote._hold_at_shards([entry.object_id], 0)
             node.object_is_here(entry, value, inside)
+            held += entry.contained
         spec = task.spec
         objects.drop_all(spec.deps)
         objects.drop_all(spec.holds)
-        return back
+        if not held:
+            tell(back)
+            return
+        request = node.acks.next_request()
+        node.acks.expect(request, node.remote._share(held, request), lambda: tell(back), task.origin)
 
     def tell_origin(self, task: Task, values: list[bytes | StoredValue]) -> None:
         """A task that the shards know of is done here: small results go straight to its origin too, unasked."""
