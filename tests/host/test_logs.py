@@ -1,9 +1,14 @@
 """What workers print reaches the driver's terminal, whole and marked (U34)."""
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
-from tests.gates import Gate
+import zray
+from tests.gates import Gate, until
 from tests.scripts import ROOT, run_script, start_script
+from zray.host import context, log_room
 
 
 def test_what_workers_print_is_on_the_drivers_standard_output(tmp_path):
@@ -225,3 +230,23 @@ def test_a_program_whose_standard_output_is_none_or_its_own(tmp_path):
     """
     result = run_script(tmp_path, code)
     assert [line.partition(") ")[2] for line in result.stderr.splitlines()] == ["line"], result.stderr
+
+
+def test_a_worker_that_prints_without_end_does_not_fill_the_disk(start):
+    """Nor do the processes that it starts: they print into the same log."""
+    start(num_cpus=1, log_to_driver=False)
+
+    @zray.remote
+    def print_much(program):
+        for _ in range(100):
+            if program:
+                subprocess.run(["head", "-c", "2000000", "/dev/zero"], check=True)
+            else:
+                print("x" * 2_000_000)
+        return os.getpid()
+
+    for program in (False, True):
+        pid = zray.get(print_much.remote(program), timeout=60)
+        (path,) = Path(context.runtime.paths.logs).glob(f"worker-*-{pid}.log")
+        assert path.stat().st_size > 200_000_000
+        until(lambda path=path: log_room.room_of(path) <= log_room.LOG_BYTES_MAX)

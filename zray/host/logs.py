@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from threading import get_ident
 
+from .log_room import LOG_BYTES_KEPT, read_log
+
 # What a thread has begun to print is in the log after twice this long, if it stays as it is.
 BEGUN_SECONDS = 0.05
 BEGUN_MAX = 8192  # characters
@@ -26,6 +28,7 @@ LOOK_SECONDS = 0.1
 QUIET_SECONDS = 0.5
 LINE_BYTES_MAX = 64 << 10
 READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one does not starve the others
+NOT_KEPT = f"it came faster than it was read, and its log keeps the last {LOG_BYTES_KEPT >> 20} MiB"
 FLUSH_LOOKS_MAX = 40  # at the end, at what other nodes have sent: more is never kept (output.py)
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
@@ -172,6 +175,12 @@ class Log:
         self._extend(last)
         return shown
 
+    def pass_over(self, count: int, why: str) -> list[str]:
+        """So many bytes are not shown; the lines that say so."""
+        shown = self.take_rest()
+        self.upto += count
+        return [*shown, f"{self.label} [... {count:,} bytes of this worker's output are left out here: {why}]\n"]
+
     def _extend(self, piece: bytes) -> None:
         room = LINE_BYTES_MAX - len(self.rest)
         self.rest += piece[:room]
@@ -316,12 +325,11 @@ class LogFollower:
     def _print_from(self, name: str, log: Log) -> bool:
         """The next piece of a log.  False: there is none, or nobody reads us."""
         try:
-            with open(os.path.join(self.folder, name), "rb") as file:
-                file.seek(log.upto)
-                data = file.read(READ_BYTES_MAX)
+            gone, data = read_log(os.path.join(self.folder, name), log.upto, READ_BYTES_MAX)
         except OSError:
             return False
-        return self._write(log.take(data)) and bool(data)
+        lines = log.pass_over(gone, NOT_KEPT) if gone else []
+        return self._write(lines + log.take(data)) and bool(gone or data)
 
     def _write(self, lines: list[str]) -> bool:
         if not lines:

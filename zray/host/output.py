@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..roles.effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
-from .logs import Log, elsewhere_name, worker_logs
+from .log_room import LOG_BYTES_KEPT, read_log
+from .logs import NOT_KEPT, Log, elsewhere_name, worker_logs
 from .session import Session
 
 LOOK_SECONDS = 0.1
@@ -74,24 +75,21 @@ class JobLogs:
                 return log.take_rest() if is_quiet else []
             shown: list[str] = []
             if size - log.upto > BEHIND_BYTES_MAX:
-                shown = log.take_rest() + [self._pass_over(log, path, size)]
-            with open(path, "rb") as file:
-                file.seek(log.upto)
-                data = file.read(PIECE_BYTES_MAX)
+                shown = self._pass_over(log, path, size)
+            gone, data = read_log(path, log.upto, PIECE_BYTES_MAX)
         except OSError:
             return []  # the session ends
+        if gone:
+            shown += log.pass_over(gone, NOT_KEPT)
         shown += log.take(_first_lines(data))
         return shown + log.take_rest() if is_last and log.upto >= size else shown
 
     @staticmethod
-    def _pass_over(log: Log, path: str, size: int) -> str:
-        upto = size - PIECE_BYTES_MAX
-        count, log.upto = upto - log.upto, upto
+    def _pass_over(log: Log, path: str, size: int) -> list[str]:
         speed = int(PIECE_BYTES_MAX / LOOK_SECONDS) >> 10
-        return (
-            f"{log.label} [... {count:,} bytes of this worker's output are left out here: {speed} KiB a second are "
-            f"sent at most.  All of it is in {os.path.realpath(path)} on its node]\n"
-        )
+        kept = f"The last {LOG_BYTES_KEPT >> 20} MiB of it" if size > LOG_BYTES_KEPT else "All of it"
+        why = f"{speed} KiB a second are sent at most.  {kept} is in {os.path.realpath(path)} on its node"
+        return log.pass_over(size - PIECE_BYTES_MAX - log.upto, why)
 
 
 def _first_lines(data: bytes) -> bytes:

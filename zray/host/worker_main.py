@@ -40,6 +40,7 @@ from .core_waits import CoreWaits
 from .forks import end_child
 from .hints import add_hints
 from .leaving import crash, leave
+from .log_room import LogRoom
 from .logs import begun_lines
 from .returns import WrongCount, several
 from .runtime import Runtime
@@ -92,6 +93,7 @@ class Worker(Runtime):
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
         self.aside = Aside(self)
+        self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
         self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
         self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
@@ -167,6 +169,7 @@ class Worker(Runtime):
         return self.actor is None or bool(self.actor.is_serial)
 
     def look_around(self) -> None:
+        self.log_room.look()
         self.aside.look()
 
     def name_of(self, spec: TaskSpec) -> str:

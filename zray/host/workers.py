@@ -17,6 +17,7 @@ from msgspec import msgpack
 
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 from .launch import launch_fork_server
+from .log_room import room_of
 from .processes import end_children, how_it_ended, last_lines, reap
 from .session import Session
 from .spawn import PACKET_BYTES_MAX
@@ -24,6 +25,7 @@ from .spawn import PACKET_BYTES_MAX
 # Logs of dead workers that are kept, for whoever looks for what went wrong; the oldest go.  In a session that lasts,
 # with an actor for each request, say, they would fill its folder, through which drivers look ten times a second.
 DEAD_LOGS_MAX = 200
+DEAD_LOGS_BYTES_MAX = 512 << 20  # of all these; the newest stays in any case
 # A fork server that dies is replaced, but not for ever (USERS 2.1: restart budgets).
 FORK_SERVER_STARTS_MAX = 5
 
@@ -47,7 +49,8 @@ class Workers:
         self.worker_id: dict[str, int] = {}
         self.pids: dict[str, int] = {}
         self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
-        self.dead_logs: deque[tuple[int, int]] = deque()  # (worker's number, pid)
+        self.dead_logs: deque[tuple[int, int, int]] = deque()  # (worker's number, pid, bytes)
+        self.dead_bytes = 0  # of these
         self.starts = 0
         self.death = ""  # of the last fork server that has died
         self.pid = 0
@@ -143,11 +146,20 @@ class Workers:
         start = self.session.earlier_output(worker_id, pid)
         log = last_lines(self.session.worker_log_path(worker_id, pid), start=start)
         self.session.remove_note(worker_id, pid)
-        self.dead_logs.append((worker_id, pid))
-        if len(self.dead_logs) > DEAD_LOGS_MAX:
-            self.session.remove_log(*self.dead_logs.popleft())
+        self._keep_log(worker_id, pid)
         self._forget(worker)
         self.deliver(WorkerExited(worker, how, unclaimed, pid, tuple(log.splitlines())))
+
+    def _keep_log(self, worker_id: int, pid: int) -> None:
+        size = room_of(self.session.worker_log_path(worker_id, pid))
+        self.dead_logs.append((worker_id, pid, size))
+        self.dead_bytes += size
+        while len(self.dead_logs) > DEAD_LOGS_MAX or (
+            self.dead_bytes > DEAD_LOGS_BYTES_MAX and len(self.dead_logs) > 1
+        ):
+            *oldest, size = self.dead_logs.popleft()
+            self.dead_bytes -= size
+            self.session.remove_log(*oldest)
 
     def _forget(self, worker: str) -> None:
         window = self.windows.pop(worker, None)
