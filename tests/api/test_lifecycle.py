@@ -144,8 +144,10 @@ def test_threads_that_wait_when_a_program_ends_end_in_silence(tmp_path):
     result = run_script(
         tmp_path,
         """
+        import asyncio
         import threading
         import zray
+        from zray.host import context
         zray.init(num_cpus=1, log_to_driver=False)
         @zray.remote
         def forever():
@@ -154,12 +156,22 @@ def test_threads_that_wait_when_a_program_ends_end_in_silence(tmp_path):
         def wait_again():
             while True:
                 zray.get(zray.put(1))
-        begun = [threading.Event() for _ in range(3)]
-        calls = (lambda: zray.get(never), lambda: zray.wait([never]), wait_again)
+        async def wait_for_it():
+            await never
+        begun = [threading.Event() for _ in range(5)]
+        calls = (
+            lambda: zray.get(never),
+            lambda: zray.wait([never]),
+            wait_again,
+            lambda: never.future().result(),
+            lambda: asyncio.run(wait_for_it()),
+        )
         for event, call in zip(begun, calls):
             threading.Thread(target=lambda event=event, call=call: (event.set(), call()), daemon=True).start()
         for event in begun:
             event.wait()
+        while len(context.runtime.futures.waiting.get(never.id, ())) < 2:
+            pass
         """,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
