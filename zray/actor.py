@@ -123,7 +123,7 @@ class ActorClass:
             ActorAlreadyExistsError: a living actor has that name in that namespace (and not get_if_exists).
             TypeError: the arguments do not fit the constructor, or cannot be serialized.
         """
-        runtime = api.require_runtime()
+        runtime = context.runtime or api.require_runtime([*args, *kwargs.values()])
         options = self._options
         name = options.get("name")
         if options.get("get_if_exists"):

@@ -230,7 +230,7 @@ def put(value: Any) -> ObjectRef:
     if type(value) is ObjectRef:
         raise TypeError("put() of an ObjectRef is not allowed: the ref is one already.  To wrap it, put([ref]).")
     try:
-        return require_runtime().put(value)
+        return (context.runtime or require_runtime([value])).put(value)
     except ZrayError as error:
         raise error.with_traceback(None) from error.__cause__  # as above
 

@@ -80,7 +80,9 @@ class RemoteFunction:
         Raises:
             TypeError: the arguments do not fit the function's signature, or cannot be serialized.
         """
-        runtime = api.require_runtime(args)
+        runtime = context.runtime
+        if runtime is None:
+            runtime = api.require_runtime([*args, *kwargs.values(), *map(ObjectRef, self.code().captured_ids)])
         submitter = runtime.submitter()
         captured = submitter.captured
         code, blob = self._code, self._blob

@@ -24,6 +24,12 @@ class Counter:
 
 
 @zray.remote
+class Keeper:
+    def __init__(self, value):
+        self.value = value
+
+
+@zray.remote
 class Sleeper:
     def sleep(self):
         forever()
@@ -47,7 +53,7 @@ def use_a_ref(ref):
 def use_a_ref_in_a_value(ref):
     yield lambda: pass_through.remote([ref])
     yield lambda: zray.put([ref])
-    yield lambda: Counter.remote().add.remote({"x": ref})
+    yield lambda: Keeper.remote({"x": ref})
     yield lambda: zray.remote(lambda: ref).remote()
 
 
@@ -69,13 +75,17 @@ def test_refs_and_handles_of_an_ended_session(start):
         for use in use_a_ref(ref):
             with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
                 use()
+        for use in use_a_ref_in_a_value(ref):
+            with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
+                use()
+        with pytest.raises(ObjectLostError, match="of a session that has ended"):
+            pass_through.remote(value=[counter])
         for use in use_a_handle(counter, method):
             with pytest.raises(ActorDiedError, match="handle on an actor Counter is of a session that has ended"):
                 use()
         assert zray.is_initialized() is has_another, "none of it begins a session"
-    for use in use_a_ref_in_a_value(ref):
-        with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
-            use()
+    with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
+        Counter.remote().add.remote({"x": ref})
     assert zray.get(pass_through.remote(zray.put([1])), timeout=20) == [1]
 
 

@@ -75,6 +75,18 @@ def refuse_without_session(using: Any) -> None:
                 raise ref_of_ended_session(thing.id)
             if type(thing).__name__ in ("ActorHandle", "ActorMethod"):
                 raise actor_of_ended_session(thing._class_name)
+        for object_id in _contained(using):
+            raise ref_of_ended_session(object_id)
+
+
+def _contained(value: Any) -> Iterable[bytes]:
+    """The refs inside a value; also those of handles."""
+    from ..store.values import serialize
+
+    try:
+        return serialize(value).contained
+    except Exception:
+        return ()  # the call that it is for says what is wrong with it
 
 
 def refuse_at_the_end() -> None:

@@ -115,6 +115,6 @@ class Futures:
     def close(self) -> None:
         """The session is over: what has not come will not."""
         if self.waiting:
-            # Where the program has ended, only daemon threads may wait: they end in silence (context.refuse_at_the_end).
+            # At the program's end only daemon threads may wait: they end in silence (context.refuse_at_the_end).
             is_the_end = not threading.main_thread().is_alive()
             self._fail_all(SystemExit() if is_the_end else ClusterLostError("This process has left its session."))
