@@ -184,6 +184,9 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
     if wanted.schedulers:
         _add_scheduler_kills(options)
     options.is_tight = wanted.tight
+    if options.kills_driver or options.driver_kills or options.guest_is_lost:
+        # The detached actors of such a driver live on, and so does what they were made with: something is left.
+        options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
     return options
 
 
@@ -219,9 +222,6 @@ def _add_cuts(options: Options) -> None:
     options.guest_is_lost = options.guest_cuts > 0 and random.random() < 0.15
     options.pair_cuts = random.choice((0, 0, 1, 3))
     options.node_flaps = random.choice((0, 0, 1, 2))
-    if options.guest_is_lost:
-        # Its detached actors live on, and so does what they were made with: something is left.
-        options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
 
 
 def _add_weather(options: Options) -> None:
@@ -250,9 +250,6 @@ def _add_crashes(options: Options) -> None:
     if not options.driver_kills or random.random() < 0.4:
         options.fork_server_kills = random.choice((1, 1, 2, 4))
         options.fork_server_kill_probability = random.choice((0.0003, 0.001, 0.005, 0.02))
-    # A killed driver's detached actors live on, and so does what they were made with: something is left.
-    if options.driver_kills:
-        options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
 
 
 def _add_recovery(options: Options) -> None:
@@ -377,9 +374,6 @@ def _options_of(seed: int, nodes: int) -> Options:
         options.kill_probability = random.choice((0.001, 0.01, 0.05))
     if nodes == 1:
         options.kills_driver = options.drivers > 1 and random.random() < 0.4
-        if options.kills_driver:
-            # A killed driver's detached actors live on, and so does what they were made with: something is left.
-            options.programs = tuple(name for name in options.programs if name != "survivors") or ("tree",)
         options.breaks = random.choice((0, 0, 0, 2, 5))
     options.kills_fork_server = random.random() < 0.1
     options.start_failure_probability = random.choice((0.0, 0.0, 0.0, 0.1))
