@@ -99,13 +99,13 @@ class ActorClass:
     def methods(self) -> dict[str, dict[str, Any]]:
         """Names of its methods, with their @method options and whether they are async."""
         if self._methods is None:
-            self._methods = {}
+            methods: dict[str, dict[str, Any]] = {}
             for name, function in inspect.getmembers(self._cls, callable):
                 if name.startswith("__") and not _can_be_called(self._cls, name):
                     continue
                 described = dict(getattr(function, "__zray_method__", {}))
                 described[PARAMETERS] = parameters_of(self._cls, name, function)
-                self._methods[name] = described
+                methods[name] = described
                 if inspect.isgeneratorfunction(function):
                     described[IS_GENERATOR] = True
                 elif inspect.iscoroutinefunction(function):
@@ -113,7 +113,8 @@ class ActorClass:
                 elif inspect.isasyncgenfunction(function):
                     raise NotImplementedError("Async generators as actor methods are not built yet.")
             for name in BUILT_IN_METHODS:
-                self._methods[name] = {}
+                methods[name] = {}
+            self._methods = methods  # only now: a class that is refused is refused again
         return self._methods
 
     def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle:

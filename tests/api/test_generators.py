@@ -58,6 +58,19 @@ def test_a_generator_that_raises_shows_the_line_and_none_of_ours():
         assert "zray/host" not in caught.value.traceback_str
 
 
+def test_an_async_generator_as_a_method_is_refused_each_time():
+    """Not only when its class is looked at first."""
+
+    @zray.remote
+    class Squares:
+        async def squares(self):
+            yield 1
+
+    for _ in range(2):
+        with pytest.raises(NotImplementedError, match="Async generators"):
+            Squares.remote()
+
+
 def test_a_generator_may_be_told_the_number_of_returns_by_its_call():
     """Ray's streaming generators are missing: without a number it says so, and runs nothing."""
 
