@@ -23,7 +23,7 @@ from zray.wire.gcs import (
 from zray.wire.objects import HoldObjects, ObjectFetched, ReleaseObjects, UnpinObjects
 from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask, SpillTask, TaskAccepted, TaskPlaced
 from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskOptions, TaskSpec, encode_options
-from zray.wire.tasks import Function, ObjectsReady, WaitObjects
+from zray.wire.tasks import Function, ObjectsReady, SubmitTasks, TaskResult, TasksFinished, WaitObjects
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 TASK = b"t" * 16
@@ -171,6 +171,23 @@ def test_with_the_drivers_node_its_jobs_end(desk):
 def test_an_order_to_rebuild_what_nobody_here_wants_is_declined(desk):
     desk.tell("gcs-0", RebuildObject(OBJECT, SPEC))
     assert desk.take_sent(CannotRebuild) == [("gcs-0", CannotRebuild("local", OBJECT))]
+
+
+def test_what_others_wait_for_is_announced_after_the_record_of_who_makes_what_is_inside(desk):
+    """A parent that runs again elsewhere has the same child: nobody here had given a ref on it away."""
+    outer, inner = desk.new_spec(), desk.new_spec()
+    (ref,) = desk.submit(outer)
+    worker = desk.give_birth()
+    desk.tell(worker, SubmitTasks([inner]))
+    desk.windows[worker] -= 1
+    contained = (return_id(inner.task_id, 1),)
+    desk.tell(worker, TasksFinished([TaskResult(outer.task_id, [b"\1"], [contained])]))
+    desk.take_sent()
+    desk.tell("gcs-0", RebuildObject(ref, outer))
+    said = [message for target, message in desk.take_sent() if target == "gcs-0"]
+    recorded = [spec for message in said if type(message) is RecordTasks for spec in message.specs]
+    assert inner in recorded and type(said[-1]) is AddLocations
+    assert [object_id for object_id, _ in said[-1].objects] == [ref]
 
 
 def test_a_task_that_went_up_after_its_value_had_come_is_over_when_that_is_somewhere(desk):

@@ -7,9 +7,11 @@ from tests.roles.test_code import Node
 from tests.roles.test_trips import OTHER, TASK, acknowledge, desk_with_a_peer
 from zray.ids import return_id
 from zray.roles.local_scheduler import undoing
+from zray.roles.local_scheduler.drain import TakeTimeout
 from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.local_scheduler.tables import TaskState
 from zray.wire.actors import ResultsHeld
+from zray.wire.drains import CopiesTaken, TakeCopies
 from zray.wire.gcs import (
     AddLocations,
     FreeCopies,
@@ -221,6 +223,28 @@ def test_with_several_shards_a_copy_is_announced_when_they_know_what_is_inside()
         desk.tell(target, HoldAtNodeReply(hold.request))
     assert [message.objects for _, message in desk.take_sent(AddLocations)] == [[(REF, 200_000)]]
     assert not desk.scheduler.remote.unsaid
+
+
+def test_a_node_that_is_to_leave_hears_of_a_copy_when_that_is_announced():
+    """Else the shard might hear of its end first, and believe that the last copy went with it."""
+    desk = desk_with_a_peer()
+    desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
+    desk.tell(OTHER, TakeCopies(1, [(REF, 200_000)]))
+    desk.take_sent()
+    inner = return_id(desk.new_spec().task_id, 1)
+    desk.tell("objects", ObjectFetched(REF, StoredValue(0, 0, 200_000), (inner,)))
+    holds = [item for item in desk.take_sent() if type(item[1]) is HoldAtNode and item[1].request]
+    desk.tell("timer", TakeTimeout())
+    for target, hold in desk.take_sent(HoldAtNode):
+        desk.tell(target, HoldAtNodeReply(hold.request))
+    assert not desk.take_sent(CopiesTaken)
+    for target, hold in holds:
+        desk.tell(target, HoldAtNodeReply(hold.request))
+    assert desk.take_sent(AddLocations)
+    desk.tell("timer", TakeTimeout())
+    for target, hold in desk.take_sent(HoldAtNode):
+        desk.tell(target, HoldAtNodeReply(hold.request))
+    assert desk.take_sent(CopiesTaken) == [(OTHER, CopiesTaken(1, [REF]))]
 
 
 def test_what_has_gone_by_then_is_not_announced():

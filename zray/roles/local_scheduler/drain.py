@@ -326,7 +326,7 @@ class Taking:
         node = self.node
         for (asker, request), wanted in list(self.orders.items()):
             entries = [node.objects.entries[object_id] for object_id in wanted]
-            if all(entry.value is not None for entry in entries):
+            if all(entry.value is not None and entry.object_id not in node.remote.unsaid for entry in entries):
                 self._tell_shards(asker, request, entries)
                 continue
             for entry in entries:

@@ -229,7 +229,9 @@ class Remote:
     def share_value(self, entry: ObjectEntry) -> None:
         """Others wait for what is here."""
         if entry.shared is None:
-            self._share([entry.object_id], 0)
+            entry.share()
+            self._hold_at_shards([entry.object_id], 0)
+            self.value_is_here(entry)
         elif entry.object_id not in self.unsaid:
             if entry.shared.is_released:
                 # The shard said that it is to go, or is about to: it stays as long as somebody holds it.
