@@ -270,6 +270,40 @@ def test_nothing_is_left_however_the_driver_ends(ending, tmp_path, leftovers):
     leftovers.assert_none(LEFTOVER_DEADLINE_S)
 
 
+def test_a_program_that_becomes_another_one_ends_its_session(tmp_path):
+    """Whatever it has forked before; and the other one may have a session of its own."""
+    gate = Gate(tmp_path / "gate")
+    code = (
+        BUSY.replace("{gate}", gate.path)
+        + f"""
+while not os.path.exists({gate.path!r}):
+    pass
+beside = subprocess.Popen(["sleep", "1000"])
+if not (child := os.fork()):
+    os.execvp("sleep", ["sleep", "1000"])
+if not (other := os.fork()):
+    threading.Event().wait()
+context = ray.init(ignore_reinit_error=True)
+facts = [context["session_dir"], *map(str, (ray.get(kept[2]), beside.pid, child, other))]
+os.execv(sys.executable, [sys.executable, sys.argv[0].replace("script", "next"), *facts])
+"""
+    )
+    (tmp_path / "next.py").write_text("""
+import os, signal, sys
+import zray as ray
+folder, of_task, *others = sys.argv[1:]
+while os.path.exists(folder) or os.path.exists(f"/proc/{of_task}"):
+    pass
+print("gone")
+ray.init(num_cpus=1)
+print(ray.get(ray.remote(lambda: 1).remote()))
+for pid in others:
+    os.kill(int(pid), signal.SIGKILL)
+""")
+    result = run_script(tmp_path, code)
+    assert (result.returncode, result.stdout) == (0, "gone\n1\n"), result.stderr
+
+
 def test_an_interrupt_of_the_whole_terminal_reaches_only_the_driver(tmp_path, leftovers):
     """Ctrl-C goes to the whole process group; zray's processes ignore it, and the driver can go on."""
     gate = Gate(tmp_path / "gate")

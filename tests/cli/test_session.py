@@ -103,6 +103,26 @@ def test_drivers_come_and_go_and_a_detached_actor_stays(head, tmp_path):
     wait_until_empty(head)
 
 
+def test_a_driver_that_becomes_another_program_has_left(head, tmp_path):
+    first = (
+        FIRST
+        + """
+    import os
+    os.execvp("sleep", ["sleep", "1000"])
+    """
+    )
+    with start_script(tmp_path, first) as program:
+        try:
+            assert program.stdout.readline() == "[3, 1] 2000000.0\n"
+            wait_until_empty(head, cpus=1.0)
+            assert program.poll() is None
+        finally:
+            program.kill()
+    second = run_script(tmp_path, SECOND)
+    assert (second.returncode, second.stdout) == (0, "7\npassing has passed\n"), second.stderr
+    wait_until_empty(head)
+
+
 BUSY = """
     import sys
     sys.path.insert(0, {root!r})

@@ -1,5 +1,8 @@
 """What differs a little is said, once, to the program; what differs more is an error there (U40)."""
 
+import gc
+import os
+
 import pytest
 
 import zray
@@ -30,8 +33,13 @@ def test_a_program_of_another_patch_says_so_and_works(other_version, start, capf
 def test_a_program_of_another_minor_version_is_refused(other_version, start):
     own = zray.__version__
     other_version("9.8.7")
-    with pytest.raises(ProtocolError, match=rf"this session runs zray {own}, the driver 9\.8\.7: install the same"):
-        start(num_cpus=1)
+    open_files = []
+    for _ in range(3):
+        with pytest.raises(ProtocolError, match=rf"this session runs zray {own}, the driver 9\.8\.7: install the same"):
+            start(num_cpus=1)
+        gc.collect()  # the error, and whom it has met
+        open_files.append(os.listdir("/proc/self/fd"))
+    assert len(open_files[1]) == len(open_files[2]), "it leaves nothing here"
 
 
 @pytest.mark.parametrize("version, minor", [("0.1.0", "0.1"), ("0.1.0.post7", "0.1"), ("1", "1"), ("", "")])

@@ -58,6 +58,7 @@ class Doorman:
         self.driver_pid = driver_pid  # 0: the session outlives its drivers
         self.owner = ""  # the driver whose end is the session's end
         self.pidfds: dict[str, int] = {}  # of drivers and commands, by address
+        self.lives: dict[str, int] = {}  # of drivers, likewise: pipes that hang up when these become other programs
         self.jobs: dict[str, bytes] = {}  # of drivers, likewise
         self.count = 0
 
@@ -153,7 +154,7 @@ class Doorman:
         else:
             self.count += 1
             address = f"{hello.kind}-{self.count}"
-            self._watch(address, hello.pid)
+            self._watch(address, hello)
             if hello.kind == "driver" and hello.pid == self.driver_pid and not self.owner:
                 self.owner = address
         self._let_in(Peer(address, identity, self._roles_for(hello.kind)), hello, frame)
@@ -207,17 +208,22 @@ class Doorman:
 
     # --- leaving ---
 
-    def _watch(self, address: str, pid: int) -> None:
-        pidfd = self.pidfds[address] = os.pidfd_open(pid)
+    def _watch(self, address: str, hello: Hello) -> None:
+        pidfd = self.pidfds[address] = os.pidfd_open(hello.pid)
         self.node.reactor.watch(pidfd, lambda: self.process_left(address, "process has ended"))
+        if hello.kind == "driver" and (life := self.node.session.follow_life(hello.job_id)) is not None:
+            self.lives[address] = life
+            self.node.reactor.watch(life, lambda: self.process_left(address, "program has ended"))
 
     def process_left(self, address: str, reason: str) -> None:
         """A driver or a command is gone, or leaves."""
         pidfd = self.pidfds.pop(address, None)
         if pidfd is None:
             return
-        self.node.reactor.unwatch(pidfd)
-        os.close(pidfd)
+        for descriptor in (pidfd, self.lives.pop(address, None)):
+            if descriptor is not None:
+                self.node.reactor.unwatch(descriptor)
+                os.close(descriptor)
         if address.startswith("command-"):
             self.node.reactor.leaving.append(address)
             return

@@ -69,10 +69,14 @@ class Driver(Runtime):
                 log_to_driver=log_to_driver,
             ),
         )
+        # Forked children close it, other programs never have it: it is open for as long as this program runs.
+        self.life = session.begin_life(job_id)
         try:
             welcome, early = connection.join(hello)
         except BaseException:
             connection.close()
+            os.close(self.node_pidfd)
+            session.end_life(job_id, self.life)
             raise
         if notice := what_differs("program", "session", welcome.version):
             print(f"zray: {notice}.", file=sys.stderr)

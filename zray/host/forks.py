@@ -54,6 +54,8 @@ def _after_fork_in_child() -> None:
     object_ref.on_restore = lambda object_id: None
     object_ref.resolve_future = None
     runtime.lock = runtime.connection.lock = _EndsHere()
+    if not runtime.is_worker:
+        os.close(runtime.life)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

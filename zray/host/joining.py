@@ -218,6 +218,7 @@ def stop(driver: Driver) -> None:
         if driver.is_owner:
             end_node(driver.paths, driver.node_pid, fork_server)
         os.close(driver.node_pidfd)
+        os.close(driver.life)
     finally:
         interrupts.uninstall()  # not before: the rest of a shutdown would be nobody's
 

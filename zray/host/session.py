@@ -5,6 +5,7 @@
         node.sock     the node's ROUTER
         token         a head's: what lets other nodes join; 0600
         node.json     what a driver or the command line needs to join by `address="auto"`
+        driver-JOB    while a driver joins: a pipe whose end is the driver's
         logs/         node.log, fork-server.log, worker-N-PID.log; one folder per job with links to its workers'
 
 The node makes the folder, and removes it; after a kill -9 its fork server does, or the driver, or the sweeper.
@@ -194,6 +195,36 @@ class Session:
             os.symlink(path, os.path.join(self.job_logs(job_id), os.path.basename(path)))
         except OSError:
             pass  # the session ends
+
+    def begin_life(self, job_id: bytes) -> int:
+        """By a driver: a descriptor that goes with its process, and when that becomes another program (exec)."""
+        path = self._life_path(job_id)
+        try:
+            os.mkfifo(path, 0o600)
+        except FileNotFoundError:
+            path = os.devnull  # the session has ended: who wants to join it is about to hear that
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def end_life(self, job_id: bytes, descriptor: int) -> None:
+        """By a driver that was not let in."""
+        os.close(descriptor)
+        try:
+            os.unlink(self._life_path(job_id))
+        except OSError:
+            pass  # the session ends
+
+    def follow_life(self, job_id: bytes) -> int | None:
+        """By the node: a descriptor that tells (by a hang-up) when the driver's has gone.  None: it has none."""
+        path = self._life_path(job_id)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        os.unlink(path)
+        return descriptor
+
+    def _life_path(self, job_id: bytes) -> str:
+        return os.path.join(self.folder, f"driver-{job_id.hex()}")
 
     def open_log(self, path: str) -> int:
         """A descriptor to append to a log."""
