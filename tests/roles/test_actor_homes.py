@@ -6,7 +6,15 @@ from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, homes
-from zray.wire.actors import ActorRegistered, CreateActor, LookUpActor, LookUpActorReply, PlaceActor, RegisterActor
+from zray.wire.actors import (
+    ActorHandedOver,
+    ActorRegistered,
+    CreateActor,
+    LookUpActor,
+    LookUpActorReply,
+    PlaceActor,
+    RegisterActor,
+)
 from zray.wire.gcs import FreeCopies, HoldAtNode, NodeLost, ReleaseAtNode
 from zray.wire.homes import (
     ActorAt,
@@ -193,6 +201,20 @@ def test_an_offer_that_comes_to_nothing_leaves_nothing():
     assert not desk.scheduler.calls.actors and not desk.scheduler.moves.offers
     assert HANDLE not in desk.scheduler.objects.entries
     assert not desk.scheduler.routes.by_actor
+
+
+def test_what_is_claimed_is_the_life_that_was_handed_over_though_an_earlier_one_was_offered():
+    """The offer was on its way while the actor went to another node, which was lost: the claim was refused for ever."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    spec = TaskSpec(ACTOR, b"f" * 16)
+    desk.tell("global", PlaceActor(spec, ActorOptions(), N1, MADE, JOB, JobFacts(home=N1)))
+    life = ActorLife(MADE.birth, 3, restart_count=1)
+    desk.take_sent()
+    desk.tell(N1, ActorHandedOver(ACTOR, life))
+    ((_, claim),) = desk.take_sent(ActorAt)
+    assert (claim.node, claim.life) == ("local", life)
 
 
 def test_a_claim_that_is_granted_after_it_was_made_anew_here_makes_no_other_life_of_it():

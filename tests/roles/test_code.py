@@ -1,6 +1,7 @@
 """Code of jobs, as local schedulers pass it on: shared before it is named to others, and told once."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.ids import put_id, return_id
@@ -114,7 +115,7 @@ def test_a_node_that_took_an_actor_in_is_told_what_was_added_on_its_way():
     node.take_sent()
     node.tell(FAR, ActorAccepted(spill.spec.task_id, spill.life.birth))
     assert node.sent_kinds(ActorHandedOver, CodeAdded) == [
-        (FAR, ActorHandedOver(spill.spec.task_id, spill.life.birth)),
+        (FAR, ActorHandedOver(spill.spec.task_id, replace(spill.life, term=1))),
         (FAR, CodeAdded(JOB, (one,))),
     ]
 

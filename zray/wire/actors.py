@@ -196,10 +196,13 @@ class ActorAccepted(Message, tag=172):
 
 
 class ActorHandedOver(Message, tag=173):
-    """local scheduler of the origin -> local scheduler.  It is yours: claim it, and start it."""
+    """local scheduler of the origin -> local scheduler.  It is yours: claim it, and start it.
+
+    What was accepted may have been an offer of an earlier life.
+    """
 
     actor_id: ActorID
-    birth: str
+    life: ActorLife  # as it is there
 
 
 class ActorDeferred(Message, tag=174):

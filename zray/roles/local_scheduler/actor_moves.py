@@ -164,7 +164,8 @@ class ActorMoves:
         del self.asks[message.actor_id]
         if ask.actor.shipping is not None:
             ask.actor.shipping.send_all_to(home)
-        node.send(home, ActorHandedOver(message.actor_id, message.birth))
+        life = replace(ask.actor.life, term=ask.actor.life.term + 1)
+        node.send(home, ActorHandedOver(message.actor_id, life))
         node.code.moved(ask.actor.job, home)
         is_guarded = node.guards.hand_over(ask.actor, home)
         if ask.actor.options.name:
@@ -213,9 +214,10 @@ class ActorMoves:
     def on_handed_over(self, message: ActorHandedOver) -> None:
         """ActorHandedOver: it is ours, if the shard agrees."""
         actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
-        if self.offers.get(message.actor_id) != origin or actor is None or actor.life.birth != message.birth:
+        if self.offers.get(message.actor_id) != origin or actor is None or actor.life.birth != message.life.birth:
             return
         self.offers[message.actor_id] = ""
+        actor.life = message.life
         if actor.options.may_move:
             actor.guardian, actor.is_guarded = origin, True
             if actor.shipping is not None:
