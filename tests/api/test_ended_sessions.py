@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+from functools import partial
 
 import numpy
 import pytest
@@ -126,14 +127,19 @@ def test_the_memory_of_an_ended_session_goes_with_it(start):
         gc.enable()
 
 
-def test_nothing_of_an_ended_session_stays(start):
+@pytest.mark.parametrize("kind", ["own", "joined"])
+def test_nothing_of_an_ended_session_stays(kind, request):
     """Neither its descriptors nor what its driver knew, at once; functions and handles outlive it."""
+    if kind == "own":
+        start = partial(request.getfixturevalue("start"), num_cpus=1)
+    else:
+        start = request.getfixturevalue("cluster").connect
     counts = []
     gc.collect()
     gc.disable()
     try:
         for _ in range(4):
-            start(num_cpus=1)
+            start()
             counter = Counter.remote()
             refs = [zray.put(bytes(1000)), pass_through.remote(1), counter.add.remote()]
             assert zray.get(refs) == [bytes(1000), 1, 0]

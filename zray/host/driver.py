@@ -101,14 +101,19 @@ class Driver(Runtime):
         if log_to_driver:
             self.logs = LogFollower(session.job_logs(job_id))
 
+    def close(self) -> None:
+        super().close()
+        self.shipper = None
+        self.__dict__.pop("submit", None)
+
     def look_for_code(self, function: Any = None) -> None:
         """What others need to unpickle what comes next."""
-        if self.shipper is not None:
-            self.shipper.look(function)
+        if (shipper := self.shipper) is not None:  # read once: another thread may close us
+            shipper.look(function)
 
     def code_refs(self) -> list[ObjectRef]:
         """As what was sent: a driver is told of no code."""
-        return list(self.shipper.refs) if self.shipper is not None else []
+        return list(shipper.refs) if (shipper := self.shipper) is not None else []
 
     def ask_for_output(self) -> FlushOutput | None:
         """That all of it comes; None: there are no other nodes, or it is not wanted."""
@@ -116,8 +121,8 @@ class Driver(Runtime):
 
     def _submit_with_code(self, spec: TaskSpec, num_returns: int) -> bytes:
         """In a cluster: arguments may be of modules that were imported since."""
-        if self.shipper is not None and len(sys.modules) != self.shipper.modules_seen:
-            self.shipper.look()
+        if (shipper := self.shipper) is not None and len(sys.modules) != shipper.modules_seen:
+            shipper.look()
         return Runtime.submit(self, spec, num_returns)
 
     def _on_other(self, message: Any) -> None:
