@@ -126,6 +126,15 @@ class TaskError(ZrayError):
 
 RayTaskError = TaskError
 
+
+class _Dual(TaskError):
+    """The first base of those that are a user's class too.  What that does to its subclasses is not for these: it may
+    count them, ask for more, or refuse to have any."""
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        """Nobody else's."""
+
+
 _dual_classes: dict[type, type[TaskError] | None] = {}
 
 
@@ -146,9 +155,9 @@ def _dual_class(cause_class: type[BaseException]) -> type[TaskError] | None:
         }
         metaclass: Any = type(cause_class)
         try:
-            dual = metaclass(f"TaskError({cause_class.__name__})", (TaskError, cause_class), names)
+            dual = metaclass(f"TaskError({cause_class.__name__})", (_Dual, cause_class), names)
         except Exception:
-            dual = None  # A final class, clashing layouts, or a metaclass with a mind of its own.
+            dual = None  # Clashing layouts, or a metaclass with a mind of its own.
     _dual_classes[cause_class] = dual
     return dual
 

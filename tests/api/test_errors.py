@@ -249,7 +249,8 @@ def test_a_class_that_cannot_be_subclassed():
 
         raise Final("cannot be mixed")
 
-    assert "cannot be mixed" in str(error_of(raise_final.remote()))
+    error = error_of(raise_final.remote())
+    assert "cannot be mixed" in str(error) and isinstance(error, type(error.cause))
 
 
 def test_a_stop_iteration_in_a_task():

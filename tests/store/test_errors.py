@@ -88,7 +88,7 @@ def test_an_error_is_of_the_users_class_too():
         ValueError("x"), KeyError("k"), KeywordOnly(code=3), NoArguments(), Slotted(5), ZeroDivisionError(),
         FileNotFoundError(2, "none", "file"), UnicodeDecodeError("utf8", b"x", 0, 1, "r"), Many("m"),
         ReadOnly(), SyntaxError("s"), ImportError("i", name="n"), GetTimeoutError("late"),
-        ActorDiedError("dead"), AssertionError(),
+        ActorDiedError("dead"), AssertionError(), Final("f"),
     ]:  # fmt: skip
         back = come_back(error)
         assert isinstance(back, type(error)), error
@@ -110,7 +110,7 @@ def test_groups_can_be_split():
 
 
 def test_what_would_mislead_the_caller_is_a_plain_task_error():
-    for error in [SystemExit(3), KeyboardInterrupt(), StopIteration(1), StopAsyncIteration(), Final("f")]:
+    for error in [SystemExit(3), KeyboardInterrupt(), StopIteration(1), StopAsyncIteration()]:
         back = come_back(error)
         assert type(back) is TaskError
         assert type(back.cause) is type(error)
