@@ -4,6 +4,10 @@ import pytest
 
 from zray.roles import effects as e
 from zray.roles.local_scheduler import undoing
+from zray.wire.gcs import ObjectLocated
+from zray.wire.objects import HoldObjects, ObjectFetched
+from zray.wire.task_spec import StoredValue
+from zray.wire.tasks import WaitObjects
 
 from .desk import DRIVER, JOB, Desk
 
@@ -39,3 +43,20 @@ def test_what_two_programs_leave_goes_one_after_the_other(monkeypatch):
     while desk.scheduler.undoing.steps:
         desk.tell("local", undoing.UndoTimeout())
     assert not desk.scheduler.objects.entries
+
+
+def test_what_comes_for_a_program_that_is_gone_is_not_pinned_for_ever(monkeypatch):
+    """It still holds the ref when the value is fetched, in the midst of its undoing."""
+    monkeypatch.setattr(undoing, "PORTION_COUNT_MAX", 1)
+    wanted = b"w" * 20
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.tell(DRIVER, HoldObjects([b"1" * 20, b"2" * 20, wanted]))
+    desk.tell(DRIVER, WaitObjects(1, [wanted], 1, True, True))
+    desk.tell("gcs-0", ObjectLocated(wanted, 1_000_000, ["n1/local"]))
+    desk.tell("host", e.ProcessLeft(DRIVER, "killed"))
+    assert desk.scheduler.undoing.steps
+    desk.tell("objects", ObjectFetched(wanted, StoredValue(0, 0, 1_000_000)))
+    while desk.scheduler.undoing.steps:
+        desk.tell("local", undoing.UndoTimeout())
+    assert not desk.scheduler.objects.pins

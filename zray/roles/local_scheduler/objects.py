@@ -135,15 +135,19 @@ class ObjectTable:
 
     def release_process(self, process: Process) -> Iterator[None]:
         """Everything that a dead process held or read, in steps.  Costs a walk over all entries: deaths are rare."""
-        for object_id, readers in list(self.pins.items()):
-            if process in readers:
-                self.unpin(object_id, process, readers[process])
+        self._unpin_all(process)
         for entry in list(self.entries.values()):
             if entry.pushed_to is process:
                 entry.pushed_to = None
             if entry.holders is not None and self.is_held_by(entry, process):
                 self.release(entry, process)
             yield
+        self._unpin_all(process)  # what came meanwhile it was told the place of, as a holder
+
+    def _unpin_all(self, process: Process) -> None:
+        for object_id, readers in list(self.pins.items()):
+            if process in readers:
+                self.unpin(object_id, process, readers[process])
 
     def free_if_unreferenced(self, entry: ObjectEntry) -> None:
         """After its task finished: nobody may have waited for it."""
