@@ -11,6 +11,7 @@ from zray.roles.object_manager.sources import WINDOW_BYTES_MAX
 from zray.wire.message import Bulk
 from zray.wire.objects import (
     FetchFailed,
+    FetchObject,
     FreeObjects,
     InlineRead,
     ObjectChunk,
@@ -20,6 +21,7 @@ from zray.wire.objects import (
     PullElsewhere,
     PullObject,
     PullRefused,
+    StopFetching,
 )
 from zray.wire.task_spec import StoredValue
 
@@ -153,6 +155,27 @@ def test_an_object_that_no_holder_has_fails_in_words(is_small):
     fleet.run()
     (failed,) = fleet.fetched["n2"]
     assert failed == FetchFailed(ONE, "no node has it") and is_at_rest(fleet)
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_copy_that_is_being_read_outlives_another_one_that_does_not_come(is_small):
+    """It was let go of, and wanted again: its bytes stay until the local scheduler says that nobody reads them."""
+    desk = Desk(name="n2")
+    desk.store(ONE, b"x" * SIZE)
+    sent = desk.tell("n2/local", FetchObject(ONE, SIZE, ["n1/local"], is_small))
+    sent += desk.tell("n2/local", StopFetching(ONE))
+    assert [type(message) for target, message in sent if target == "n2/local"] == [FetchFailed]
+    assert ONE in desk.manager.objects
+    desk.tell("n2/local", FreeObjects([ONE]))
+    assert not desk.manager.objects and not desk.manager.ranges.used_bytes
+
+
+def test_a_small_value_that_comes_leaves_a_copy_that_is_being_read():
+    desk = Desk(name="n2")
+    desk.store(ONE, b"x" * SIZE)
+    ((_, order),) = desk.tell("n2/local", FetchObject(ONE, SIZE, ["n1/local"], True))
+    desk.tell("n1/objects", ObjectInline(ONE, order.ticket, b"abc"))
+    assert desk.bytes_of(ONE) == b"x" * SIZE
 
 
 def test_the_refs_inside_come_along():

@@ -331,3 +331,8 @@ def test_a_task_that_goes_up_when_its_value_is_here_already_is_over_when_another
     """It was to be made again where a copy came just then: it stayed for ever, and so did all copies."""
     options = {"deaths": True, "curious": True, "groups": True, "cuts": True, "disks": True}
     assert_all_is_well([14000596], nodes=12, replicas=2, heads=True, **options)
+
+
+def test_a_copy_that_a_program_reads_outlives_another_one_that_does_not_come():
+    """Another node had wanted it kept, and none gave it: its bytes became another object's."""
+    assert_all_is_well([15500077], nodes=5, shards=3, drains=True, deaths=True)

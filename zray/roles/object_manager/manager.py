@@ -320,6 +320,12 @@ class ObjectManager(Role):
             self.retired[stored.place.offset] = stored
             self._retire(stored)
 
+    def free_pulled(self, object_id: bytes) -> None:
+        """What a pull has written so far; not a copy that was here before, and is being read to its end."""
+        stored = self.objects.get(object_id)
+        if stored is not None and stored.process == self.address:
+            self.free(object_id)
+
     def _retire(self, stored: Stored) -> None:
         """Its range is free, if the object is gone and nothing is under way with it any more."""
         if not stored.is_gone or stored.copies or stored.readers:

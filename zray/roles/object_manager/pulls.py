@@ -338,7 +338,7 @@ class Pulls:
             return
         self._leave(pull, is_said=False)  # it keeps no slot for such
         self._end_pull(pull)
-        self.manager.free(pull.object_id)
+        self.manager.free_pulled(pull.object_id)
         fetched = ObjectFetched(pull.object_id, message.value, message.contained)
         self.manager.send(self.manager.local_scheduler, fetched)
 
@@ -355,7 +355,7 @@ class Pulls:
 
     def _fail(self, pull: Pull, reason: str, *, is_definite: bool = False) -> None:
         self._end_pull(pull)
-        self.manager.free(pull.object_id)
+        self.manager.free_pulled(pull.object_id)
         self.manager.send(self.manager.local_scheduler, FetchFailed(pull.object_id, reason, is_definite))
 
     def cancel(self, object_id: bytes) -> None:
