@@ -135,12 +135,19 @@ def test_after_a_sleep_a_small_frame_is_taken_alone_and_a_large_one_with_what_ha
 @pytest.mark.parametrize("is_owner", [True, False])
 def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owner):
     """It may be a million tasks: the session is gone at once."""
-    told, ended, removed = [], [], []
-    node = SimpleNamespace(tell_local=told.append, end=ended.append, reactor=SimpleNamespace(unwatch=lambda fd: None))
+    told, ended, removed, unwatched = [], [], [], []
+    node = SimpleNamespace(host="node", tell_local=told.append, end=ended.append)
+    node.reactor = SimpleNamespace(unwatch=unwatched.append)
     node.session = SimpleNamespace(remove_job_logs=removed.append)
-    doorman = Doorman.__new__(Doorman)
-    doorman.node, doorman.owner = node, "driver-1" if is_owner else "driver-0"
-    doorman.pidfds = {"driver-1": os.pidfd_open(os.getpid())}
-    doorman.jobs = {"driver-1": b"its job"}
+    doorman = Doorman(node, 0)
+    doorman.owner = "driver-1" if is_owner else "driver-0"
+    pidfd = os.pidfd_open(os.getpid())
+    life, held = os.pipe()
+    doorman.pidfds["driver-1"], doorman.lives["driver-1"] = pidfd, life
+    doorman.jobs["driver-1"] = b"its job"
     doorman.process_left("driver-1", "process has ended")
     assert (len(ended), len(told), len(removed)) == ((1, 0, 0) if is_owner else (0, 1, 1))
+    assert unwatched == [pidfd, life]
+    with pytest.raises(BrokenPipeError):  # nobody listens any more: the node's end is closed
+        os.write(held, b"?")
+    os.close(held)
