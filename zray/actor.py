@@ -153,6 +153,7 @@ class ActorClass:
             deps = tuple(dict.fromkeys((*deps, *(ref.id for ref in modules))))
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, deps, holds)
         actor_options = self._actor_options(runtime, methods, submitter.captured)
+        runtime.refuse_in_the_middle()
         with runtime.lock:
             runtime.client.expect_actor(task_id + FIRST_RETURN)
             runtime.client.say(CreateActor(spec, actor_options))

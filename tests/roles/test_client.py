@@ -39,6 +39,13 @@ class ClientMachine(RuleBasedStateMachine):
         self.client.submit(spec)
         self.refs[return_id(spec.task_id, 1)] += 1
 
+    @rule()
+    def submit_later(self):
+        self.count += 1
+        spec = TaskSpec(self.count.to_bytes(16, "big"), b"f" * 16)
+        self.client.submit_later(spec, 1)
+        self.refs[return_id(spec.task_id, 1)] += 1
+
     @rule(is_large=st.booleans())
     def put(self, is_large):
         self.count += 1
@@ -210,3 +217,16 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
     client.handle(WaitReply(7, [IDS[0]]))
     assert not client.replies
     assert not client.is_ready(IDS[0])
+
+
+def test_what_was_said_in_the_middle_is_ahead_of_the_ends_of_its_refs():
+    """By a finalizer that keeps no ref: a node that heard of the end first would keep the task's value for ever."""
+    client = make_client()
+    spec = TaskSpec(b"t" * 16, b"f" * 16)
+    client.submit_later(spec, 2)
+    client.released += [return_id(spec.task_id, 1), return_id(spec.task_id, 2)]
+    submitted, released = client.take_messages()
+    assert submitted.specs == [spec]
+    assert type(released) is ReleaseObjects
+    assert not client.held
+    assert not client.take_messages()

@@ -1,7 +1,8 @@
 """A driver's or worker's end of its link to the node: one DEALER, used by several threads.
 
-The socket and the client's state are guarded by one lock, held for microseconds.  One thread at a time receives
-(the one that waits); it sleeps on the socket's descriptor without the lock.  Another thread's send may swallow
+The socket and the client's state are guarded by one lock, held for microseconds.  A finalizer or a signal's handler
+may call us while its own thread has it: it is told so, where a plain lock would wait for ever.  One thread at a time
+receives (the one that waits); it sleeps on the socket's descriptor without the lock.  Another thread's send may swallow
 that descriptor's edge, so it looks afterwards whether something has arrived, and wakes the receiver.
 """
 
@@ -30,7 +31,8 @@ class Connection:
     """Sends and receives frames.  `lock` also guards what its owner wants to keep in step with them."""
 
     def __init__(self, address: str, node_pidfd: int) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # taken once by a thread: `is_inside` tells who comes in the middle
+        self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.linger = 0
@@ -47,6 +49,19 @@ class Connection:
         self.is_closed = False
         self.over = ""  # why nothing more will come; empty while something may
         self.how_node_ended: Callable[[], str] = lambda: ""
+
+    def refuse_in_the_middle(self) -> None:
+        """What cannot wait, and is wanted by a thread that has the lock: a finalizer of its own, or a signal's handler.
+
+        Raises:
+            RuntimeError: says so.
+        """
+        if self.is_inside():
+            raise RuntimeError(
+                "zray was called by a finalizer (__del__, the callback of a weak reference) or a signal's handler while"
+                " this very thread was in the middle of another call of zray.  Tasks, calls of actors and kill() can "
+                "begin there, and what needs an answer cannot: leave it to another thread, or to the program itself"
+            )
 
     def _new_poll(self) -> select.poll:
         poll = select.poll()
@@ -90,12 +105,16 @@ class Connection:
             os.eventfd_write(self.wake_fd, 1)
 
     def receive(
-        self, deadline: float | None, handle: Callable[[Iterable[Message]], None] | None = None
+        self,
+        deadline: float | None,
+        handle: Callable[[Iterable[Message]], None] | None = None,
+        seen: int | None = None,
     ) -> Iterable[Message] | None:
         """The next frame's messages, or None after the deadline (of time.monotonic).
 
         By one thread at a time.  May return nothing before the deadline.  `handle` is given the messages with the
-        lock still held: nothing can come between them and the rest of the link.
+        lock still held: nothing can come between them and the rest of the link.  `seen`: what the link had received
+        when the caller found that it is not done; a handler of its own thread may have received more since.
 
         Raises:
             ClusterLostError: the node's process has ended.
@@ -118,6 +137,8 @@ class Connection:
                     if handle is not None:
                         handle(messages)
                     return messages
+                if seen is not None and self.link.received != seen:
+                    return ()
                 self.is_waiting = True
             timeout = None
             if deadline is not None:
@@ -129,13 +150,17 @@ class Connection:
                 found = self.poll.poll(timeout)
             except RuntimeError:  # this thread sleeps in it already, and a signal's handler waits meanwhile
                 found = self._new_poll().poll(timeout)
+            is_woken = False
             for descriptor, _ in found:
                 if descriptor == self.wake_fd:
                     self._drain_wake()
+                    is_woken = True
                 elif descriptor == self.node_pidfd:
                     self._node_ended()
                 else:
                     is_told = True
+            if is_woken and not is_told:
+                return ()
 
     def _drain_wake(self) -> None:
         try:

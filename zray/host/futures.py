@@ -31,6 +31,7 @@ class Futures:
 
         runtime = self.runtime
         client = runtime.client
+        runtime.refuse_in_the_middle()
         future: Any = Future()
         future.set_running_or_notify_cancel()
         future.zray_ref = ref  # keeps the object alive until it is resolved

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 from .. import object_ref
@@ -32,21 +33,12 @@ from . import (
     forks,  # noqa: F401  it watches over forks
 )
 from .connection import Connection
+from .flusher import flush_forever
 from .futures import Futures
 from .stack import require_room
 from .submitter import Submitter
 from .waiting import Waiting
 from .writer import Writer
-
-# What lies in a buffer leaves after about this long.
-FLUSH_SECONDS = 0.001
-FLUSH_BUSY_SECONDS = 0.004
-# The helper goes to sleep after so many looks, one upon the other, between which nobody sent anything: waking it again
-# costs no more than a look does, and a process that waits (or has no core for now) should not look a thousand times a
-# second.  (Eight nodes on two cores spent a sixth of their CPU time on looks, when these were fifty.)
-FLUSH_IDLE_TICKS = 2
-# Refs that die while nothing is sent are noticed this soon.
-RELEASE_SECONDS = 0.25
 
 
 class Runtime:
@@ -55,6 +47,8 @@ class Runtime:
     def __init__(self, connection: Connection, session: str, inline_bytes_max: int, root: Submitter) -> None:
         self.connection = connection
         self.lock = connection.lock
+        self.is_inside = connection.is_inside
+        self.refuse_in_the_middle = connection.refuse_in_the_middle
         self.session = session
         self.inline_bytes_max = inline_bytes_max
         self.root = root
@@ -65,8 +59,8 @@ class Runtime:
         self.arena = ArenaView(session)
         self.published: set[bytes] = set()
         self.published_bytes = 0
-        self.condition = threading.Condition(threading.Lock())
-        self.baton = threading.Lock()  # whoever has it receives
+        self.condition = threading.Condition()
+        self.baton = threading.RLock()  # whoever has it receives
         self.receiver: int | None = None  # that thread
         self.followers = 0  # threads that wait for it
         self.waiting = Waiting(self)
@@ -84,18 +78,22 @@ class Runtime:
         self.on_other: Callable[[Message], None] | None = None
         # A worker's results, taken at each flush.
         self.more_messages: Callable[[], list[Message]] | None = None
-        self._armed = threading.Semaphore(0)
-        self._is_armed = False
+        self.armed: SimpleQueue[None] = SimpleQueue()  # it is put into by finalizers, too
+        self.is_armed = False
         object_ref.enable_releases()
         object_ref.on_restore = self._restored
         object_ref.resolve_future = self.futures.future_of
-        self._helper = threading.Thread(target=self._flush_thread, name="zray-flush", daemon=True)
+        self._helper = threading.Thread(target=flush_forever, args=(self,), name="zray-flush", daemon=True)
         self._helper.start()
 
     # --- sending ---
 
     def submit(self, spec: TaskSpec, num_returns: int) -> bytes:
         """Buffer a task or a call.  Returns the id of its first return."""
+        if self.is_inside():
+            first = self.client.submit_later(spec, num_returns)
+            self.arm()
+            return first
         with self.lock:
             client = self.client
             first = client.submit(spec, num_returns)
@@ -104,7 +102,7 @@ class Runtime:
                 self.send_buffered()
         if is_full:
             self.wait_for_room()
-        elif not self._is_armed:
+        elif not self.is_armed:
             self.arm()
         return first
 
@@ -122,14 +120,17 @@ class Runtime:
         """
         if self.connection.over and not self.is_over:
             raise ClusterLostError(self.connection.over)
-        if not self._is_armed:
-            self._is_armed = True
-            self._armed.release()
+        if not self.is_armed:
+            self.is_armed = True
+            self.armed.put(None)
 
     def say(self, message: Message) -> None:
         """Buffer a message."""
-        with self.lock:
-            self.client.say(message)
+        if self.is_inside():
+            self.client.later.append(message)
+        else:
+            with self.lock:
+                self.client.say(message)
         self.arm()
 
     def send_buffered(self) -> None:
@@ -151,47 +152,15 @@ class Runtime:
                 raise
 
     def flush(self) -> None:
-        """Everything, now."""
+        """Everything, now; in the middle of something else, as soon as that is over."""
+        if self.is_inside():
+            self.arm()
+            return
         with self.lock:
             self.send_buffered()
 
-    def _flush_thread(self) -> None:
-        released, unread, link = object_ref.released, self.unread, self.connection.link
-        looked_at = time.monotonic()
-        while not self.is_over:
-            is_armed = self._armed.acquire(timeout=RELEASE_SECONDS)
-            if time.monotonic() - looked_at >= RELEASE_SECONDS:
-                looked_at = time.monotonic()
-                self.look_around()
-            if not is_armed:
-                if released or unread:
-                    self._flush_quietly()
-                continue
-            idle = 0
-            while idle < FLUSH_IDLE_TICKS and not self.is_over and time.monotonic() - looked_at < RELEASE_SECONDS:
-                sent = link.sent
-                time.sleep(FLUSH_SECONDS)
-                if link.sent != sent:
-                    # Others send all the time: each look costs them a turn of the interpreter, so look less often.
-                    time.sleep(FLUSH_BUSY_SECONDS)
-                idle = 0 if self._flush_quietly() or link.sent != sent else idle + 1
-            self._is_armed = False
-            self._flush_quietly()
-
     def look_around(self) -> None:
         """By the helper, now and then (a worker looks what its threads wait for)."""
-
-    def _flush_quietly(self) -> bool:
-        """Whether there was anything to send."""
-        try:
-            with self.lock:
-                if self.connection.is_closed:
-                    return False
-                before = self.connection.link.sent
-                self.send_buffered()
-                return self.connection.link.sent != before
-        except ClusterLostError:
-            return False
 
     # --- receiving ---
 
@@ -201,6 +170,7 @@ class Runtime:
         Raises:
             ClusterLostError: the node is gone.
         """
+        self.refuse_in_the_middle()
         me = threading.get_ident()
         while not is_done():
             if self.receiver == me:  # inside a wait of its own: a task that runs nested, or a signal's handler
@@ -210,7 +180,7 @@ class Runtime:
                 finally:
                     if was_asleep:
                         self.connection.wake()  # what came meanwhile has told nobody but us
-            if self.baton.acquire(False):
+            if self.baton.acquire(False):  # also when a handler comes between this line and the next
                 self.receiver = me
                 try:
                     return self._receive(is_done, deadline)
@@ -223,17 +193,19 @@ class Runtime:
         return True
 
     def _receive(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
-        receive = self.connection.receive
+        receive, link = self.connection.receive, self.connection.link
         try:
-            while not is_done():
-                if receive(deadline, self._handle) is None:
+            while True:
+                seen = link.received  # ahead of the look
+                if is_done():
+                    return True
+                if receive(deadline, self._handle, seen) is None:
                     return is_done()
                 if self.followers:
                     self._tell_followers()
         except ClusterLostError:
-            self._is_armed = False  # who says anything from now on is told (`arm`)
+            self.is_armed = False  # who says anything from now on is told (`arm`)
             raise
-        return True
 
     def _tell_followers(self) -> None:
         if self.followers:
@@ -245,7 +217,7 @@ class Runtime:
         with self.condition:
             self.followers += 1
             try:
-                while not is_done() and self.baton.locked():
+                while not is_done() and self.receiver is not None:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return False
@@ -272,6 +244,7 @@ class Runtime:
 
     def get(self, refs: Sequence[ObjectRef], timeout: float | None, *, writable: bool = False) -> list[Any]:
         """Their values, in order; a failure among them raises as soon as it is here."""
+        self.refuse_in_the_middle()
         values = self.client.values
         if self.client.buffered or object_ref.released:
             self.flush()
@@ -304,6 +277,7 @@ class Runtime:
 
     def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False) -> Any:
         """A large value: arrays in it are views of the arena, and pin it there; or copies, if writable."""
+        self.refuse_in_the_middle()
         unread = self.unread
         with self.lock:
             self.client.read_begins(object_id)
@@ -312,6 +286,7 @@ class Runtime:
 
     def wait(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:
         """Block until `count` of them are ready, or the time is over.  Returns what tells whether one is."""
+        self.refuse_in_the_middle()
         if self.client.buffered:
             self.flush()
         return self.waiting.until_ready(ids, count, timeout, fetch)
@@ -324,6 +299,7 @@ class Runtime:
 
     def put_serialized(self, serialized: Serialized) -> bytes:
         """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts."""
+        self.refuse_in_the_middle()
         if serialized.contained:
             context.refuse_strangers(serialized.contained)
         submitter = self.submitter()
@@ -337,7 +313,7 @@ class Runtime:
                 self.send_buffered()
         if is_full:
             self.wait_for_room()
-        elif not self._is_armed:
+        elif not self.is_armed:
             self.arm()
         return object_id
 
@@ -349,11 +325,13 @@ class Runtime:
         """
         if serialized.size <= self.inline_bytes_max:
             return to_bytes(serialized)
+        self.refuse_in_the_middle()
         return self.writer.write(object_id, serialized)
 
     # --- refs ---
 
     def _restored(self, object_id: bytes) -> None:
+        self.refuse_in_the_middle()
         self.restored_count += 1
         with self.lock:
             self.client.hold(object_id)
@@ -396,6 +374,7 @@ class Runtime:
         Raises:
             GetTimeoutError: no reply in time.
         """
+        self.refuse_in_the_middle()
         with self.lock:
             request = self.client.expect_reply()
             self.client.say(build(request))
@@ -417,7 +396,7 @@ class Runtime:
         object_ref.disable_releases()
         object_ref.on_restore = lambda object_id: None
         object_ref.resolve_future = _of_ended_session
-        self._armed.release()
+        self.armed.put(None)
         self.connection.close()
         self.futures.close()
         if threading.current_thread() is not self._helper:

@@ -243,7 +243,7 @@ class Worker(Runtime):
             self.sent_at = now
             self.flush()
             self.wait_for_room()
-        elif not self._is_armed:
+        elif not self.is_armed:
             self.arm()
 
     def run_task(self, spec: TaskSpec) -> None:

@@ -76,6 +76,8 @@ class Client:
         self.outbox: list[Message] = []
         self._specs: list[TaskSpec] | None = None  # of the SubmitTasks at the end of the outbox
         self._puts: list[PutObject] | None = None  # of the PutObjects at the end of the outbox
+        # Said in the middle of anything else, by a finalizer or a signal's handler.
+        self.later: deque[TaskSpec | Message] = deque()
         self.buffered = 0
         self.request = 0
         self.replies: dict[int, Any] = {}  # answers by request, until taken
@@ -112,6 +114,14 @@ class Client:
             self.outbox.append(SubmitTasks(specs))
         specs.append(spec)
         self.buffered += 1
+        return first
+
+    def submit_later(self, spec: TaskSpec, num_returns: int) -> bytes:
+        """As submit(), in the middle of anything that goes on here, also of this class's own methods."""
+        first = self._own(spec.task_id + FIRST_RETURN)
+        for index in range(2, num_returns + 1):
+            self._own(return_id(spec.task_id, index))
+        self.later.append(spec)
         return first
 
     def put(self, object_id: bytes, value: bytes | StoredValue, contained: tuple[bytes, ...] = ()) -> None:
@@ -180,9 +190,13 @@ class Client:
 
     def _drop_dead(self) -> None:
         released = self.released
-        if released:
+        count = min(len(released), RELEASES_MAX)
+        while self.later:  # ahead of the ends of the refs that it made
+            words = self.later.popleft()
+            self.say(SubmitTasks([words]) if type(words) is TaskSpec else words)  # type: ignore[arg-type]
+        if count:
             held, further_refs, values, gone = self.held, self.further_refs, self.values, []
-            for _ in range(min(len(released), RELEASES_MAX)):
+            for _ in range(count):
                 object_id = released.popleft()
                 if object_id in further_refs:
                     further_refs[object_id] -= 1
