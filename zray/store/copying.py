@@ -51,7 +51,7 @@ def copy_bytes(target: memoryview, source: memoryview, *, new_pages: bool = Fals
     if stripes < 2:
         _copy(to, of, new_pages)
     else:
-        _copy_striped(to, of, NEW_PAGES_STRIPE_BYTES if new_pages else -(-length // stripes), new_pages)
+        _copy_striped(to, of, stripes, NEW_PAGES_STRIPE_BYTES if new_pages else -(-length // stripes), new_pages)
 
 
 def _copy(to: Any, of: Any, new_pages: bool) -> None:
@@ -67,12 +67,12 @@ def _copy(to: Any, of: Any, new_pages: bool) -> None:
         numpy.copyto(to[start : start + CLOSE_PIECE_BYTES], of[start : start + CLOSE_PIECE_BYTES])
 
 
-def _copy_striped(to: Any, of: Any, step: int, new_pages: bool) -> None:
-    """In stripes of `step` bytes, of whole pages: no two cores fault in the same one."""
+def _copy_striped(to: Any, of: Any, cores: int, step: int, new_pages: bool) -> None:
+    """On so many cores, in stripes of `step` bytes, of whole pages: no two cores fault in the same one."""
     step = (step + PAGE - 1) // PAGE * PAGE
     stripes = deque((to[start : start + step], of[start : start + step]) for start in range(0, len(of), step))
     work, copy = _copiers(), _Copy(stripes, new_pages)
-    for _ in range(min(STRIPES_MAX, len(stripes), len(os.sched_getaffinity(0))) - 1):
+    for _ in range(min(cores, len(stripes)) - 1):
         work.put(copy)
     try:
         copy.take_part()
