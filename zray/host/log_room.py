@@ -6,7 +6,6 @@ it, the worker and whatever it has started, notices nothing.  What is gone is a 
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 # A log that takes more room gives back all but the last so many bytes.  Its worker looks four times a second: one that
@@ -37,6 +36,8 @@ class LogRoom:
     def look(self) -> None:
         """Give back what is too much."""
         if self.is_possible and room_of(self.path) > LOG_BYTES_MAX:
+            import ctypes  # only now: few sessions have a log so long, and all of them start
+
             try:
                 descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
             except OSError:
