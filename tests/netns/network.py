@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from tests.gates import until
+from tests.netns import nat
 from tests.scripts import environment
 
 PREFIX = "10.231.0"
@@ -21,12 +22,6 @@ HEAD_PORT = 6379
 # The first process of a host: it reaps what falls to it.
 FIRST = "mount -t tmpfs tmpfs /dev/shm && trap '' CHLD && echo ready && exec cat >/dev/null"
 COMMAND_SECONDS = 50
-# What home routers do: calls go out under the router's address, nothing comes in.
-NAT = (
-    "add table ip nat",
-    "add chain ip nat out { type nat hook postrouting priority 100 ; }",
-    'add rule ip nat out oifname "eth0" masquerade',
-)
 
 
 class NoNamespaces(Exception):
@@ -210,7 +205,8 @@ class Network:
     def add_behind_nat(self, name):
         """A host whose router has an address here, and which itself has one that means nothing here.
 
-        Needs nft.
+        Raises:
+            NoNamespaces: the kernel cannot have such a router.
         """
         router = Host(self.folder, f"{name}r")
         host = Host(self.folder, name)
@@ -221,8 +217,15 @@ class Network:
         router.ip("addr add 192.168.1.1/24 dev inside")
         router.ip("link set inside up")
         router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
-        for line in NAT:
-            router.run("nft", line)
+        made = subprocess.run(
+            router.inside(sys.executable, "-m", "tests.netns.nat", "eth0"),
+            capture_output=True,
+            text=True,
+            env=environment(),
+        )
+        if made.returncode == nat.NOT_HERE:
+            raise NoNamespaces(made.stderr.strip())
+        assert made.returncode == 0, made.stderr
         host.address = "192.168.1.2"
         host.ip(f"addr add {host.address}/24 dev outside")
         host.ip("link set outside up")
