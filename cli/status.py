@@ -58,6 +58,28 @@ def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> 
     }
 
 
+def returning_facts(info: Any) -> dict[str, Any]:
+    """A node that its cluster has given up, and that tries to join it again, as plain data."""
+    from zray.printable import printable
+
+    return {
+        "session": info.session,
+        "called": info.called,
+        "pid": info.node_pid,
+        "cluster": info.cluster,
+        "trouble": printable(info.notice),
+    }
+
+
+def print_returning(fact: dict[str, Any]) -> None:
+    """There is nothing of it to count."""
+    called = f" (first called {fact['called']})" if fact["called"] else ""
+    click.echo(
+        f"session {fact['session']}{called} was given up by its cluster, and tries to join {fact['cluster']} again"
+        + (f"; the last attempt: {fact['trouble']}" if fact["trouble"] else "")
+    )
+
+
 def print_table(fact: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -139,8 +161,9 @@ def status(form: str, address: str | None) -> None:
         except ClusterLostError as error:
             click.echo(f"session {session.name}: {error}", err=True)
             is_silent = True
+    returning = [returning_facts(info) for _, info in control.returning()]
     if form == "json":
-        click.echo(json.dumps({"sessions": found}, indent=2))
+        click.echo(json.dumps({"sessions": found, "returning": returning}, indent=2))
     else:
         for fact in found:
             print_table(fact)
@@ -149,5 +172,7 @@ def status(form: str, address: str | None) -> None:
         for cluster, fact in clusters.items():
             if cluster:
                 print_cluster(fact)
-        if not found and not is_silent:
+        for fact in returning:
+            print_returning(fact)
+        if not found and not returning and not is_silent:
             click.echo("No session runs on this machine.")

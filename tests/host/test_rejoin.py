@@ -1,5 +1,6 @@
 """What is left of a node that its cluster has given up: it tries to join again, until it does or is told not to."""
 
+import json
 import os
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from cli.status import status
 from cli.stop import stop
 from tests.gates import until, until_ended
 from tests.scripts import ROOT
@@ -33,11 +35,14 @@ def nobody():
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
+def returning_to(address):
+    """A process that tries to join there."""
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, address], env=dict(os.environ, PYTHONPATH=str(ROOT)))
+
+
 @pytest.fixture
 def trying(nobody, nothing_left):
-    """A process that tries to join there."""
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, nobody], env=environment)
+    process = returning_to(nobody)
     yield process
     process.kill()
     process.wait()
@@ -55,3 +60,23 @@ def test_zray_stop_ends_it_with_whatever_it_has_started(trying, name):
     assert done.output == "Session the-second (first called the-first) does not join its cluster again.\n"
     until_ended([trying.pid, *started])
     assert not control.returning() and not os.path.exists(session.folder)
+
+
+def test_zray_status_shows_it_and_what_it_waits_for(nothing_left):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free = f"127.0.0.1:{listener.getsockname()[1]}"
+    process = returning_to(free)  # nobody listens there any more
+    try:
+        until(lambda: [info for _, info in control.returning() if info.notice])
+        shown = CliRunner().invoke(status, []).output
+        (line,) = shown.splitlines()
+        assert (
+            f"session the-second (first called the-first) was given up by its cluster, and tries to join {free}" in line
+        )
+        (fact,) = json.loads(CliRunner().invoke(status, ["--format", "json"]).output)["returning"]
+        assert (fact["session"], fact["called"], fact["pid"]) == ("the-second", "the-first", process.pid)
+        assert fact["cluster"] == free and fact["trouble"] in line and "127.0.0.1" in fact["trouble"]
+    finally:
+        CliRunner().invoke(stop, ["--all"])
+        process.wait()
+    assert CliRunner().invoke(status, []).output == "No session runs on this machine.\n"

@@ -2,8 +2,8 @@
 place (DESIGN 8): with an id, a key and a session of its own, and with the token that the first one was started with.
 
 The process that does it is what is left of the first one: no role, no socket, no worker; a folder, so that `zray stop`
-finds it.  It tries until the network is back, for RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends
-it at once.
+finds it, and `zray status`, which says why the last attempt failed.  It tries until the network is back, for
+RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends it at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def rejoin(options: dict[str, Any], token: str) -> None:
         info = SessionInfo(options["session"], os.getpid(), is_embedded=False, cluster=cluster["address"])
         info.kind, info.called = "returning", called if called != options["session"] else ""
         session.write_info(info)
-        _try(options, token)
+        _try(options, token, session, info)
     except SystemExit:
         _wait_for_children()
     finally:
@@ -67,7 +67,7 @@ def _wait_for_children() -> None:
     end_children()
 
 
-def _try(options: dict[str, Any], token: str) -> None:
+def _try(options: dict[str, Any], token: str, session: Session, info: SessionInfo) -> None:
     from . import nodes
 
     cluster = options["cluster"]
@@ -93,4 +93,6 @@ def _try(options: dict[str, Any], token: str) -> None:
             if time.monotonic() > deadline:
                 print(f"this node does not join again: {error}", file=sys.stderr)
                 return
+            info.notice = str(error)
+            session.write_info(info)
         time.sleep(PAUSE_SECONDS)

@@ -20,7 +20,7 @@ class SessionInfo(msgspec.Struct):
     kind: str = ""  # in that cluster: "head", "node", "driver"; "returning": a node that was lost, and no process yet
     endpoint: str = ""  # where other nodes reach it
     node_id: str = ""
-    notice: str = ""  # on how it is reached, for whoever has started it
+    notice: str = ""  # on how it is reached, for whoever has started it; why one that returns is not back yet
     called: str = ""  # the session that `zray start` named, where this one has joined again in its place
 
     def as_bytes(self) -> bytes:
