@@ -130,8 +130,7 @@ class ActorClass:
         if options.get("get_if_exists"):
             if not name:
                 raise ValueError("get_if_exists needs a name.")
-            found = find_actor(runtime, name, options.get("namespace"))
-            if found is not None:
+            if not runtime.is_worker and (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
         methods = self.methods()
         if self._code is None:
@@ -144,6 +143,10 @@ class ActorClass:
         arguments = serialize_call(runtime, args, kwargs, keep)
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()
+        if name and options.get("get_if_exists") and runtime.is_worker:
+            # Only now: a task that runs again finds what it has made, and what comes behind is to have the same ids.
+            if (found := find_actor(runtime, name, options.get("namespace"))) is not None:
+                return found
         holds = tuple(dict.fromkeys((*arguments.holds, *code.captured_ids)))
         deps = arguments.deps
         if options.get("lifetime") == "detached":

@@ -4,12 +4,12 @@ import pytest
 
 from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.exceptions import decode_system_error
-from zray.ids import FIRST_RETURN, put_id, return_id
+from zray.ids import FIRST_RETURN, children_prefix, put_id, return_id, stray_task_id
 from zray.roles.local_scheduler import journals
 from zray.wire.actors import ActorSaved, ActorStarted, CreateActor, StartActor
 from zray.wire.objects import PutObject, PutObjects, ReleaseObjects
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
-from zray.wire.tasks import ObjectsReady, StopWorker
+from zray.wire.tasks import ObjectsReady, StopWorker, SubmitTasks
 
 ACTOR = b"an actor, so it is"[:16]
 
@@ -211,3 +211,102 @@ def test_actors_without_an_interval_have_no_journal():
 
 def test_handles_are_refs_on_its_first_return():
     assert ACTOR + FIRST_RETURN in ActorDesk().entries()
+
+
+CHILD = b"one that it makes"[:16]
+
+
+def make_child(desk, child_id=CHILD):
+    desk.tell(desk.worker, CreateActor(TaskSpec(child_id, FUNCTION), ActorOptions(class_name="Child")))
+
+
+def start_child(desk, child_id=CHILD):
+    while not (found := desk.take_sent(StartActor)):
+        desk.give_birth()
+    desk.tell(found[-1][0], ActorStarted(child_id))
+    return found[-1][0]
+
+
+def test_an_actor_that_a_call_has_made_is_found_again():
+    desk = ActorDesk()
+    desk.call()
+    make_child(desk)
+    child = start_child(desk)
+    desk.run_calls(1)
+    desk.die()
+    assert CHILD in desk.scheduler.calls.actors
+    desk.start()
+    make_child(desk)
+    assert (CHILD + FIRST_RETURN, b"\xc0") in [
+        pair for _, message in desk.take_sent(ObjectsReady) for pair in message.objects
+    ]
+    assert not desk.take_sent(StartActor)
+    desk.tell(desk.worker, ReleaseObjects([CHILD + FIRST_RETURN]))
+    assert [address for address, _ in desk.take_sent(StopWorker)] == [child]
+    desk.kill(child)
+    desk.die()
+    desk.start()
+    make_child(desk)  # that one has ended
+    assert not desk.take_sent(StartActor)
+    assert CHILD not in desk.scheduler.calls.actors
+    desk.tell(desk.worker, ReleaseObjects([CHILD + FIRST_RETURN]))
+    desk.end()
+    assert not desk.entries()
+
+
+def test_an_actor_that_its_process_has_no_handle_on_ends_though_it_could_be_made_again():
+    desk = ActorDesk()
+    desk.call()
+    make_child(desk)
+    child = start_child(desk)
+    desk.run_calls(1)
+    desk.tell(desk.worker, ReleaseObjects([CHILD + FIRST_RETURN]))
+    assert [address for address, _ in desk.take_sent(StopWorker)] == [child]
+    desk.kill(child)
+    desk.end()
+    assert not desk.entries()
+
+
+def test_a_checkpoint_lets_go_of_actors_that_are_in_it():
+    desk = ActorDesk()
+    spec = desk.call()
+    child_id = children_prefix(spec.task_id) + (1).to_bytes(6, "big")
+    make_child(desk, child_id)
+    child = start_child(desk, child_id)
+    desk.run_calls(1)
+    desk.save(1)
+    desk.take_sent()
+    desk.kill(desk.worker)
+    assert [address for address, _ in desk.take_sent(StopWorker)] == [child]
+
+
+def make_call(desk, task_id):
+    options = TaskOptions(resources={}, max_retries=-1, actor_id=CHILD, method="m")
+    spec = TaskSpec(task_id, b"", b"args", options=encode_options(options), caller=ACTOR)
+    desk.tell(desk.worker, SubmitTasks([spec]))
+
+
+@pytest.mark.parametrize("parent, is_known", [("constructor", True), ("thread", False)])
+def test_what_the_constructor_calls_is_known_and_what_threads_call_is_new(parent, is_known):
+    desk = ActorDesk()
+    desk.tell(DRIVER, CreateActor(TaskSpec(CHILD, FUNCTION), ActorOptions(class_name="Child")))
+    child = start_child(desk)
+    worker_id = desk.scheduler.calls.actors[ACTOR].worker.worker_id
+    made_by = ACTOR if parent == "constructor" else stray_task_id(desk.scheduler.node_id, worker_id)
+    task_id = children_prefix(made_by) + (1).to_bytes(6, "big")
+    make_call(desk, task_id)
+    assert desk.finish_one(child).task_id == task_id
+    assert bool(desk.scheduler.calls.actors[ACTOR].journal.nested.count) == is_known
+    desk.tell(desk.worker, ReleaseObjects([return_id(task_id, 1)]))
+    assert (return_id(task_id, 1) in desk.entries()) == is_known
+    desk.die()
+    desk.start()
+    if is_known:
+        make_call(desk, task_id)
+        assert return_id(task_id, 1) in [
+            pair[0] for _, message in desk.take_sent(ObjectsReady) for pair in message.objects
+        ]
+    desk.call()
+    desk.run_calls(1)
+    desk.save(1)
+    assert not desk.scheduler.calls.actors[ACTOR].journal.nested.count

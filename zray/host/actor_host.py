@@ -81,8 +81,14 @@ class ActorHost:
             from concurrent.futures import ThreadPoolExecutor
 
             self.pool = ThreadPoolExecutor(self.options.max_concurrency, "zray-actor")
-        worker.root = Submitter(spec.task_id, self.options.class_name, self.actor_id, self.options.where)
-        worker.call = Call(spec, worker.root)
+        # What is made beyond its calls, by its threads and by what saves and restores it, no other process of it
+        # makes again: its ids are this one's own.
+        stray, constructor = (
+            Submitter(task_id, self.options.class_name, self.actor_id, self.options.where)
+            for task_id in (worker.root.task_id, spec.task_id)
+        )
+        worker.root = stray
+        worker.call = Call(spec, stray if self.order.checkpoint else constructor)
         try:
             cls = worker.function_of(spec.function_id)
             args, kwargs = worker.arguments_of(spec)

@@ -79,7 +79,8 @@ class Recovery:
         host, worker = self.host, self.host.worker
         try:
             save = _found(host.instance, SAVE)
-            serialized = serialize(host.instance if save is None else save())
+            state = host.instance if save is None else save()  # lives until it is put, with what its refs refer to
+            serialized = serialize(state)
             object_id = checkpoint_id(host.actor_id, host.order.restart_count, self.count)
             stored = worker.store(object_id, serialized)
         except Exception as error:

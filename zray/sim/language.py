@@ -8,6 +8,7 @@
 
 An argument that is a Ref is a dependency: the function gets its value.  A Ref inside a list is passed on as
 it is.  Functions and actor classes are registered by name (`@remote`), as pickling them would do.
+What a constructor says stands in `begin`, if its class has one.
 Errors: `Get` raises RemoteError; a script raises UserError; anything else is a bug and ends the run.
 """
 

@@ -121,6 +121,8 @@ class Sequential:
     def _construct(self, handle: Handle, request: say.Create) -> Any:
         try:
             actor = request.cls(*[self._value(arg) if type(arg) is Ref else arg for arg in request.args])
+            if hasattr(actor, "begin"):
+                self._script(actor.begin(), 0)
         except UserError as error:
             return Failed("task", str(error), False)
         actor.process = SimpleNamespace(address="", actor_id=handle.actor_id)

@@ -215,6 +215,8 @@ class Worker(Process):
                     self.actor = yield from self.recovery.restored(top, cls, message.checkpoint)
                 else:
                     self.actor = cls(*args)
+                    if hasattr(self.actor, "begin"):
+                        yield from self.actor.begin()
                 self.actor.world, self.actor.process = self.world, self
         except UserError as raised:
             error = failure_of(raised)

@@ -23,6 +23,7 @@ from .actor_programs import (
     run_survivors,
 )
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
+from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_ledger, run_relay
 from .task_programs import (
@@ -155,6 +156,16 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     # Its actors, which recover, call each other and themselves.
     "relay": (
         run_relay,
+        lambda random: (
+            random.choice((0, 0, 1, 3, 10)),
+            random.choice((3, 10, 40)),
+            random.randint(1, 100),
+            random.choice(("", "room")),
+        ),
+    ),
+    # Its actor, which recovers, makes others.
+    "maker": (
+        run_maker,
         lambda random: (
             random.choice((0, 0, 1, 3, 10)),
             random.choice((3, 10, 40)),

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
-from ...ids import FIRST_RETURN, PARENT_HASH_BYTES, children_prefix
+from ...ids import FIRST_RETURN, children_prefix, stray_task_id
 from ...wire.actors import (
     ActorStarted,
     ActorStartFailed,
@@ -37,6 +37,7 @@ from .actor_names import NOTHING
 from .journals import Journal
 from .logs import nothing
 from .names import MADE_ANEW, died
+from .nested import find_again
 from .resources import CPU
 from .shipping import Shipping
 from .tables import Actor, ActorState, Frame, Job, ObjectEntry, Task, TaskState, Worker, WorkerState
@@ -74,6 +75,10 @@ class Calls:
             node.reject("an actor of a process or a job that is gone")
             return
         object_id = spec.task_id + FIRST_RETURN
+        journal = self._journal_of(process.worker, spec.task_id)
+        if journal is not None and journal.nested.has_made(spec.task_id):
+            find_again(node, spec.task_id, options, process)
+            return
         known = self.actors.get(spec.task_id)
         entry = node.objects.require(object_id)
         if known is not None:
@@ -89,9 +94,9 @@ class Calls:
             self.node.ends.bury(known, died(options, MADE_ANEW))
         node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
-        creator = process.worker.actor if process.worker is not None else None
-        if creator is not None and creator.journal is not None:
-            creator.journal.nested.forget_on(spec.task_id)
+        if journal is not None:
+            journal.nested.forget_on(spec.task_id)
+            journal.nested.made_actor(spec.task_id)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
         node.guards.made_anew(actor)
         refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
@@ -239,6 +244,7 @@ class Calls:
         order = StartActor(spec, actor.options, functions, [], actor.life.restart_count)
         journal = actor.journal
         if journal is not None:
+            journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
             order.checkpoint, order.call_count, order.calls = journal.checkpoint, journal.first, list(journal.calls)
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
@@ -272,7 +278,7 @@ class Calls:
         actor_id = task.options.actor_id
         actor = self.actors.get(actor_id)
         task.state = TaskState.CALL
-        if actor is None and not task.origin and actor_id not in self.node.ends.graves and self._is_elsewhere(actor_id):
+        if actor is None and not task.origin and actor_id not in self.node.ends.graves and self.is_elsewhere(actor_id):
             self.node.routes.submit(task)
             return
         self.node.lifecycle.retain_arguments(task)
@@ -282,7 +288,7 @@ class Calls:
         actor.queue.append(task)
         self.touched[actor_id] = None
 
-    def _is_elsewhere(self, actor_id: bytes) -> bool:
+    def is_elsewhere(self, actor_id: bytes) -> bool:
         """Whether it may be on another node, or was on one that is lost: its shard says what becomes of it."""
         node = self.node
         return bool(node.members.peers) or actor_id in node.guards.guarded or actor_id in node.routes.by_actor
@@ -368,10 +374,18 @@ class Calls:
 
     def made_by_call(self, task: Task, worker: Worker | None) -> None:
         """A call of an actor of this node makes this one; and does so again if that actor recovers."""
+        journal = self._journal_of(worker, task.spec.task_id)
+        if journal is not None:
+            journal.nested.made(task)
+
+    @staticmethod
+    def _journal_of(worker: Worker | None, task_id: bytes) -> Journal | None:
+        """Of the actor that makes this, in a call or in its constructor, and does so again if it recovers."""
         actor = worker.actor if worker is not None else None
-        if actor is not None and actor.journal is not None and task.spec.caller == actor.actor_id:
-            if task.spec.task_id[:PARENT_HASH_BYTES] != children_prefix(actor.actor_id):  # its constructor, or a thread
-                actor.journal.nested.made(task)
+        if actor is None or actor.journal is None or task_id.startswith(actor.journal.strays):
+            return None
+        journal: Journal = actor.journal
+        return journal
 
     def nested_ended(
         self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...] = ()

@@ -97,6 +97,9 @@ def on_release_objects(node: LocalScheduler, message: ReleaseObjects) -> None:
     if process is None:
         return
     node.objects.release_all(message.object_ids, process)
+    actor = process.worker.actor if process.worker is not None else None
+    if actor is not None and actor.journal is not None:
+        actor.journal.nested.let_go(message.object_ids)
 
 
 def on_unpin_objects(node: LocalScheduler, message: UnpinObjects) -> None:

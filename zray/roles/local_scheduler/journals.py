@@ -35,7 +35,7 @@ DEATHS_MAX = 10
 class Journal:
     """Of one actor."""
 
-    __slots__ = ("calls", "checkpoint", "count", "deaths", "is_full", "nested", "node", "size")
+    __slots__ = ("calls", "checkpoint", "count", "deaths", "is_full", "nested", "node", "size", "strays")
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
@@ -46,6 +46,7 @@ class Journal:
         self.is_full = False  # some of those since are not there
         self.deaths = 0  # in a row, without a call that ended
         self.nested = Nested(node)  # what its calls have made
+        self.strays = b""  # what its threads make beyond them begins like that
 
     @property
     def first(self) -> int:
@@ -137,6 +138,8 @@ class Journal:
             return []
         others = [task.spec for task in (*actor.inflight.values(), *actor.queue)]
         needed = {children_prefix(spec.task_id) for spec in (*self.calls, *others)}
+        if not self.checkpoint:
+            needed.add(children_prefix(actor.actor_id))  # its constructor
         return [prefix for prefix in self.nested.by_parent if prefix not in needed]
 
     def is_void(self, spec: TaskSpec) -> bool:

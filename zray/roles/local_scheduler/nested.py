@@ -1,14 +1,16 @@
-"""Calls that were made by the calls of an actor that recovers: on others, or on itself.
+"""What was made by the calls of an actor that recovers, and by its constructor: calls, and actors.
 
-When those run again (`journals`) they make the same ones, with the same ids.  Each is to have its effect once, and who
-waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
+When those run again (`journals`) they make the same ones, with the same ids.  Each call is to have its effect once, and
+who waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
 
     made by a call of the actor      its returns are held: known, it is not run again
     ended                            its answer goes to the guardian too, ahead of the call that may have seen it
     that call is in a checkpoint, is readonly, or is given up    nobody makes it again
 
-Not those of the constructor: what that does is done again, as it is for actors without a journal.  Nor those on an
-actor that the same call makes, which is made anew.
+An actor that was made is the same one when it is made again.  Its handle is held here as long as the process of its
+maker has one: if that dies, the next one finds it.  One that has ended meanwhile is not made once more.
+
+Not what the actor's threads make beyond its calls: nothing says in which order they would do so again.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...exceptions import encode_system_error
-from ...ids import PARENT_HASH_BYTES, children_prefix, return_id
-from ...wire.task_spec import StoredValue
+from ...ids import FIRST_RETURN, PARENT_HASH_BYTES, TASK_ID_BYTES, ObjectID, children_prefix, return_id
+from ...wire.task_spec import ActorOptions, StoredValue
 from ...wire.wards import NestedAnswer
-from .tables import Task
+from .actor_names import NOTHING
+from .names import died
+from .tables import ActorState, Process, Task
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -36,10 +40,11 @@ NESTED_BYTES_MAX = 16 << 20
 class NestedCall(Struct, gc=False, eq=False):
     """One of them."""
 
-    actor_id: bytes  # on whom
+    actor_id: bytes  # on whom; an actor that was made: itself
     answer: NestedAnswer | None = None  # None: it has not ended
     held: tuple[bytes, ...] = ()  # its returns, where the actor lives
     size: int = 0
+    is_actor: bool = False
 
 
 class Nested:
@@ -64,13 +69,33 @@ class Nested:
             for object_id in call.held:
                 self.node.objects.retain(object_id)
 
+    def made_actor(self, actor_id: bytes) -> None:
+        """By the same."""
+        if self.count < NESTED_CALLS_MAX and self._find(actor_id) is None:
+            call = self._add(actor_id, NestedCall(actor_id, is_actor=True))
+            call.held = (actor_id + FIRST_RETURN,)
+            self.node.objects.retain(actor_id + FIRST_RETURN)
+
+    def has_made(self, actor_id: bytes) -> bool:
+        """Whether a run before this one has made that actor."""
+        call = self._find(actor_id)
+        return call is not None and call.is_actor
+
+    def let_go(self, object_ids: Iterable[ObjectID]) -> None:
+        """The actor's process has no refs on these any more: nor will the next one, once it is as far."""
+        for object_id in object_ids:
+            call = self._find(object_id[:TASK_ID_BYTES])
+            if call is not None and call.is_actor:
+                held, call.held = call.held, ()
+                self.node.objects.drop_all(held)
+
     def ended(
         self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...]
     ) -> NestedAnswer | None:
         """It came to this, which is new."""
         task_id = task.spec.task_id
         call = self._find(task_id)
-        if call is None or call.answer is not None:
+        if call is None or call.answer is not None or call.is_actor:
             return None
         call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)))
         self._weigh(call)
@@ -126,7 +151,9 @@ class Nested:
 
     def are_under_way(self, prefixes: Iterable[bytes]) -> bool:
         """Whether some of what begins like that has not ended."""
-        return any(call.answer is None for prefix in prefixes for call in self.by_parent[prefix].values())
+        return any(
+            call.answer is None and not call.is_actor for prefix in prefixes for call in self.by_parent[prefix].values()
+        )
 
     def forget(self, parent: bytes) -> None:
         """That call is not run again."""
@@ -173,6 +200,28 @@ class Nested:
         self.count -= 1
         self.size -= call.size
         self.node.objects.drop_all(call.held)
+
+
+def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, process: Process) -> None:
+    """A call that runs again makes an actor that its first run has made: the process has a handle on that one."""
+    entry = node.objects.require(actor_id + FIRST_RETURN)
+    node.objects.hold(entry, process)
+    actor, grave = node.calls.actors.get(actor_id), node.ends.graves.get(actor_id)
+    if actor is not None and actor.state != ActorState.DEAD:
+        actor.is_going = False  # it had calls to end before it left
+        entry.actor = actor
+        if entry.value is None and actor.state == ActorState.ALIVE:
+            entry.value = NOTHING
+    elif actor is None and grave is None and node.calls.is_elsewhere(actor_id):
+        node.routes.name_found(actor_id, "")
+        return
+    elif entry.value is None:
+        grave = grave or died(options, "has ended before its maker has recovered")
+        node.ends.graves[actor_id] = grave
+        node.object_is_here(entry, grave)
+        return
+    if entry.value is not None:
+        node.push(entry, process)
 
 
 def _as_told(
