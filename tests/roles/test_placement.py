@@ -205,6 +205,22 @@ def test_what_was_placed_since_the_report_counts():
     assert spill(scheduler, origin="n3/local")[0].destination == "n1/local"
 
 
+def test_who_passes_a_task_up_has_no_room_for_it_and_is_shown_with_what_it_has():
+    scheduler = make_scheduler()
+    total = {"CPU": RESOURCE_UNIT, "memory": 5}
+    scheduler.handle("n1/local", LoadReport("n1/local", total, {"CPU": 0, "memory": 5}, 0, 0.0, 1e9), 0.5)
+    assert spill(scheduler)[0].destination == "n2/local"
+    assert scheduler.loads["n1/local"].free == {}
+
+    def shown(now):
+        (answer,) = scheduler.handle("n1/host", GetNodes(1), now)
+        return {node.node: node.free for node in answer.message.nodes}["n1/local"]
+
+    assert shown(0.6) == {"CPU": 0, "memory": 5}
+    scheduler.handle("n1/local", LoadReport("n1/local", total, total, 0, 0.0, 1e9), 0.7)
+    assert shown(0.8) == total
+
+
 def test_what_no_node_can_run_is_refused_in_words():
     options = encode_options(TaskOptions(resources={"GPU": RESOURCE_UNIT}))
     (effect,) = spill(make_scheduler(), options=options)

@@ -48,6 +48,7 @@ class NodeLoad(Struct, gc=False):
     waiting_count: int = 0  # those of them that find nothing free
     endpoint: str = ""
     hostname: str = ""
+    hidden: dict[str, int] = {}  # what it had free by its last report, if it has passed something up since
     # Of work stealing: tasks that others were asked to pass up for it, until when they are awaited, and when it was
     # asked for some of its own.
     coming_count: int = 0
@@ -60,7 +61,7 @@ class NodeLoad(Struct, gc=False):
             self.node,
             self.kind,
             self.total,
-            self.free,
+            {**self.hidden, **self.free},
             self.queue_count,
             self.labels,
             self.is_draining,
@@ -72,7 +73,7 @@ class NodeLoad(Struct, gc=False):
         """A report: what was placed, and had arrived when it was made, is in it."""
         self.total = report.total
         self.is_draining = report.is_draining
-        self.free = dict(report.free)
+        self.free, self.hidden = dict(report.free), {}
         self.held = dict(report.held)
         self.queue_count = report.queue_count
         self.task_s_mean = report.task_s_mean
@@ -83,6 +84,13 @@ class NodeLoad(Struct, gc=False):
         self.waiting_count = under_way - len(self.unreported)
         for request in self.unreported:
             self._count(request)
+
+    def passed_up(self) -> None:
+        """It has no room for a task, whatever its last report was: else it would not have asked.  Nobody is shown that:
+        it may well have memory, and resources that the task did not ask for.
+        """
+        self.hidden = {**self.hidden, **self.free}
+        self.free = {}
 
     def assign(self, request: Mapping[str, int]) -> None:
         """A task is placed there."""

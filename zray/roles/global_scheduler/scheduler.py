@@ -141,7 +141,7 @@ class GlobalScheduler(Role):
         origin = self.loads.get(message.origin)
         where = parse_options(message.spec.options).where
         if origin is not None and message.trip == 1 and not (where is not None and where.is_spread):
-            origin.free = {}  # it says so by spilling, whatever its last report was
+            origin.passed_up()
         by_shard: dict[str, list[bytes]] = {}
         for object_id in message.spec.deps if self.policy not in (RANDOM, NO_LOCALITY) else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
