@@ -107,6 +107,20 @@ def test_those_that_were_placed_here_are_passed_over():
     assert desk.scheduler.dispatch.ready_count == 10
 
 
+def test_they_are_not_looked_through_in_each_turn():
+    """A node whose whole queue others have placed has nothing to look for; until a task of its own is behind them."""
+    desk = desk_with_a_peer(cpus=4)
+    for number in range(10):
+        desk.tell("global", PlaceTask(TaskSpec(bytes([200 + number]) * 16, FUNCTION), OTHER, JOB))
+    (queue,) = desk.scheduler.dispatch.queues
+    assert queue.stays_until > desk.now and not desk.scheduler.departures.looks_again
+    first = queue.stays_until
+    desk.tell("global", PlaceTask(TaskSpec(b"z" * 16, FUNCTION), OTHER, JOB))
+    assert queue.stays_until == first, "it was looked through once more"
+    submit(desk, 3)
+    assert len(gone_up(desk)) == 3
+
+
 def test_more_go_when_those_that_are_away_do_not_move():
     """They may wait for one that is still here."""
     desk = desk_with_a_peer(cpus=4)

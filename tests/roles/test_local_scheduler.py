@@ -117,7 +117,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule()
     def time_passes(self):
         self.desk.now += 0.01
-        self.desk.scheduler.dispatch.timer_is_set = True
+        self.desk.scheduler.dispatch.looks_at = self.desk.now
         from zray.roles.local_scheduler.dispatch import ProgressTimeout
 
         self.desk.tell("timer", ProgressTimeout())

@@ -215,12 +215,22 @@ def test_a_mean_is_told_when_it_has_moved(executor):
         executor.finished(A, [b"1"])
         return executor.take_messages()[0].timings
 
-    assert told_after(1000.0) == [Timing(FUNCTIONS[0], 1000)]
-    assert told_after(1100.0) == []
-    assert told_after(1000.0) == []
-    assert told_after(3000.0) == [Timing(FUNCTIONS[0], 1412)]
+    assert told_after(500.0) == [Timing(FUNCTIONS[0], 500)]
+    assert told_after(550.0) == []
+    assert told_after(500.0) == []
+    assert told_after(1500.0) == [Timing(FUNCTIONS[0], 706)]
     assert told_after(0.0) == []
-    assert told_after(0.0) == [Timing(FUNCTIONS[0], 904)]
+    assert told_after(0.0) == [Timing(FUNCTIONS[0], 452)]
+
+
+def test_the_mean_of_what_takes_long_is_told_each_time(executor):
+    """So that the node's is that of all its workers."""
+    told = []
+    for us in (5_000.0, 5_010.0, 5_010.0):
+        executor.ran_for(FUNCTIONS[0], us)
+        executor.finished(A, [b"1"])
+        told += [timing.mean_us for timing in executor.take_messages()[0].timings]
+    assert told == [5_000, 5_002, 5_003]
 
 
 def test_a_run_that_is_far_longer_than_those_before_is_unlike_them(executor):

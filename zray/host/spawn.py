@@ -90,8 +90,9 @@ def spawn(
             command,
             os.environ,
             file_actions=actions,
-            # A process group of its own: the terminal's Ctrl-C is the driver's, not ours.
-            setpgroup=0,
+            # A session of its own: the terminal's Ctrl-C is the driver's, not ours.  And Linux shares cores among
+            # sessions first (autogroup): as one of the driver's, a node, which serves many, would get what it leaves.
+            setsid=True,
             # What the driver ignores or blocks, a node must see: the ends of its children, and orders to end.
             setsigdef=(signal.SIGCHLD, signal.SIGTERM),
             setsigmask=(),

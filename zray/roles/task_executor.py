@@ -25,6 +25,7 @@ from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import (
     LEARNED_BYTES_MAX,
     LEARNED_COUNT_MAX,
+    STEADY_US,
     Function,
     StartTasks,
     TaskResult,
@@ -35,7 +36,7 @@ from ..wire.tasks import (
 from .latest import Latest
 
 EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
-# A mean is reported again when it has moved by this factor: the node only plans with it.
+# A mean of a short one is reported again when it has moved by this factor: the node only plans with it.
 REPORT_FACTOR = 1.25
 REPORT_US_MIN = 20
 # A run that took so much longer than its function does was perhaps only held up: its host knows whether it was.
@@ -185,7 +186,11 @@ class TaskExecutor:
         else:
             mean.us += EWMA_WEIGHT * (us - mean.us)
             now, before = mean.us, mean.reported_us
-            moved = now > before * REPORT_FACTOR + REPORT_US_MIN or now * REPORT_FACTOR + REPORT_US_MIN < before
+            moved = (
+                now >= STEADY_US
+                or now > before * REPORT_FACTOR + REPORT_US_MIN
+                or now * REPORT_FACTOR + REPORT_US_MIN < before
+            )
         if moved:
             mean.reported_us = mean.us
             self.timings[function_id] = Timing(function_id, int(mean.us))

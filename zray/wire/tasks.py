@@ -100,6 +100,11 @@ class TaskResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     wants_retry: bool = False
 
 
+# A mean of so many microseconds is said after each run, so that the node's own one is no worker's chance; of shorter
+# ones it is told when they have moved.
+STEADY_US = 1_000
+
+
 class Timing(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """Mean run time of a function, as its worker sees it, in microseconds."""
 

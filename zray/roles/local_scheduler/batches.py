@@ -16,16 +16,15 @@ from ...wire.tasks import LEARNED_COUNT_MAX as LEARNED_COUNT_MAX
 from ...wire.tasks import Argument, Function, StartTasks
 from ..effects import OpenWindow
 from .resources import CPU
-from .tables import ReadyQueue, Task, TaskState, Worker
+from .tables import INFLIGHT_US_MAX, ReadyQueue, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
     from .scheduler import LocalScheduler
 
-# A worker's queue: at most so many tasks, and at most so much work beyond the one that runs.  Fewer would
-# cost a wake-up per few tasks; more would be taken back more often.
+# A worker's queue: at most so many tasks, and at most so much work beyond the one that runs (Worker.reach_us).  Fewer
+# would cost a wake-up per few tasks; more would be taken back more often.
 INFLIGHT_COUNT_MAX = 128
-INFLIGHT_US_MAX = 4_000
 # A long task may have one more behind it, so that its worker need not wait for us; it is taken back when
 # another worker is idle.
 PREFETCH_COUNT = 2
@@ -42,7 +41,7 @@ class Batches:
         """Send the worker as many of the queue's tasks as it should have."""
         tasks, inflight, means = queue.tasks, worker.inflight, self.dispatch.mean_us
         known = self.node.resources.total.get(CPU, 0) > 0
-        room_us = INFLIGHT_US_MAX
+        room_us = worker.reach_us
         function_id, mean = b"", 0
         batch: list[Task] = []
         count = len(inflight)

@@ -8,6 +8,7 @@ that a long task never traps short ones, and an idle worker can take over.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
@@ -17,19 +18,23 @@ from ...ids import PARENT_HASH_BYTES
 from ...wire.groups import plain_name
 from ...wire.message import Local
 from ...wire.scheduling import CENTRAL
-from ...wire.tasks import TasksReturned
+from ...wire.tasks import STEADY_US, TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
 from ..latest import Latest
-from .batches import INFLIGHT_COUNT_MAX, INFLIGHT_US_MAX, Batches
+from .batches import INFLIGHT_COUNT_MAX, Batches
 from .lending import Lending
 from .resources import CPU, cpu_of
-from .tables import Frame, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
+from .tables import INFLIGHT_US_MAX, Frame, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-# How long a worker may go without progress before its unbegun tasks are taken back; also the timer's period.
+# How long a worker may go without progress, at least, before its unbegun tasks are taken back; and between two looks.
 PROGRESS_SECONDS = 0.005
+# Two times that should be equal may differ by so much.
+CLOCK_SECONDS = 1e-6
+# How much one worker's mean counts for the node's.
+MEAN_WEIGHT = 0.25
 # Functions whose run times are known: of a program that makes ever new ones, the oldest are forgotten.
 MEANS_MAX = 10_000
 # A job's kinds of tasks (by options and depth), beyond those of which some wait: a program may give each task a name.
@@ -58,13 +63,13 @@ class Dispatch:
         self.idle_leases: list[Worker] = []  # leased workers whose queue may have run dry in this turn
         self.lease_count = 0  # ever
         self.is_dirty = False
-        self.timer_is_set = False
+        self.looks_at = math.inf  # at workers that have not moved
 
-    def watch_progress(self) -> None:
-        """A worker has tasks that it has not begun: look in on it."""
-        if not self.timer_is_set:
-            self.timer_is_set = True
-            self.node.set_timer(PROGRESS_SECONDS, ProgressTimeout())
+    def watch_progress(self, seconds: float = PROGRESS_SECONDS) -> None:
+        """A worker has tasks that it has not begun: look in on it, so much later."""
+        if self.node.now + seconds < self.looks_at:
+            self.looks_at = self.node.now + seconds
+            self.node.set_timer(seconds, ProgressTimeout())
 
     # --- queues ---
 
@@ -146,8 +151,10 @@ class Dispatch:
         job.queues_max = max(QUEUES_MAX, 2 * len(job.queues))
 
     def takes(self, function_id: bytes, mean_us: int) -> None:
-        """A worker's mean of late."""
-        self.mean_us[function_id] = mean_us
+        """A worker's mean of late.  Ours is that of all workers: where cores are scarce, those of single ones jump."""
+        known = self.mean_us.get(function_id, 0)
+        is_steady = min(known, mean_us) >= STEADY_US
+        self.mean_us[function_id] = known + round(MEAN_WEIGHT * (mean_us - known)) if is_steady else mean_us
 
     def cancel_job(self, job: Job) -> None:
         """Its driver is gone: nothing of it starts any more."""
@@ -173,8 +180,10 @@ class Dispatch:
         while True:
             if self.idle_leases:
                 self._refill()
-            if self.ready_count and self.is_dirty:
+            if self.is_dirty and self.ready_count:
                 self._start()
+            elif self.is_dirty and self.leased:
+                self._steal()
             self.is_dirty = False
             if not self.idle_leases:
                 break
@@ -187,6 +196,7 @@ class Dispatch:
             if queue is None or worker.stale or worker.frames[0].wait is not None:
                 continue
             are_others = len(self.queues) > 1 or self.node.calls.wanting or self.node.actor_room.wishes
+            worker.fit_reach(has_run_dry=not worker.inflight and bool(queue.tasks))
             if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
                 self.batches.fill(worker, queue)
             if not worker.inflight:
@@ -343,18 +353,20 @@ class Dispatch:
 
     def on_progress_timeout(self) -> None:
         """A worker that has not moved for long loses what it has not begun."""
-        self.timer_is_set = False
         node = self.node
+        if node.now < self.looks_at - CLOCK_SECONDS:
+            return  # an earlier look was due, and has been
+        self.looks_at = soonest = math.inf
         for worker in self.leased.values():
             if len(worker.inflight) < 2:
                 continue
-            self.timer_is_set = True
-            still = node.now - worker.progress_at
             mean = self.mean_us.get(worker.inflight[0].spec.function_id, 0)
-            if still >= PROGRESS_SECONDS and still * 1e6 > 2 * mean:
+            left = worker.progress_at + max(PROGRESS_SECONDS, 2e-6 * mean) - node.now
+            if left <= CLOCK_SECONDS:
                 node.perform(ReclaimTasks(worker.address, len(worker.inflight) - 1))
-        if self.timer_is_set:
-            node.set_timer(PROGRESS_SECONDS, ProgressTimeout())
+            soonest = min(soonest, left)
+        if soonest < math.inf:
+            self.watch_progress(max(PROGRESS_SECONDS, soonest))
         if not self.ready_count:
             self._steal()
 

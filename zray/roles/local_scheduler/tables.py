@@ -93,7 +93,18 @@ class Job:
 class ReadyQueue:
     """Ready tasks of one job with the same depth and options, in order."""
 
-    __slots__ = ("blob", "depth", "is_choosy", "is_in_group", "is_infeasible", "job", "options", "resources", "tasks")
+    __slots__ = (
+        "blob",
+        "depth",
+        "is_choosy",
+        "is_in_group",
+        "is_infeasible",
+        "job",
+        "options",
+        "resources",
+        "stays_until",
+        "tasks",
+    )
 
     def __init__(self, job: Job, depth: int, blob: bytes, options: TaskOptions) -> None:
         self.job = job
@@ -104,6 +115,7 @@ class ReadyQueue:
         self.is_infeasible = False  # the empty node would not do
         self.is_choosy = False  # that, or it may not run anywhere (strategies)
         self.is_in_group = False  # `resources` are those of the bundle that the next lease takes of
+        self.stays_until = 0.0  # all of it was placed here, or is retried here, when we looked: none goes up
         self.tasks: deque[Task] = deque()
 
 
@@ -133,6 +145,11 @@ class WorkerState(enum.IntEnum):
     DEAD = 4
 
 
+# What a worker has to do beyond the task that runs, in run time; more where it runs dry before the node has its turn,
+# as on a node that has a hundred thousand tasks to pass up.
+INFLIGHT_US_MAX, INFLIGHT_US_BUSY = 4_000, 64_000
+
+
 class Worker:
     """A worker process and what it was given."""
 
@@ -149,6 +166,7 @@ class Worker:
         "process",
         "progress_at",
         "queue",
+        "reach_us",
         "stale",
         "state",
         "was_served_at",
@@ -166,6 +184,7 @@ class Worker:
         self.queue: ReadyQueue | None = None  # the queue that it works off
         self.frames: list[Frame] = []
         self.inflight: deque[Task] = deque()  # sent and not finished, in order
+        self.reach_us = INFLIGHT_US_MAX  # how much work it is given beyond the task that runs
         self.stale = 0  # tasks taken back that the worker has not yet thrown out of its own queue
         # Those that it has been sent, and their bytes: what it has for certain, the latest so many.
         self.functions: dict[bytes, int] = {}
@@ -173,6 +192,13 @@ class Worker:
         self.leased_at = now
         self.was_served_at: int | None = None  # `served_at` of its job before that
         self.progress_at = now  # when it last got or finished something
+
+    def fit_reach(self, *, has_run_dry: bool) -> None:
+        """It had nothing to do until we had our turn; or it had."""
+        if has_run_dry:
+            self.reach_us = min(2 * self.reach_us, INFLIGHT_US_BUSY)
+        elif self.reach_us > INFLIGHT_US_MAX:
+            self.reach_us = max(INFLIGHT_US_MAX, self.reach_us - self.reach_us // 64)
 
 
 class Shared(Struct, gc=False, eq=False):

@@ -35,10 +35,17 @@ SPILL_WAIT_SECONDS = 0.02
 UNKNOWN_TASK_SECONDS = 0.1
 # Tasks that were placed here, and are passed over on the way to others.
 SAMPLE_MAX = 512
+# A queue of such is not looked through again for so long, unless one that could go comes behind them.
+STAY_SECONDS = 0.1
 # What was set aside asks again after so long: by then the global schedulers have had a report of every node.
 ASK_AGAIN_SECONDS = 0.2
 # So many of them; four times as many each time that none of the last ones came back.
 ASK_AGAIN_COUNT_MIN, ASK_AGAIN_COUNT_MAX = 64, 16_384
+
+
+def is_bound(task: Task) -> bool:
+    """Whether it was placed here, or is retried here."""
+    return bool(task.origin or task.attempts)
 
 
 class AskAgainTimeout(Local):
@@ -76,7 +83,7 @@ class Trips:
             keep = int(SPILL_WAIT_SECONDS * slots / (seconds or 1e-6)) if slots > 0 else 0
             # What has room now only waits for its worker to start.
             keep += node.resources.count_that_fits(queue.resources, len(queue.tasks))
-            if len(queue.tasks) > keep:
+            if len(queue.tasks) > keep and not (node.now < queue.stays_until and is_bound(queue.tasks[-1])):
                 self._some_leave(queue, keep, seconds)
 
     def _some_leave(self, queue: ReadyQueue, keep: int, seconds: float) -> None:
@@ -87,13 +94,16 @@ class Trips:
         leaving: list[Task] = []
         while len(leaving) < room and len(tasks) + len(stay) > keep and tasks and len(stay) < SAMPLE_MAX:
             task = tasks.pop()
-            (stay if task.origin or task.attempts else leaving).append(task)
+            (stay if is_bound(task) else leaving).append(task)
+        all_stay = not tasks and not leaving
+        if all_stay:
+            queue.stays_until = node.now + STAY_SECONDS
         tasks.extend(reversed(stay))
         node.dispatch.ready_count -= len(leaving)
         node.departures.went(queue, len(leaving))
         for task in leaving:
             node.departures.spill(task)
-        if len(tasks) > keep and len(stay) < SAMPLE_MAX:
+        if not all_stay and len(tasks) > keep and len(stay) < SAMPLE_MAX:
             node.departures.look_again()
 
     def all_go(self) -> None:
@@ -104,7 +114,7 @@ class Trips:
         for queue in node.dispatch.queues:
             tasks, queue.tasks = queue.tasks, deque()
             for task in tasks:
-                if task.origin or task.attempts:
+                if is_bound(task):
                     queue.tasks.append(task)
                 else:
                     node.dispatch.ready_count -= 1
