@@ -154,7 +154,13 @@ def start_node(
         ours.append(secret)
     pid = 0
     try:
-        pid = spawn("zray.host.node_main", [marshal.dumps(options).hex()], output=early_log, descriptors=descriptors)
+        pid = spawn(
+            "zray.host.node_main",
+            [marshal.dumps(options).hex()],
+            output=early_log,
+            descriptors=descriptors,
+            stands_alone=is_bound,  # of a Cluster: it stands for a machine of its own
+        )
         os.close(its_end)
         if meanwhile is not None:
             meanwhile()
