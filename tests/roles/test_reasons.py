@@ -299,6 +299,30 @@ def test_the_other_node_is_asked(member):
     assert not member.scheduler.explanations.asked
 
 
+def place(node, one):
+    """It goes up, and to the other node."""
+    for request in list(node.scheduler.remote.leaving):
+        while request in node.scheduler.remote.leaving:
+            node.tell("gcs-0", RecordTasksReply(request))
+    node.tell("global", TaskPlaced(one[:16], FAR, node.scheduler.tasks[one[:16]].trip))
+    return one
+
+
+def test_an_argument_of_a_task_that_was_placed_is_unfinished_too(member):
+    """The other node knows nothing of who makes it; this one does, and goes on from there."""
+    made = placed(member)
+    one = place(member, member.run_task("g", [made], cpus=2.0))
+    assert member.ask(one) is None
+    ((request, asked),) = member.scheduler.explanations.asked.items()
+    assert asked.hop.object_id == made
+    member.tell(FAR, ExplainReply(request, [f"{ref(made)}: task f runs on node far45678 for 3 s"]))
+    assert member.heard() == [
+        f"{ref(one)}: task g was placed on node far45678, and waits for an argument:",
+        f"  {ref(made)}: task f was placed on node far45678",
+        f"    on node far45678: {ref(made)}: task f runs on node far45678 for 3 s",
+    ]
+
+
 def test_the_other_node_does_not_answer(member):
     one = placed(member)
     assert member.ask(one) is None
@@ -346,7 +370,7 @@ def test_it_is_on_its_way(member):
     one = return_id(b"t" * 16, 1)
     member.tell(DRIVER, HoldObjects([one]))
     member.tell(DRIVER, WaitObjects(9, [one], 1))
-    assert member.ask(one) == [f"{ref(one)}: is not made on node local, and no copy of it is known"]
+    assert member.ask(one) == [f"{ref(one)}: is not made on node local, and no copy of it is known yet"]
     member.tell("gcs-0", ObjectLocated(one, 5_000_000, [FAR]))
     assert member.ask(one) == [f"{ref(one)}: 5,000,000 bytes are on their way to node local from node far45678"]
 

@@ -104,7 +104,7 @@ class Reasons:
         elif places:
             self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
         else:
-            self.say(depth, f"{name}: is not made on node {self._here()}, and no copy of it is known")
+            self.say(depth, f"{name}: is not made on node {self._here()}, and no copy of it is known yet")
             home = self._home_of(entry)
             if home:
                 self._ask(home, entry.object_id, depth + 1)
@@ -156,10 +156,14 @@ class Reasons:
         """It lacks arguments, or its code."""
         missing = self._missing(task)
         if missing:
-            self.say(depth, f"{name} waits for {'an argument' if len(missing) == 1 else f'{len(missing)} arguments'}:")
-            self.of_objects(missing, depth + 1)
+            self._waits_for(missing, depth, name)
         else:
             self.say(depth, f"{name} waits for its code, which the GCS was asked for")
+
+    def _waits_for(self, arguments: list[bytes], depth: int, name: str) -> None:
+        count = len(arguments)
+        self.say(depth, f"{name} waits for {'an argument' if count == 1 else f'{count} arguments'}:")
+        self.of_objects(arguments, depth + 1)
 
     def _missing(self, task: Task) -> list[bytes]:
         entries = self.node.objects.entries
@@ -272,12 +276,23 @@ class Reasons:
             request = in_words(task.options.resources)
             self.say(depth, f"{name} waits for {request}, which actors hold on every node that has it")
         elif place is not None:
-            self.say(depth, f"{name} was placed on node {name_of(place)}")
-            self._ask(place, object_id, depth + 1)
+            self._of_sent_away(task, place, object_id, depth, f"{name} was placed on node {name_of(place)}")
         elif (where := task.options.where) is not None and where.group:
             self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
         else:
             self.say(depth, f"{name} was passed up to a global scheduler, which has not said where it goes")
+
+    def _of_sent_away(self, task: Task, place: str, object_id: bytes, depth: int, text: str) -> None:
+        """Another node has it.  Of arguments that tasks of this node's make, that one knows less than this one."""
+        entries = self.node.objects.entries
+        unmade = [
+            key for key in self._missing(task) if (entry := entries.get(key)) is not None and entry.task is not None
+        ]
+        if unmade:
+            self._waits_for(unmade, depth, f"{text}, and")
+        else:
+            self.say(depth, text)
+            self._ask(place, object_id, depth + 1)
 
     # --- actors ---
 
@@ -331,8 +346,8 @@ class Reasons:
         if route is None or not route.home:
             self.say(depth, f"{name} waits until the GCS says where its actor lives")
         elif task.spec.task_id in route.sent:
-            self.say(depth, f"{name} was sent to its actor on node {name_of(route.home)}")
-            self._ask(route.home, object_id, depth + 1)
+            text = f"{name} was sent to its actor on node {name_of(route.home)}"
+            self._of_sent_away(task, route.home, object_id, depth, text)
         elif self._missing(task):
             self._of_missing(task, depth, name)
         else:
