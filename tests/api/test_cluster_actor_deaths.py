@@ -9,6 +9,7 @@ import zray
 from tests.gates import Gate, Tally, is_running, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import ActorDiedError, RayActorError
+from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
 @pytest.fixture
@@ -150,3 +151,74 @@ def test_an_actor_that_recovers_goes_on_elsewhere_when_its_node_is_killed(cluste
     refs += [total.add.remote(zray.put(number)) for number in range(200, 210)]
     assert zray.get(refs, timeout=60) == [1000 + sum(range(1, number + 1)) for number in range(1, 210)]
     assert zray.get(total.where.remote(), timeout=30) != home
+
+
+@zray.remote
+class Child:
+    def __init__(self, tally):
+        self.count = 0
+        tally.visit()
+
+    def add(self):
+        self.count += 1
+        return self.count
+
+
+@zray.remote(resources={"disk": 1}, checkpoint_interval=0)
+class Maker:
+    """Makes one on that node, in its constructor or in a call; recovers."""
+
+    def __init__(self, tally, node=None):
+        self.tally, self.children, self.heard = tally, [], []
+        if node is not None:
+            self.make(node)
+
+    def make(self, node, **options):
+        strategy = NodeAffinitySchedulingStrategy(node, soft=True)
+        self.children.append(Child.options(scheduling_strategy=strategy, **options).remote(self.tally))
+        return self.add()
+
+    def add(self):
+        self.heard.append(zray.get(self.children[-1].add.remote()))
+        return self.heard
+
+    def child(self):
+        return self.children[-1]
+
+    @zray.method(readonly=True)
+    def where(self):
+        return zray.get_runtime_context().get_node_id()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("maker", ["constructor", "call", "call with a name"])
+def test_an_actor_that_one_has_made_is_the_same_when_its_maker_goes_on_elsewhere(cluster, tmp_path, maker):
+    tally = Tally(tmp_path / "made")
+    first, second = (node.node_id for node in cluster.worker_nodes)
+    there = NodeAffinitySchedulingStrategy(first, soft=True)
+    actor = Maker.options(scheduling_strategy=there).remote(tally, second if maker == "constructor" else None)
+    if maker != "constructor":
+        options = {"name": "it", "lifetime": "detached"} if maker == "call with a name" else {}
+        assert zray.get(actor.make.remote(second, **options), timeout=30) == [1]
+    assert zray.get(actor.add.remote(), timeout=30) == [1, 2]
+    if maker != "constructor":  # else only its maker has a handle
+        child = zray.get(actor.child.remote(), timeout=30)
+        assert zray.get(child.add.remote(), timeout=30) == 3
+    assert kill_home(cluster, actor) == first
+    after = [1, 2, 3] if maker == "constructor" else [1, 2, 4]
+    assert zray.get(actor.add.remote(), timeout=60) == after
+    assert zray.get(actor.where.remote(), timeout=30) == second
+    assert tally.count() == 1
+    if maker == "call with a name":
+        zray.kill(zray.get_actor("it"))
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_lost_with_its_maker_is_made_again_and_so_are_its_calls(cluster, tmp_path):
+    tally = Tally(tmp_path / "made")
+    actor = Maker.remote(tally)
+    home = zray.get(actor.where.remote(), timeout=30)
+    assert zray.get([actor.make.remote(home), actor.add.remote()], timeout=30) == [[1], [1, 2]]
+    kill_home(cluster, actor)
+    assert zray.get(actor.add.remote(), timeout=60) == [1, 2, 3]
+    assert tally.count() == 2

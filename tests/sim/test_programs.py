@@ -72,7 +72,9 @@ def test_what_a_call_takes_is_held_until_the_other_node_holds_it_though_the_call
     assert not outcome.error, outcome.error
 
 
-@pytest.mark.parametrize("name, seeds", [("ledger", range(1, 16)), ("relay", (*range(1, 16), 22, 49, 157))])
+@pytest.mark.parametrize(
+    "name, seeds", [("ledger", range(1, 16)), ("relay", (*range(1, 16), 22, 49, 157)), ("maker", range(1, 16))]
+)
 def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, monkeypatch):
     """Whichever it is; whatever else happens to their processes and connections; also if they call each other."""
     from zray.sim import recovery_programs
@@ -82,6 +84,19 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, mon
         options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
         outcome = run_program(name, seed=seed, nodes=3, cpus=1 + seed % 3, node_kill_probability=0.02, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("seed", [57])
+def test_what_actors_that_recover_have_made_is_found_from_another_node_too(seed, monkeypatch):
+    """The actors' homes are asked for; who has a handle on them keeps it."""
+    from zray.sim import recovery_programs
+
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "maker", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
+    )
+    assert not outcome.error, outcome.error
 
 
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():

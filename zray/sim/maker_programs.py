@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from . import recovery_programs
 from .language import Call, Create, Drop, Get, Keep, Sleep, remote
-from .recovery_programs import ALLOWED, FINAL, Ledger
+from .recovery_programs import ALLOWED, Ledger
 from .task_programs import outcomes
 from .values import Failed, Handle, RemoteError
 
@@ -117,12 +118,16 @@ def run_maker(interval: int, count: int, start: int, where: str) -> Script:
     yield Drop([maker, other])
     for answer in [*answers, told, *states]:
         if type(answer) is Failed:
-            is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in FINAL)
+            is_dead = answer.kind == "ActorDiedError" and any(
+                reason in answer.text for reason in recovery_programs.FINAL
+            )
             assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
-    if not any(type(answer) is Failed for answer in [*answers, told, *states]):
-        wanted = [{"driver": count}]
-        wanted += [{"maker": said, "driver": done} for said, done in zip(told, entered, strict=False)]
-        for state, numbers in zip(states, wanted, strict=True):
-            found = {caller: list(range(1, number + 1)) for caller, number in numbers.items() if number}
-            assert dict(state) == found, f"entries {state}, {numbers} were made"
+    failed = [answer for answer in [*answers, told, *states] if type(answer) is Failed]
+    if failed:
+        return failed[0]
+    wanted = [{"driver": count}]
+    wanted += [{"maker": said, "driver": done} for said, done in zip(told, entered, strict=False)]
+    for state, numbers in zip(states, wanted, strict=True):
+        found = {caller: list(range(1, number + 1)) for caller, number in numbers.items() if number}
+        assert dict(state) == found, f"entries {state}, {numbers} were made"
     return [answers, told, states]

@@ -39,11 +39,19 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What a call has come to that a call of the actor has made: it is not made once more when that runs again."""
+    """What a call has come to that a call of the actor has made: it is not made once more when that runs again.
+
+    Or an actor that was made: both ids are its own.  Without values, its maker's process has a handle on it.
+    """
 
     task_id: TaskID
     actor_id: ActorID  # on whom
     values: list[bytes | Natural]  # as above
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is an actor."""
+        return self.task_id == self.actor_id
 
 
 class LogStart(Message, tag=204):

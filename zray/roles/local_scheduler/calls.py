@@ -32,6 +32,7 @@ from ...wire.groups import plain_name
 from ...wire.homes import ActorLife
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
 from ...wire.tasks import StartTasks
+from ...wire.wards import NestedAnswer
 from ..effects import OpenWindow
 from .actor_names import NOTHING
 from .journals import Journal
@@ -75,8 +76,8 @@ class Calls:
             node.reject("an actor of a process or a job that is gone")
             return
         object_id = spec.task_id + FIRST_RETURN
-        journal = self._journal_of(process.worker, spec.task_id)
-        if journal is not None and journal.nested.has_made(spec.task_id):
+        maker = self._recovering(process.worker, spec.task_id)
+        if maker is not None and maker.journal.nested.has_made(spec.task_id):
             find_again(node, spec.task_id, options, process)
             return
         known = self.actors.get(spec.task_id)
@@ -94,10 +95,12 @@ class Calls:
             self.node.ends.bury(known, died(options, MADE_ANEW))
         node.routes.made_anew(spec.task_id)
         node.objects.hold(entry, process)
-        if journal is not None:
-            journal.nested.forget_on(spec.task_id)
-            journal.nested.made_actor(spec.task_id)
+        if maker is not None:
+            maker.journal.nested.forget_on(spec.task_id)
+            maker.journal.nested.made_actor(spec.task_id)
         actor = self.make(spec, options, node.guards.new_life(), process.job, entry)
+        if maker is not None and maker.shipping is not None:
+            maker.shipping.made(NestedAnswer(spec.task_id, spec.task_id, []))
         node.guards.made_anew(actor)
         refusal = node.infeasible.why_not_ever(actor) or node.function_table.why_refused(actor)
         if refusal:
@@ -210,6 +213,8 @@ class Calls:
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
         if actor.incoming is not None:
             return False  # what it recovers from
+        if actor.journal is not None and actor.journal.nested.is_unsure():
+            return False
         if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
             return False
         if not self.node.resources.fits(actor.options.resources):
@@ -244,6 +249,7 @@ class Calls:
         order = StartActor(spec, actor.options, functions, [], actor.life.restart_count)
         journal = actor.journal
         if journal is not None:
+            journal.nested.is_settling = False
             journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
             order.checkpoint, order.call_count, order.calls = journal.checkpoint, journal.first, list(journal.calls)
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
@@ -374,18 +380,17 @@ class Calls:
 
     def made_by_call(self, task: Task, worker: Worker | None) -> None:
         """A call of an actor of this node makes this one; and does so again if that actor recovers."""
-        journal = self._journal_of(worker, task.spec.task_id)
-        if journal is not None:
-            journal.nested.made(task)
+        maker = self._recovering(worker, task.spec.task_id)
+        if maker is not None:
+            maker.journal.nested.made(task)
 
     @staticmethod
-    def _journal_of(worker: Worker | None, task_id: bytes) -> Journal | None:
-        """Of the actor that makes this, in a call or in its constructor, and does so again if it recovers."""
+    def _recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
+        """The actor that makes this, in a call or in its constructor, and does so again if it recovers."""
         actor = worker.actor if worker is not None else None
         if actor is None or actor.journal is None or task_id.startswith(actor.journal.strays):
             return None
-        journal: Journal = actor.journal
-        return journal
+        return actor
 
     def nested_ended(
         self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...] = ()

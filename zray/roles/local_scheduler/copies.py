@@ -12,8 +12,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...ids import FIRST_RETURN
 from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec
-from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart
+from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
 from .tables import Job, Task, TaskState
@@ -27,6 +28,7 @@ class Step(Task, gc=False, eq=False):
 
     is_void: bool = False
     answer: Answer | None = None
+    made: NestedAnswer | None = None  # or an actor that was made, or let go of
     count: int = 0  # calls in the checkpoint
     all_of: Sequence[bytes] = ()  # what was made by calls in it
 
@@ -41,6 +43,7 @@ class Copy:
         self.journal = Journal(node)
         self.answers: dict[bytes, Answer] = {}
         self.epoch = 0
+        self.may_hear = False  # its home lives: shards may yet hear of what it makes
         self.is_based = False  # what the log begins with is here
         self.broken = ""  # why nothing can be had of it
         self.steps: deque[Step] = deque()
@@ -93,7 +96,10 @@ class Copy:
             self.answers[answer.task_id] = answer
         self.nested_count += len(message.nested)
         for nested in message.nested:
-            self.journal.nested.answered(nested)
+            if nested.is_made:
+                self._made(nested)
+            else:
+                self.journal.nested.answered(nested)
         for call in message.calls:
             self._call(call)
         for task_id in message.taken:
@@ -106,6 +112,12 @@ class Copy:
             self._apply(spec, call.answer)
             return
         step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), is_void=call.is_void, answer=call.answer)
+        self.steps.append(step)
+        self._await(step)
+
+    def _made(self, made: NestedAnswer) -> None:
+        holds = () if made.values else (made.actor_id + FIRST_RETURN,)
+        step = Step(TaskSpec(made.task_id, b"", holds=holds), DEFAULT_OPTIONS, None, self.job_of(), made=made)
         self.steps.append(step)
         self._await(step)
 
@@ -155,6 +167,10 @@ class Copy:
         """Take what is here, in order."""
         while not self.broken and self.steps and not self.steps[0].missing:
             step = self.steps.popleft()
+            if step.made is not None:
+                self._apply_made(step.made)
+                self._let_go(step)
+                continue
             if not step.is_void and self.journal.is_void(step.spec):
                 self.broken = "what a call took that is to be run again is lost with it"
             self._apply(step.spec, step.answer)
@@ -176,6 +192,11 @@ class Copy:
                 f"more than {JOURNAL_CALLS_MAX:,} calls or {JOURNAL_BYTES_MAX >> 20} MiB of their arguments came since "
                 "its last checkpoint"
             )
+
+    def _apply_made(self, made: NestedAnswer) -> None:
+        self.journal.nested.answered(made)
+        if not made.values:
+            self.node.routes.follow(made.actor_id, wait=self.may_hear)
 
     def _take_checkpoint(self, step: Step) -> None:
         (object_id,) = step.spec.deps
@@ -206,6 +227,11 @@ class Copy:
         if not self.is_based and self.offered is None:
             self.is_based, self.broken = True, self.why_not() if was_made else ""
         self.changed(self)
+
+    def home_lost(self) -> None:
+        """The actor's own node is lost."""
+        self.may_hear = False
+        self.journal.nested.ask_again()
 
     def node_lost(self, lost: str) -> None:
         """Nobody there sends a call again, but for actors that may be made again."""

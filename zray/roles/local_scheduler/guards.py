@@ -187,6 +187,7 @@ class Guards:
         if guard.options.checkpoint_interval >= 0:
             guard.copy = Copy(node, self._job_of(guard), self._changed(spec.task_id))
             guard.copy.is_based = message.is_unseen
+            guard.copy.may_hear = True
         if message.options.detached:
             self._have_copies(spec.deps)
 
@@ -277,6 +278,8 @@ class Guards:
         node = self.node
         for actor_id, guard in self.guarded.items():
             if guard.home == lost:
+                if guard.copy is not None:
+                    guard.copy.home_lost()
                 guard.life = replace(guard.life, term=guard.life.term + 1)
                 message = ActorAt(actor_id, node.address, guard.life, is_settled=False)
                 node.send(node.addresses.shard_of(actor_id), message)

@@ -99,7 +99,9 @@ def on_release_objects(node: LocalScheduler, message: ReleaseObjects) -> None:
     node.objects.release_all(message.object_ids, process)
     actor = process.worker.actor if process.worker is not None else None
     if actor is not None and actor.journal is not None:
-        actor.journal.nested.let_go(message.object_ids)
+        for let_go in actor.journal.nested.let_go(message.object_ids):
+            if actor.shipping is not None:
+                actor.shipping.made(let_go)
 
 
 def on_unpin_objects(node: LocalScheduler, message: UnpinObjects) -> None:

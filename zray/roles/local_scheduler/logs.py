@@ -168,6 +168,22 @@ class Logs:
         if shipping.is_started:
             shipping.acked = actor.journal.count  # its guardian is who sent all this
 
+    def made_is_gone(self, actor_id: bytes, lost: str = "") -> None:
+        """It is not to be had any more.  lost: it went with that node.
+
+        If another one has made it, of ours or of those that we guard: that has not seen this, if it was on the same
+        node, or is nowhere yet.
+        """
+        node = self.node
+        for guard in node.guards.guarded.values():
+            if guard.copy is not None and guard.home in node.recovery.lost and lost in ("", guard.home):
+                guard.copy.journal.nested.is_gone(actor_id)
+        for actor in node.calls.actors.values():
+            if actor.incoming is not None:
+                actor.incoming.journal.nested.is_gone(actor_id)
+            elif actor.journal is not None and actor.journal.nested.is_settling:
+                actor.journal.nested.is_gone(actor_id)
+
     def node_lost(self, lost: str) -> None:
         """Nobody there asks again for what it was not told."""
         self.given.pop(lost, None)

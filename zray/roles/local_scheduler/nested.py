@@ -8,7 +8,8 @@ who waited for its result gets the same one; so what it came to is kept here, fo
     that call is in a checkpoint, is readonly, or is given up    nobody makes it again
 
 An actor that was made is the same one when it is made again.  Its handle is held here as long as the process of its
-maker has one: if that dies, the next one finds it.  One that has ended meanwhile is not made once more.
+maker has one, and by the guardian too: the next process finds it.  One that has ended meanwhile is not made once more;
+only one that was lost with the very node of its maker, and with it the calls on it.
 
 Not what the actor's threads make beyond its calls: nothing says in which order they would do so again.
 """
@@ -50,13 +51,14 @@ class NestedCall(Struct, gc=False, eq=False):
 class Nested:
     """Of one actor."""
 
-    __slots__ = ("by_parent", "count", "node", "size")
+    __slots__ = ("by_parent", "count", "is_settling", "node", "size")
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.by_parent: dict[bytes, dict[bytes, NestedCall]] = {}  # by the prefix of what the call makes
         self.count = 0
         self.size = 0
+        self.is_settling = False  # the actor has come from a lost node, and has no process yet
 
     # --- where the actor lives ---
 
@@ -81,13 +83,16 @@ class Nested:
         call = self._find(actor_id)
         return call is not None and call.is_actor
 
-    def let_go(self, object_ids: Iterable[ObjectID]) -> None:
-        """The actor's process has no refs on these any more: nor will the next one, once it is as far."""
+    def let_go(self, object_ids: Iterable[ObjectID]) -> list[NestedAnswer]:
+        """The actor's process has no refs on these any more: nor will the next one, once it is as far.  What is new."""
+        news = []
         for object_id in object_ids:
             call = self._find(object_id[:TASK_ID_BYTES])
-            if call is not None and call.is_actor:
+            if call is not None and call.is_actor and call.held:
                 held, call.held = call.held, ()
                 self.node.objects.drop_all(held)
+                news.append(_made(call))
+        return news
 
     def ended(
         self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...]
@@ -107,7 +112,8 @@ class Nested:
     def settle(self, actor_id: bytes) -> None:
         """The actor lives here now: what its calls made is known, as far as it is here."""
         node = self.node
-        for answer in list(self.answers()):
+        self.is_settling = True
+        for answer in [answer for answer in self.answers() if not answer.is_made]:
             values, is_own = answer.values, answer.actor_id == actor_id
             if is_own:
                 text = "The result lay on the actor's node, which is lost."
@@ -130,6 +136,8 @@ class Nested:
         """The actor goes to another node; what its calls made stays noted."""
         for calls in list(self.by_parent.values()):
             for task_id, call in list(calls.items()):
+                if call.is_actor:
+                    continue
                 held, call.held = call.held, ()
                 self.node.objects.drop_all(held)
                 if call.answer is None:
@@ -139,15 +147,49 @@ class Nested:
 
     def answered(self, answer: NestedAnswer) -> None:
         """It is noted here, for another node's actor."""
+        if answer.is_made:
+            self._forget(answer.task_id)
+            call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
+            if not answer.values:
+                call.held = (answer.actor_id + FIRST_RETURN,)
+                self.node.objects.retain(answer.actor_id + FIRST_RETURN)
+            return
         self._forget(answer.task_id)
         self._weigh(self._add(answer.task_id, NestedCall(answer.actor_id, answer)))
 
     def answers(self) -> Iterable[NestedAnswer]:
-        """Of those that have ended."""
+        """Of those that have ended; and the actors that were made."""
         for calls in self.by_parent.values():
             for call in calls.values():
-                if call.answer is not None:
+                if call.is_actor:
+                    yield _made(call)
+                elif call.answer is not None:
                     yield call.answer
+
+    def handles(self) -> list[bytes]:
+        """What is held of actors that were made."""
+        return [
+            held for calls in self.by_parent.values() for call in calls.values() if call.is_actor for held in call.held
+        ]
+
+    def ask_again(self) -> None:
+        """The actor's node is lost: what its shard has not heard of one that it made, it will not hear."""
+        routes = self.node.routes
+        for handle in self.handles():
+            route = routes.by_actor.get(handle[:TASK_ID_BYTES])
+            if route is not None and route.is_unsure:
+                routes.locate(route, wait=False)
+
+    def is_unsure(self) -> bool:
+        """Whether it is not known where some of those are, or that they are lost."""
+        found = (self.node.routes.by_actor.get(handle[:TASK_ID_BYTES]) for handle in self.handles())
+        return self.is_settling and any(route is not None and route.is_unsure for route in found)
+
+    def is_gone(self, actor_id: bytes) -> None:
+        """That actor was lost with the actor that has made it: it is made anew."""
+        call = self._find(actor_id)
+        if call is not None and call.is_actor and call.held:
+            self.forget_on(actor_id)
 
     def are_under_way(self, prefixes: Iterable[bytes]) -> bool:
         """Whether some of what begins like that has not ended."""
@@ -200,6 +242,10 @@ class Nested:
         self.count -= 1
         self.size -= call.size
         self.node.objects.drop_all(call.held)
+
+
+def _made(call: NestedCall) -> NestedAnswer:
+    return NestedAnswer(call.actor_id, call.actor_id, [] if call.held else [0])
 
 
 def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, process: Process) -> None:

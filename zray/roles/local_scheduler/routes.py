@@ -43,7 +43,7 @@ class Leaving(Struct, gc=False, eq=False):
 class Route:
     """The way to an actor of another node."""
 
-    __slots__ = ("actor_id", "hint", "home", "is_forgotten", "is_killed", "is_retaining", "queue", "sent")
+    __slots__ = ("actor_id", "hint", "home", "is_forgotten", "is_killed", "is_retaining", "is_unsure", "queue", "sent")
 
     def __init__(self, actor_id: bytes) -> None:
         self.actor_id = actor_id
@@ -54,6 +54,7 @@ class Route:
         self.is_forgotten = False  # nothing here refers to its handle
         self.is_retaining = False  # calls under way keep its handle
         self.is_killed = False  # by kill(), before it was located
+        self.is_unsure = True  # its shard has not said where it is, or that it will say so
 
     def in_words(self) -> str:
         """By one of its calls: that is all that is known of it here."""
@@ -126,18 +127,37 @@ class Routes:
         home = message.node or ("" if message.lost else route.hint)
         if message.is_coming:
             self._fail_begun(route)
+            self._is_sure(route)
         elif home in lost:
             self.locate(route, lost=home)  # the shard has not heard of that loss
         elif home and home != self.node.address:
             self.settle(route, home)
         elif message.lost:
+            self.node.logs.made_is_gone(route.actor_id, message.lost)
             reason = f" ({lost[message.lost]})" if message.lost in lost else ""
             self.fail_route(route, gone_error(f"{route.in_words()} died: its node {message.lost} is lost{reason}."))
         else:
+            self.node.logs.made_is_gone(route.actor_id)
             self.fail_route(route, gone_error(f"{route.in_words()} is not there: it has ended, or never was."))
+
+    def _is_sure(self, route: Route) -> None:
+        """Actors that make it again may have waited for that."""
+        route.is_unsure = False
+        self.node.calls.wanting_worker_changed()
+
+    def follow(self, actor_id: bytes, *, wait: bool) -> None:
+        """Where it lives is to be known: its handle is held here by one that has made it.  wait: as in locate."""
+        if actor_id in self.node.calls.actors or actor_id in self.node.ends.graves:
+            return
+        if actor_id not in self.by_actor:
+            route = self.by_actor[actor_id] = Route(actor_id)
+            route.is_forgotten = True
+            self.locate(route, wait=wait)
+        self.route(actor_id)
 
     def settle(self, route: Route, home: str) -> None:
         """It lives there: what may be repeated of what its former home had goes first."""
+        self._is_sure(route)
         self._fail_begun(route)
         self._repeat_sent(route)
         route.home = home
@@ -311,6 +331,7 @@ class Routes:
     def fail_route(self, route: Route, error: bytes) -> None:
         """All its calls get the error."""
         self.by_actor.pop(route.actor_id, None)
+        self._is_sure(route)
         entry = self.node.objects.entries.get(route.actor_id + FIRST_RETURN)
         if entry is not None and entry.actor is route:
             entry.actor = None
@@ -359,6 +380,7 @@ class Routes:
                 route.hint = ""
             if route.home == lost:
                 route.home = ""
+                route.is_unsure = True
                 self.locate(route, lost=lost)
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from ...ids import return_id
+from ...ids import FIRST_RETURN, return_id
 from ...wire.message import Message
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import TaskResult
@@ -176,6 +176,12 @@ class Shipping:
             self._put(Item(nested=answer), ())
             self._offer()
         self.undelivered.append((self.delivered, done))
+
+    def made(self, answer: NestedAnswer) -> None:
+        """An actor, by one of its calls; or its process has no handle on that any more."""
+        if self.is_started:
+            self.delivered += 1
+            self._put(Item(nested=answer), () if answer.values else (answer.actor_id + FIRST_RETURN,))
 
     def saved(self) -> None:
         """Its state was saved."""
