@@ -89,8 +89,9 @@ class NodeLoad(Struct, gc=False):
         """It has no room for a task, whatever its last report was: else it would not have asked.  Nobody is shown that:
         it may well have memory, and resources that the task did not ask for.
         """
-        self.hidden = {**self.hidden, **self.free}
-        self.free = {}
+        if self.free:  # asked for each task
+            self.hidden = {**self.hidden, **self.free}
+            self.free = {}
 
     def assign(self, request: Mapping[str, int]) -> None:
         """A task is placed there."""
