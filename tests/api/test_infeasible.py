@@ -3,8 +3,12 @@
 import pytest
 
 import zray
+from tests.gates import until
 from zray.cluster_utils import Cluster
 from zray.host import joining
+
+# U01.
+SAID_SECONDS = 2.0
 
 
 @zray.remote
@@ -32,7 +36,7 @@ def test_what_no_node_can_ever_run_fails_and_says_what_is_lacking(start):
     start(num_cpus=2)
     ref = identity.options(num_cpus=64).remote(1)
     with pytest.raises(zray.exceptions.TaskUnschedulableError) as raised:
-        zray.get(ref, timeout=20)
+        zray.get(ref, timeout=SAID_SECONDS)
     node = zray.get_runtime_context().get_node_id()[:8]
     assert f"it asks for 64 CPU; the largest node ({node}) has 2 CPU." in str(raised.value)
     assert "Start a session that has it (zray.init(num_cpus=64)), or ask for less." in str(raised.value)
@@ -43,7 +47,7 @@ def test_what_no_node_can_ever_run_names_all_that_is_lacking(start):
     start(num_cpus=2)
     ref = identity.options(num_cpus=1, num_gpus=2, resources={"disk": 0.5}).remote(1)
     with pytest.raises(zray.exceptions.TaskUnschedulableError) as raised:
-        zray.get(ref, timeout=20)
+        zray.get(ref, timeout=SAID_SECONDS)
     assert "it asks for 1 CPU, 2 GPU, 0.5 disk; the largest node" in str(raised.value)
     assert "has 2 CPU, 0 GPU, 0 disk." in str(raised.value)
     assert "zray.init(num_gpus=2, resources={'disk': 0.5})" in str(raised.value)
@@ -63,13 +67,21 @@ def test_what_becomes_of_the_infeasible_is_one_of_two(value, monkeypatch):
         joining.checked_infeasible(None)
 
 
-def test_what_no_node_has_waits_for_one_that_joins(nothing_left):
+def test_what_no_node_has_waits_for_one_that_joins(nothing_left, capsys):
+    """And whoever waits so long is told (`zray.get` has something to say then, too)."""
     with Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster:
         with zray.init(address=cluster.address):
             refs = [where.options(resources={"drum": 1}).remote() for _ in range(3)]
             adder = Adder.options(resources={"drum": 0.5}).remote(40)
             refs.append(adder.add.remote(2))
-            assert zray.wait(refs, timeout=0.5) == ([], refs)
+            told, heard = "zray: task where has waited for 10 s: it asks for 1 CPU, 1 drum; the largest node (", []
+
+            def is_told():
+                assert zray.wait(refs, timeout=0.5) == ([], refs)
+                heard.append(capsys.readouterr().err)
+                return told in "".join(heard)
+
+            until(is_told)
             node = cluster.add_node(num_cpus=1, resources={"drum": 2})
             assert zray.get(refs, timeout=40) == [node.node_id] * 3 + [42]
 

@@ -2,10 +2,16 @@
 
 import socket
 
+import pytest
+
+from tests.host import curve
 from tests.host.wires import Host, Wire, are_up, beat, join, pump
+from zray.host.keys import KeyPair
 from zray.host.listener import HALF_OPEN_MAX
 
 STRANGERS = 1_000
+# In which who has a key comes in all the same.
+JOIN_SECONDS = 3.0
 
 
 def is_open(stranger):
@@ -33,7 +39,7 @@ def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkey
                 if number % 50 == 0:
                     head.turn()
             join(newcomer, head)
-            pump((head, node, newcomer), lambda: are_up(head, newcomer))
+            pump((head, node, newcomer), lambda: are_up(head, newcomer), JOIN_SECONDS)
             newcomer.say("local", head.role("local"), beat(1))
             pump((head, node, newcomer), lambda: head.heard)
             pump((head, node), lambda: sum(map(is_open, strangers)) <= HALF_OPEN_MAX)
@@ -77,3 +83,36 @@ def test_a_session_that_was_recorded_cannot_be_played_again():
         pump((head, node), lambda: len(head.heard) == 2)
         assert head.messages() == [beat(1), beat(2)] and len(head.links.by_identity) == 1 and are_up(node)
         assert not head.links.offences.count and not head.links.dropped_frames
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("size", [0, 300, 2_000, 60_000])
+def test_metadata_that_is_too_long_reaches_nobody(pair, size, is_known):
+    """B10: libzmq before 4.3.2 wrote it over its own stack, ahead of any question who it is."""
+    sodium = curve.library()
+    if sodium is None:
+        pytest.skip("pyzmq has no libsodium of its own here")
+    head, node = pair
+    keys = KeyPair.draw()
+    if is_known:
+        with Host() as other:
+            head.meet(other)
+            keys = other.keys
+    client = curve.Client(sodium, head.port, head.keys.public, (keys.public, keys.secret))
+    try:
+        client.wire.sendall(curve.GREETING)
+        pump(pair, lambda: client.take(64))
+        client.say_hello()
+        header = pump(pair, lambda: client.take(2))
+        client.hear_welcome(pump(pair, lambda: client.take(header[1])))
+        client.say_initiate(size)
+        if size == 0 and is_known:  # so it is the length that ends the others
+            header = pump(pair, lambda: client.take(2))
+            assert pump(pair, lambda: client.take(header[1])).startswith(b"\x05READY")
+        else:
+            pump(pair, client.has_hung_up)
+    finally:
+        client.close()
+    node.say("local", head.role("local"), beat(1))
+    pump(pair, lambda: head.heard)
+    assert head.messages() == [beat(1)] and len(head.links.by_identity) == 1
