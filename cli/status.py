@@ -40,8 +40,8 @@ def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
     ]
 
 
-def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> dict[str, Any]:
-    """One session as plain data; resources as users count them."""
+def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
+    """One session as plain data; resources as users count them; the nodes of its cluster are not among it yet."""
     return {
         "session": session.name,
         "called": info.called,
@@ -50,12 +50,30 @@ def facts(session: Any, info: Any, status: Any, nodes: list[Any], unit: int) -> 
         "cluster": info.cluster,
         "kind": info.kind,
         "endpoint": info.endpoint,
-        "nodes": node_facts(nodes, unit),
+        "nodes": [],
+        "trouble": status.trouble,
         "node_id": status.node_id.hex(),
         "logs": session.logs,
         "resources": resources(status.total, status.free, unit),
         "counts": dict(sorted(status.counts.items())),
     }
+
+
+def add_nodes(fact: dict[str, Any], link: Any, silent: set[str]) -> None:
+    """What its head says; of one that says nothing, that is its trouble, and the next session waits for it no more."""
+    from zray.exceptions import ClusterLostError
+    from zray.wire.task_spec import RESOURCE_UNIT
+
+    if fact["trouble"] or fact["cluster"] in silent:
+        fact["trouble"] = fact["trouble"] or "its head does not answer"
+        return
+    try:
+        fact["nodes"] = node_facts(link.nodes(), RESOURCE_UNIT)
+    except ClusterLostError as error:
+        if not fact["cluster"]:
+            raise
+        silent.add(fact["cluster"])
+        fact["trouble"] = str(error)
 
 
 def returning_facts(info: Any) -> dict[str, Any]:
@@ -154,10 +172,13 @@ def status(form: str, address: str | None) -> None:
         return
     found = []
     is_silent = False
+    silent: set[str] = set()  # clusters whose heads answer nobody
     for session, info in control.sessions():
         try:
             with control.Control(session, info.node_pid) as link:
-                found.append(facts(session, info, link.status(), link.nodes(), RESOURCE_UNIT))
+                fact = facts(session, info, link.status(), RESOURCE_UNIT)
+                add_nodes(fact, link, silent)
+                found.append(fact)
         except ClusterLostError as error:
             click.echo(f"session {session.name}: {error}", err=True)
             is_silent = True
@@ -167,10 +188,13 @@ def status(form: str, address: str | None) -> None:
     else:
         for fact in found:
             print_table(fact)
-        # Once per cluster: as its head sees it, where that is here.
-        clusters = {fact["cluster"]: fact for fact in sorted(found, key=lambda fact: fact["kind"] == "head")}
+        # Once per cluster: as its head sees it, where that is here; the last of these counts.
+        by_worth = sorted(found, key=lambda fact: (not fact["trouble"], fact["kind"] == "head"))
+        clusters = {fact["cluster"]: fact for fact in by_worth}
         for cluster, fact in clusters.items():
-            if cluster:
+            if cluster and fact["trouble"]:
+                click.echo(f"cluster at {cluster}: {fact['trouble']}")
+            elif cluster:
                 print_cluster(fact)
         for fact in returning:
             print_returning(fact)

@@ -1,7 +1,10 @@
 """A cluster by the command line alone."""
 
+import os
 import re
+import signal
 import subprocess
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +13,7 @@ from cli.start import say_how
 from tests.cli.commands import command_line, statuses, zray
 from tests.gates import DEADLINE_S, until
 from tests.scripts import ROOT, environment, run_script
+from zray.host.control import ANSWER_SECONDS
 
 
 def start(*arguments, token="", text=None, cwd=ROOT):
@@ -196,6 +200,27 @@ def test_the_token_is_in_no_argument_environment_or_log(head):
         for log in glob.glob(f"{session.logs}/**/*.log", recursive=True):
             with open(log, "rb") as file:
                 assert token.encode() not in file.read(), log
+
+
+def test_the_status_of_nodes_whose_head_is_gone(head):
+    """What each has is known without a head; that none answers is said of each, and waited for once."""
+    address, token = head
+    for _ in range(2):
+        start("--address", address, "--num-cpus", "1", token=token)
+    before = statuses()
+    (pid,) = (fact["node_pid"] for fact in before.values() if fact["kind"] == "head")
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    shown = zray("status").stdout
+    assert time.monotonic() - began < 2 * ANSWER_SECONDS
+    left = {name for name, fact in before.items() if fact["kind"] != "head"}
+    for name in left:
+        assert f"session {name}" in shown and before[name]["logs"] in shown
+    assert re.search(rf"cluster at {address}: .*(did not answer|has not been heard of)", shown)
+    found = statuses()
+    assert found.keys() == left
+    for fact in found.values():
+        assert fact["nodes"] == [] and "the head of the cluster has not been heard of" in fact["trouble"]
 
 
 def test_a_second_head_takes_another_port(nothing_left):

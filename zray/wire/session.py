@@ -62,7 +62,10 @@ class GetStatus(Message, tag=6):
 
 
 class StatusReply(Message, tag=7):
-    """node -> driver, worker, command line.  Resources in RESOURCE_UNITs; counts of what is there now."""
+    """node -> driver, worker, command line.  Resources in RESOURCE_UNITs; counts of what is there now.
+
+    trouble: that the head of its cluster is not heard of, in words; "" while it is.
+    """
 
     request: int
     node_id: bytes
@@ -70,6 +73,7 @@ class StatusReply(Message, tag=7):
     total: dict[str, int]
     free: dict[str, int]
     counts: dict[str, int]
+    trouble: str = ""
 
 
 class StopSession(Message, tag=8):
