@@ -7,6 +7,7 @@ from zray.exceptions import decode_system_error
 from zray.ids import put_id, return_id
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard
+from zray.wire.drains import TakeCopies
 from zray.wire.gcs import (
     AddLocations,
     CannotRebuild,
@@ -171,6 +172,32 @@ def test_with_the_drivers_node_its_jobs_end(desk):
 def test_an_order_to_rebuild_what_nobody_here_wants_is_declined(desk):
     desk.tell("gcs-0", RebuildObject(OBJECT, SPEC))
     assert desk.take_sent(CannotRebuild) == [("gcs-0", CannotRebuild("local", OBJECT))]
+
+
+def test_what_had_been_asked_for_then_is_asked_for_anew(desk):
+    """The shard forgets who declines: it answers no more."""
+    desk.tell(N2, TakeCopies(1, [(OBJECT, 9)]))  # no program here wants it
+    entry = desk.scheduler.objects.entries[OBJECT]
+    desk.scheduler.remote.subscribe(entry)
+    desk.tell("gcs-0", RebuildObject(OBJECT, SPEC))
+    assert CannotRebuild in {type(message) for _, message in desk.take_sent()}
+    desk.scheduler.remote.subscribe(entry)
+    desk.tell(DRIVER, HoldObjects([PUT]))  # a turn's end
+    assert desk.take_sent(SubscribeObject) == [("gcs-0", SubscribeObject("local", OBJECT))]
+
+
+def test_what_was_asked_for_and_was_made_here_is_asked_for_no_more_when_it_is_let_go_of(desk):
+    """The shard answers no node that does not hold it."""
+    desk.tell(DRIVER, HoldObjects([OBJECT]))
+    desk.tell(DRIVER, WaitObjects(1, [OBJECT], 1, True, False))
+    assert desk.take_sent(SubscribeObject)
+    desk.tell("global", PlaceTask(SPEC, N2, JOB))
+    desk.tell("gcs-0", FetchFunctionReply(Function(b"f" * 16, "f", b"code")))
+    desk.run_all()
+    assert desk.take_sent(ObjectsReady)
+    desk.tell(DRIVER, ReleaseObjects([OBJECT]))
+    assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [OBJECT]))]
+    assert OBJECT in desk.scheduler.objects.entries and not desk.scheduler.remote.subscribed
 
 
 def test_what_others_wait_for_is_announced_after_the_record_of_who_makes_what_is_inside(desk):

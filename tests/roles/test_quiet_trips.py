@@ -221,6 +221,9 @@ def test_with_several_shards_a_copy_is_announced_when_they_know_what_is_inside()
     assert {target for target, _ in holds} == {desk.scheduler.addresses.shard_of(inner)}
     for target, hold in holds:
         desk.tell(target, HoldAtNodeReply(hold.request))
+    assert not desk.take_sent(AddLocations)
+    for target, record in [item for item in sent if type(item[1]) is RecordTasks]:
+        desk.tell(target, RecordTasksReply(record.request))
     assert [message.objects for _, message in desk.take_sent(AddLocations)] == [[(REF, 200_000)]]
     assert not desk.scheduler.remote.unsaid
 
@@ -251,14 +254,17 @@ def test_what_has_gone_by_then_is_not_announced():
     desk, worker = placed()
     desk.scheduler.addresses.shards = ["gcs-0", "gcs-1"]
     with_a_ref_inside(desk, worker, StoredValue(0, 0, 200_000))
-    holds = [item for item in desk.take_sent() if type(item[1]) is HoldAtNode and item[1].request]
+    sent = desk.take_sent()
     desk.tell(desk.scheduler.addresses.shard_of(REF), FreeCopies([REF]))
     desk.tell(OTHER, ResultsHeld([REF]))
     desk.tell(desk.scheduler.addresses.shard_of(REF), FreeCopies([REF]))
     assert REF not in desk.scheduler.objects.entries
     desk.take_sent()
-    for target, hold in holds:
-        desk.tell(target, HoldAtNodeReply(hold.request))
+    for target, message in sent:
+        if type(message) is HoldAtNode and message.request:
+            desk.tell(target, HoldAtNodeReply(message.request))
+        elif type(message) is RecordTasks:
+            desk.tell(target, RecordTasksReply(message.request))
     assert not desk.take_sent(AddLocations) and not desk.scheduler.remote.unsaid
 
 

@@ -336,3 +336,16 @@ def test_a_task_that_goes_up_when_its_value_is_here_already_is_over_when_another
 def test_a_copy_that_a_program_reads_outlives_another_one_that_does_not_come():
     """Another node had wanted it kept, and none gave it: its bytes became another object's."""
     assert_all_is_well([15500077], nodes=5, shards=3, drains=True, deaths=True)
+
+
+@pytest.mark.parametrize("seed", [15825010, 15825054])
+def test_what_only_a_lost_node_knew_of_may_lack_what_it_takes_until_it_goes(seed):
+    """The shard of that had let go of it before the word came; nobody who lives has a ref on anything made of it."""
+    options = {"deaths": True, "crashes": True, "cuts": True, "weather": True, "tight": True}
+    assert_all_is_well([seed], nodes=6, shards=5, replicas=1, **options)
+
+
+def test_a_node_that_cannot_make_what_it_had_asked_for_waits_for_no_answer():
+    """Its driver had ended, and the list of what it asks for kept that for good: nobody would have asked again."""
+    options = {"deaths": True, "crashes": True, "cuts": True, "weather": True, "tight": True}
+    assert_all_is_well([15825043], nodes=6, shards=5, replicas=1, **options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ids import is_put, task_of
 from ..roles.gcs.shard import GcsShard
-from ..roles.gcs.tables import parents_of
+from ..roles.gcs.tables import TaskRecord, parents_of
 from ..roles.monitor import Monitor
 from .values import Failed, decode_failure, is_error
 
@@ -134,7 +134,9 @@ class Checkers:
         """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).
 
         But for what was put, and for the objects behind actors' handles: neither is made by running a task.  And but
-        for what another shard has not been told of yet, or not of its record: until then a node holds it.
+        for what another shard has not been told of yet, or not of its record: until then a node holds it.  When that
+        node is lost before, what it takes goes, and its own record stays until one shard has told the other that it is
+        needed no more: nobody who lives has heard of it, so nobody asks for it.
         """
         versions = self.shard_turns, *self._chain_versions()
         if versions == self.shards_seen:
@@ -166,9 +168,28 @@ class Checkers:
                     if known is None or known.spec is None:
                         missing.append((task_id, parent))
         under_way = self.world.shards.records_under_way() if missing and len(names) > 1 else set()
+        kept = self.kept_by_the_living(records, shards.values()) if missing else set()
         for task_id, parent in missing:
-            is_on_its_way = parent in under_way and shard_of(parent, len(names)) != shard_of(task_id, len(names))
-            assert is_on_its_way, "a recorded task whose argument's task is not"
+            is_across = shard_of(parent, len(names)) != shard_of(task_id, len(names))
+            is_allowed = is_across and (parent in under_way or task_id not in kept)
+            assert is_allowed, "a recorded task whose argument's task is not"
+
+    def kept_by_the_living(self, records: dict[bytes, TaskRecord], shards: Iterable[GcsShard]) -> set[bytes]:
+        """Tasks of which a node that is not lost holds something, those that these take something of, and so on."""
+        lost = {node for shard in shards for node in shard.lost}
+        kept: set[bytes] = set()
+        to_look_at: list[bytes] = []
+        for task_id, record in records.items():
+            holders = {record.holder}.union(*(item.holders for item in (record.objects or {}).values())) - lost
+            if any(holder.partition("/")[0] in self.world.nodes for holder in holders):
+                to_look_at.append(task_id)
+        while to_look_at:
+            task_id = to_look_at.pop()
+            spec = records[task_id].spec if task_id in records else None
+            if task_id not in kept and spec is not None:
+                kept.add(task_id)
+                to_look_at += map(task_of, parents_of(spec))
+        return kept
 
     def _chain_versions(self) -> Iterator[int]:
         """Numbers that change whenever the records of a chain do, or its members."""

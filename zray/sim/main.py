@@ -84,8 +84,9 @@ def _run(world: Simulator) -> None:
     until *= 100 if options.slow_worker_probability else 1
     # Nor is distance: a message takes up to 0.4 s, and what was killed is run again, with all its children.
     until *= 10 if options.delay == "far" else 1
-    # Nor is a full store: each put of a program may wait until it is refused (FULL_SECONDS), one after another.
-    until *= 10 if options.is_small else 1
+    # Nor is a full store: each put of a program may wait until it is refused (FULL_SECONDS), one after another, and so
+    # may each result that it fetches.
+    until *= 30 if options.is_small else 1
     is_done = world.run(until, unless=lambda: all(driver.is_done or not driver.is_alive for driver in live))
     if not is_done:
         raise Stuck(why_stuck(world))

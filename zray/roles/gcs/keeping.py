@@ -14,7 +14,9 @@ that carries it is lost, or when another node waits for it; it is known by its n
 
 What a node was told to be recorded or held, other shards have heard of: so those replies wait for the words
 before them.  And a node keeps its holds on what a task takes until the record of that task is acknowledged
-(`local_scheduler/lineage.py`).  So there is never a moment in which nobody keeps what a living record needs.
+(`local_scheduler/lineage.py`).  So there is never a moment in which nobody keeps what a living record needs.  When a
+node is lost before, what it had recorded may lack what it takes: nobody else has been given a ref on anything made of
+that, and it goes when the shards have told each other so.
 
 What was put is not made again by running a task: no words are spent on it.  A cluster of one shard has no Keeping.
 """

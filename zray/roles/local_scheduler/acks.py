@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...wire.gcs import HoldAtNodeReply, RecordTasksReply
+from ...wire.gcs import HoldAtNodeReply
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -40,15 +40,15 @@ class Acks:
         else:
             then()
 
-    def acknowledged(self, message: HoldAtNodeReply | RecordTasksReply) -> None:
-        """HoldAtNodeReply, RecordTasksReply: to a request of ours, or of `remote`."""
-        expected = self.expected.get(message.request)
+    def acknowledged(self, request: int) -> None:
+        """A reply to a request of ours, or of `remote`: HoldAtNodeReply, RecordTasksReply, or what they settle."""
+        expected = self.expected.get(request)
         if expected is None:
-            self.node.remote.acknowledged(message.request)
+            self.node.remote.acknowledged(request)
             return
         expected.count -= 1
         if not expected.count:
-            del self.expected[message.request]
+            del self.expected[request]
             expected.then()
 
     def node_lost(self, lost: str) -> None:
@@ -57,5 +57,5 @@ class Acks:
 
 
 HANDLERS: dict[type, Any] = {
-    HoldAtNodeReply: lambda self, message: self.acks.acknowledged(message),
+    HoldAtNodeReply: lambda self, message: self.acks.acknowledged(message.request),
 }

@@ -5,9 +5,10 @@ LINEAGE_SECONDS where a task takes what another one makes, else after YOUTH_SECO
 that, with nothing alive descending from it, is never sent: most small tasks cost the shard nothing.  (What others may
 hear of is recorded before they do; see the callers of `flush`.)
 
-With several shards a task's record and those of what it takes may lie in different ones.  What is let go of is
-then told only when the records sent before it are acknowledged: until then nobody but this node keeps what these
-tasks take (`gcs/keeping`).
+With several shards a task's record and those of what it takes may lie in different ones, and one shard may be quicker
+than another.  What is let go of is then told only when the records sent before it are acknowledged: until then nobody
+but this node keeps what these tasks take (`gcs/keeping`).  And a ref leaves this node only then: who is given it lives
+on when this node is lost, and the value must be made again from the first task on (`settled`).
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ class LineageTimeout(Local):
 
 
 class Owed(Struct, gc=False, eq=False):
-    """What is let go of when a request is acknowledged, and all that came before it."""
+    """What is done when a request is acknowledged, and all that came before it."""
 
     missing: int  # replies
-    object_ids: dict[bytes, None]
+    object_ids: dict[bytes, None]  # are let go of
+    requests: list[int]  # are acknowledged once more
 
 
 def is_alive(task: Task) -> bool:
@@ -253,18 +255,12 @@ class Lineage:
     def _record_at_several(self, tasks: list[Task], specs_by_shard: dict[str, list[TaskSpec]], portion: int) -> None:
         node = self.node
         self.held_again([task.entry.object_id for task in tasks])
-        across = {address for address, specs in specs_by_shard.items() if self._are_across(address, specs)}
-        request = 0
-        if across:
-            request = node.acks.next_request()
-            self.owed[request] = Owed(len(across), {})
-            if portion:
-                self.unheard[request] = len(across)
-        if portion and len(across) < len(specs_by_shard):
-            self.unheard[portion] = len(specs_by_shard) - len(across)
+        request = portion or node.acks.next_request()
+        self.owed[request] = Owed(len(specs_by_shard), {}, [])
+        if portion:
+            self.unheard[portion] = len(specs_by_shard)
         for address, specs in specs_by_shard.items():
-            asked = request if address in across else portion
-            node.send(address, RecordTasks(node.address, specs, asked, len(node.addresses.shards)))
+            node.send(address, RecordTasks(node.address, specs, request, len(node.addresses.shards)))
 
     def record_one(self, spec: TaskSpec, request: int) -> None:
         """At once; the reply is the caller's."""
@@ -273,8 +269,7 @@ class Lineage:
         shards = len(node.addresses.shards)
         if shards > 1:
             self.held_again([spec.task_id + FIRST_RETURN])
-            if self._are_across(address, [spec]):
-                self.owed[request] = Owed(1, {})
+            self.owed[request] = Owed(1, {}, [])
         node.send(address, RecordTasks(node.address, [spec], request, shards))
 
     def record_again(self, spec: TaskSpec) -> None:
@@ -282,10 +277,12 @@ class Lineage:
         self.flush()
         self.record_one(spec, self.node.acks.next_request() if len(self.node.addresses.shards) > 1 else 0)
 
-    def _are_across(self, address: str, specs: list[TaskSpec]) -> bool:
-        """Whether one of them takes what another shard knows of."""
-        shard_of = self.node.addresses.shard_of
-        return any(shard_of(object_id) != address for spec in specs for object_id in (*spec.deps, *spec.holds))
+    def settled(self, request: int) -> int:
+        """Acknowledge this one too when all records told so far are.  Returns how many replies come of that."""
+        if not self.owed:
+            return 0
+        self.owed[next(reversed(self.owed))].requests.append(request)
+        return 1
 
     def let_go(self, object_ids: list[bytes]) -> None:
         """This node no longer holds them."""
@@ -313,21 +310,26 @@ class Lineage:
             self.unheard[message.request] -= 1
             if not self.unheard[message.request]:
                 del self.unheard[message.request]
-        self.node.acks.acknowledged(message)
+        self.node.acks.acknowledged(message.request)
         owed = self.owed.get(message.request)
         if owed is None:
             return
         owed.missing -= 1
         gone: list[bytes] = []
+        settled: list[int] = []
         while self.owed:
             request = next(iter(self.owed))
             if self.owed[request].missing:
                 break
-            gone += self.owed.pop(request).object_ids
+            done = self.owed.pop(request)
+            gone += done.object_ids
+            settled += done.requests
         for object_id in gone:
             del self.owed_by_object[object_id]
         for shard, ids in self._by_shard(gone).items():
             self.node.send(shard, ReleaseAtNode(self.node.address, ids))
+        for request in settled:
+            self.node.acks.acknowledged(request)
 
     def _by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
         addresses = self.node.addresses

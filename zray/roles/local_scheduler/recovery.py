@@ -111,6 +111,7 @@ class Recovery:
                 self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {ANSWER_IS_LOST}."))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
+                node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
                 node.send(shard, CannotRebuild(node.address, object_id))
             else:
                 self._run_again(spec, job)

@@ -73,7 +73,8 @@ class Remote:
         """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
 
         In this order: a shard that hears of a copy that nobody holds has it freed.  What is acknowledged comes last:
-        who is handed something then asks where it is.  Returns how many replies come.
+        who is handed something then asks where it is; and with the records of whatever they are made from, which may
+        be with other shards.  Returns how many replies come.
         """
         shared: dict[bytes, None] = {}
         news: list[ObjectEntry] = []
@@ -92,7 +93,8 @@ class Remote:
             self._hold_at_shards([entry.object_id for entry in news], 0)
             for entry in news:
                 self._announce(entry)
-            return self._hold_at_shards(list(shared), request)
+            count = self._hold_at_shards(list(shared), request)
+            return count + self.node.lineage.settled(request) if count else 0
         self._hold_at_shards(list(shared), 0)
         for entry in news:
             self._announce(entry)
@@ -404,9 +406,9 @@ class Remote:
                 if entry is None or not entry.is_released:
                     continue  # freed by the shard's word, or held again, within this turn
                 gone.append(object_id)
+                self.subscribed.discard(object_id)  # the shard answers no node that has let go of it
                 # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.
                 if (entry.value is None or entry.is_lost) and entry.task is None:
-                    self.subscribed.discard(object_id)
                     self.node.fetches.stop(object_id)
                     objects.forget_released(entry)
             self.node.lineage.let_go(gone)
