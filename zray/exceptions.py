@@ -40,6 +40,8 @@ from typing import Any
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
+from .printable import escaped
+
 # The first byte of a value that is an error: bytes that begin no msgpack scalar and no pickle (0x80).
 TASK_ERROR = 0x82
 SYSTEM_ERROR = 0x83
@@ -55,6 +57,10 @@ _decode = Decoder().decode
 
 class ZrayError(Exception):
     """The base of all errors of zray's own."""
+
+    def __str__(self) -> str:
+        """What they say names functions and actors, and what these have said: words of somebody, for a terminal."""
+        return escaped(super().__str__())
 
 
 RayError = ZrayError
@@ -90,7 +96,7 @@ class TaskError(ZrayError):
 
     def __str__(self) -> str:
         where = f" (pid={self.pid}, node={self.node})" if self.node else f" (pid={self.pid})"
-        return f"task {self.function_name or '?'}{where} raised:\n{self.traceback_str.rstrip()}"
+        return escaped(f"task {self.function_name or '?'}{where} raised:\n{self.traceback_str.rstrip()}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.function_name!r}, cause={type(self.cause).__name__})"
@@ -262,7 +268,7 @@ class _ProcessDeath(ZrayError):
         elif self.exit_text:
             parts.append(f"({self.exit_text})")
         text = " ".join(part for part in parts if part)
-        return "\n  | ".join([text, *self.log_tail]) if self.log_tail else text
+        return escaped("\n  | ".join([text, *self.log_tail]) if self.log_tail else text)
 
 
 class RayActorError(_ProcessDeath):

@@ -18,6 +18,15 @@ def printable(text: str) -> str:
     return "\n  | ".join("".join(map(_shown, line)) for line in text.rstrip("\n").split("\n"))
 
 
+def escaped(text: str) -> str:
+    """The same text with its lines and tabs; what else is not to be seen, as an escape in it.  For errors, whose lines
+    are their own.
+    """
+    if text.isprintable():
+        return text
+    return "\n".join("".join(map(_shown, line)) for line in text.split("\n"))
+
+
 def _shown(character: str) -> str:
     if character.isprintable() or character == "\t":
         return character

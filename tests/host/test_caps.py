@@ -1,10 +1,13 @@
 """What others make us keep has an end, each with a unit (S10, B21, B28)."""
 
+import traceback
+
 import pytest
 import zmq
 
 from tests.host.wires import Host, Stranger, beat, greet, pump
 from tests.roles.desk import DRIVER, Desk
+from zray import exceptions
 from zray.exceptions import ProtocolError
 from zray.host import neighbour, peers
 from zray.host.control import _shown
@@ -212,6 +215,27 @@ def test_words_of_others_do_nothing_to_a_terminal(words):
 def test_long_words_are_cut():
     shown = printable("x" * (CHARACTERS_MAX + 5))
     assert len(shown) < CHARACTERS_MAX + 100 and "5 more characters" in shown
+
+
+ACTING = "\x1b]0;owned\x07\u202e\0"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exceptions.TaskError(f"f{ACTING}", f"one\n\ttwo{ACTING}\n"),
+        exceptions.ActorDiedError(f"The actor A{ACTING} died.\n\ttwo", pid=1, log_tail=[f"its last words{ACTING}"]),
+        exceptions.WorkerCrashedError(f"The worker of f{ACTING} died:\n\ttwo", exit_text=f"by {ACTING}"),
+        exceptions.ObjectLostError(f"one\n\ttwo{ACTING}"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_errors_quote_does_nothing_to_a_terminal(error):
+    """Their lines stay lines; what was raised is in `cause` as it was."""
+    text = str(exceptions.decode_system_error(exceptions.system_error_of(error)))
+    for shown in (str(error), "".join(traceback.format_exception(error)), text):
+        assert "\\x1b]0;owned\\x07\\u202e\\x00" in shown and "\n\ttwo" in shown or shown is text
+        assert all(character.isprintable() or character in "\n\t" for character in shown)
 
 
 def test_what_a_node_calls_its_resources_is_shown_as_it_may_be():
