@@ -222,3 +222,41 @@ def test_an_actor_that_is_lost_with_its_maker_is_made_again_and_so_are_its_calls
     kill_home(cluster, actor)
     assert zray.get(actor.add.remote(), timeout=60) == [1, 2, 3]
     assert tally.count() == 2
+
+
+@zray.remote(resources={"disk": 1})
+class Giver:
+    def __init__(self):
+        self.count = 0
+
+    def give(self, size):
+        self.count += 1
+        return bytes([self.count]) * size
+
+
+@zray.remote(resources={"disk": 1}, checkpoint_interval=0)
+class Taker:
+    def __init__(self):
+        self.taken = []
+
+    def take(self, giver, size):
+        value = zray.get(giver.give.remote(size))
+        self.taken.append((value[0], value[-1], len(value)))
+        return self.taken
+
+    @zray.method(readonly=True)
+    def where(self):
+        return zray.get_runtime_context().get_node_id()
+
+
+@pytest.mark.slow
+def test_large_answers_that_lie_elsewhere_are_the_same_for_who_goes_on_elsewhere(cluster):
+    first, second = (NodeAffinitySchedulingStrategy(node.node_id, soft=True) for node in cluster.worker_nodes)
+    taker = Taker.options(scheduling_strategy=first).remote()
+    giver = Giver.options(scheduling_strategy=second).remote()
+    sizes = [1_000_000, 10, 2_000_000]
+    for size in sizes:
+        zray.get(taker.take.remote(giver, size), timeout=30)
+    kill_home(cluster, taker)
+    expected = [(number, number, size) for number, size in enumerate((*sizes, 20), 1)]
+    assert zray.get(taker.take.remote(giver, 20), timeout=60) == expected

@@ -46,6 +46,9 @@ class Ledger:
     def enter(self, caller: str, number: int) -> int:
         return self._enter(caller, number)
 
+    def enter_large(self, caller: str, number: int, size: int) -> Any:
+        return Big(self._enter(caller, number) % 250, size)
+
     def enter_slowly(self, caller: str, number: int) -> Script:
         yield Sleep(0.0005)
         return self._enter(caller, number)

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID
+from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID, return_id
 from .message import Message, Natural
 from .task_spec import TaskSpec
 
@@ -52,6 +52,13 @@ class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     def is_made(self) -> bool:
         """Whether it is an actor."""
         return self.task_id == self.actor_id
+
+    @property
+    def large(self) -> list[ObjectID]:
+        """The returns that are not told, but lie somewhere."""
+        if self.is_made:
+            return []
+        return [return_id(self.task_id, index) for index, value in enumerate(self.values, 1) if type(value) is int]
 
 
 class LogStart(Message, tag=204):

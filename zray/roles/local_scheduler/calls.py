@@ -384,6 +384,11 @@ class Calls:
         if maker is not None:
             maker.journal.nested.made(task)
 
+    def lies_elsewhere(self, task_id: bytes, worker: Worker | None) -> bool:
+        """Whether an actor that recovers makes this call again, and what it has returned is on another node."""
+        maker = self._recovering(worker, task_id)
+        return maker is not None and maker.journal.nested.lies_elsewhere(task_id)
+
     @staticmethod
     def _recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
         """The actor that makes this, in a call or in its constructor, and does so again if it recovers."""

@@ -28,7 +28,7 @@ class Step(Task, gc=False, eq=False):
 
     is_void: bool = False
     answer: Answer | None = None
-    made: NestedAnswer | None = None  # or an actor that was made, or let go of
+    nested: NestedAnswer | None = None  # or what one of its calls has made
     count: int = 0  # calls in the checkpoint
     all_of: Sequence[bytes] = ()  # what was made by calls in it
 
@@ -97,7 +97,9 @@ class Copy:
         self.nested_count += len(message.nested)
         for nested in message.nested:
             if nested.is_made:
-                self._made(nested)
+                self._nested(nested, () if nested.values else (nested.actor_id + FIRST_RETURN,))
+            elif nested.actor_id != message.actor_id and nested.large:
+                self._nested(nested, nested.large)
             else:
                 self.journal.nested.answered(nested)
         for call in message.calls:
@@ -115,9 +117,9 @@ class Copy:
         self.steps.append(step)
         self._await(step)
 
-    def _made(self, made: NestedAnswer) -> None:
-        holds = () if made.values else (made.actor_id + FIRST_RETURN,)
-        step = Step(TaskSpec(made.task_id, b"", holds=holds), DEFAULT_OPTIONS, None, self.job_of(), made=made)
+    def _nested(self, nested: NestedAnswer, holds: Sequence[bytes]) -> None:
+        spec = TaskSpec(nested.task_id, b"", holds=tuple(holds))
+        step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), nested=nested)
         self.steps.append(step)
         self._await(step)
 
@@ -167,8 +169,8 @@ class Copy:
         """Take what is here, in order."""
         while not self.broken and self.steps and not self.steps[0].missing:
             step = self.steps.popleft()
-            if step.made is not None:
-                self._apply_made(step.made)
+            if step.nested is not None:
+                self._apply_nested(step.nested, step.spec.holds)
                 self._let_go(step)
                 continue
             if not step.is_void and self.journal.is_void(step.spec):
@@ -193,10 +195,14 @@ class Copy:
                 "its last checkpoint"
             )
 
-    def _apply_made(self, made: NestedAnswer) -> None:
-        self.journal.nested.answered(made)
-        if not made.values:
-            self.node.routes.follow(made.actor_id, wait=self.may_hear)
+    def _apply_nested(self, nested: NestedAnswer, holds: Sequence[bytes]) -> None:
+        node = self.node
+        self.journal.nested.answered(nested, holds)
+        for object_id in holds:
+            if nested.is_made:
+                node.routes.follow(nested.actor_id, wait=self.may_hear)
+            elif node.objects.entries[object_id].value is None:
+                node.remote.subscribe(node.objects.entries[object_id])
 
     def _take_checkpoint(self, step: Step) -> None:
         (object_id,) = step.spec.deps

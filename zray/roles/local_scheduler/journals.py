@@ -127,7 +127,7 @@ class Journal:
     def refs(self) -> list[bytes]:
         """What it takes to be there again."""
         refs = [object_id for spec in self.calls for object_id in (*spec.deps, *spec.holds)]
-        refs += self.nested.handles()
+        refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
 
     def done_with(self, actor: Actor) -> list[bytes]:

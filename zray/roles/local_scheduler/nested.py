@@ -4,7 +4,8 @@ When those run again (`journals`) they make the same ones, with the same ids.  E
 who waited for its result gets the same one; so what it came to is kept here, for as long as it could be made again:
 
     made by a call of the actor      its returns are held: known, it is not run again
-    ended                            its answer goes to the guardian too, ahead of the call that may have seen it
+    ended                            its answer goes to the guardian too, ahead of the call that may have seen it; where
+                                     it is large a ref, which is good while another node has a copy
     that call is in a checkpoint, is readonly, or is given up    nobody makes it again
 
 An actor that was made is the same one when it is made again.  Its handle is held here as long as the process of its
@@ -114,29 +115,44 @@ class Nested:
         node = self.node
         self.is_settling = True
         for answer in [answer for answer in self.answers() if not answer.is_made]:
-            values, is_own = answer.values, answer.actor_id == actor_id
-            if is_own:
+            call, values = self._find(answer.task_id), answer.values
+            assert call is not None
+            if answer.actor_id == actor_id:
                 text = "The result lay on the actor's node, which is lost."
                 lost = encode_system_error("ObjectLostError", text)
                 values = [value if type(value) is bytes else lost for value in values]
-            if any(type(value) is int for value in values):
+            elif not all(self._is_to_be_had(object_id) for object_id in answer.large):
                 self._forget(answer.task_id)  # it is run again: the others' state is there, the value is not
                 continue
-            call = self._find(answer.task_id)
-            assert call is not None
-            call.held = tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
+            before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
             for object_id, value in zip(call.held, values, strict=True):
                 entry = node.objects.retain(object_id)
+                if type(value) is int:
+                    continue
                 if entry.is_lost:
                     node.recovery.made_after_all(entry)
                 if entry.value is None and entry.task is None:
                     node.object_is_here(entry, value)  # type: ignore[arg-type]
+            node.objects.drop_all(before)
+
+    def lies_elsewhere(self, task_id: bytes) -> bool:
+        """Whether that call has ended, and what it returned is to be had."""
+        call = self._find(task_id)
+        large = call.answer.large if call is not None and call.answer is not None else []
+        return bool(large) and all(self._is_to_be_had(object_id) for object_id in large)
+
+    def _is_to_be_had(self, object_id: bytes) -> bool:
+        """As far as is known: its shard is asked where it is."""
+        entry = self.node.objects.entries.get(object_id)
+        if entry is None or entry.is_lost:
+            return False
+        return entry.value is not None or entry.is_elsewhere or object_id in self.node.remote.subscribed
 
     def leave(self) -> None:
         """The actor goes to another node; what its calls made stays noted."""
         for calls in list(self.by_parent.values()):
             for task_id, call in list(calls.items()):
-                if call.is_actor:
+                if call.is_actor or (call.answer is not None and call.answer.large):
                     continue
                 held, call.held = call.held, ()
                 self.node.objects.drop_all(held)
@@ -145,17 +161,17 @@ class Nested:
 
     # --- everywhere ---
 
-    def answered(self, answer: NestedAnswer) -> None:
-        """It is noted here, for another node's actor."""
-        if answer.is_made:
-            self._forget(answer.task_id)
-            call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
-            if not answer.values:
-                call.held = (answer.actor_id + FIRST_RETURN,)
-                self.node.objects.retain(answer.actor_id + FIRST_RETURN)
-            return
+    def answered(self, answer: NestedAnswer, holds: Sequence[bytes] = ()) -> None:
+        """It is noted here, for another node's actor.  holds: of what it has returned, or made, as long."""
         self._forget(answer.task_id)
-        self._weigh(self._add(answer.task_id, NestedCall(answer.actor_id, answer)))
+        if answer.is_made:
+            call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
+        else:
+            call = self._add(answer.task_id, NestedCall(answer.actor_id, answer))
+            self._weigh(call)
+        call.held = tuple(holds)
+        for object_id in holds:
+            self.node.objects.retain(object_id)
 
     def answers(self) -> Iterable[NestedAnswer]:
         """Of those that have ended; and the actors that were made."""
@@ -171,6 +187,12 @@ class Nested:
         return [
             held for calls in self.by_parent.values() for call in calls.values() if call.is_actor for held in call.held
         ]
+
+    def refs(self) -> Iterable[bytes]:
+        """What another node is to hold with it."""
+        yield from self.handles()
+        for answer in self.answers():
+            yield from answer.large
 
     def ask_again(self) -> None:
         """The actor's node is lost: what its shard has not heard of one that it made, it will not hear."""

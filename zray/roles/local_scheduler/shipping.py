@@ -173,7 +173,7 @@ class Shipping:
             return
         if self.is_started:
             self.delivered += 1
-            self._put(Item(nested=answer), ())
+            self._put(Item(nested=answer), answer.large if answer.actor_id != self.actor.actor_id else ())
             self._offer()
         self.undelivered.append((self.delivered, done))
 
