@@ -5,24 +5,38 @@ from __future__ import annotations
 import click
 
 
+def named(sessions: dict[str, str], text: str) -> list[str]:
+    """Of these (each with the name that a node was started under that has joined again), what is called so.
+
+    Where none is: what begins so.
+    """
+    exact = [name for name, called in sessions.items() if text and text in (name, called)]
+    return exact or [
+        name for name, called in sessions.items() if text and (name.startswith(text) or called.startswith(text))
+    ]
+
+
 @click.command()
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="End all that `zray start` has started here.")
 @click.option("--force", "-f", is_flag=True, help="Kill it at once: it is not asked to end, and says no goodbye.")
 def stop(session: str | None, everything: bool, force: bool) -> None:
-    """End SESSION; it may be left out when there is only one."""
+    """End SESSION (its name, or how that begins); it may be left out when there is only one."""
     from zray.host import control
 
     lasting = {found.name: (found, info) for found, info in control.sessions() if not info.is_embedded}
     names = ", ".join(lasting)
     lasting.update({info.session: (found, info) for found, info in control.returning()})
-    if session not in lasting:  # a node that has joined again is found by the name that it was started under, too
-        session = next((name for name, (_, info) in lasting.items() if session and info.called == session), session)
     if everything and session is not None:
         raise click.UsageError("Give the name of a session or --all, not both.")
-    if session is not None and session not in lasting:
-        there = f"there are: {names}" if lasting else "there is none"
-        raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.")
+    if session is not None:
+        meant = named({name: info.called for name, (_, info) in lasting.items()}, session)
+        if not meant:
+            there = f"there are: {names}" if lasting else "there is none"
+            raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.")
+        if len(meant) > 1:
+            raise click.UsageError(f"There are several that begin so: {', '.join(meant)}.")
+        session = meant[0]
     if not lasting:
         click.echo("No session runs on this machine.")
         return

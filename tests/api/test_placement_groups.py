@@ -307,7 +307,7 @@ def test_bad_groups_are_refused_where_they_are_made(bundles, strategy, lifetime,
 
 def test_bad_uses_are_refused_where_they_are_made():
     group = placement_group([{"CPU": 1}])
-    with pytest.raises(ValueError, match="1 bundles"):
+    with pytest.raises(ValueError, match="it has 1 bundle, counted"):
         PlacementGroupSchedulingStrategy(group, 1)
     with pytest.raises(TypeError, match="PlacementGroup"):
         PlacementGroupSchedulingStrategy("group")

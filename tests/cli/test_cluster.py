@@ -230,6 +230,7 @@ def test_a_second_head_takes_another_port(nothing_left):
         port = addresses[0].rpartition(":")[2]
         refused = zray("start", "--head", "--port", port)
         assert refused.returncode == 1 and "head cannot listen where it should" in refused.stderr
+        assert f"port {port} of 127.0.0.1 is taken" in refused.stderr and "addr=" not in refused.stderr
     finally:
         zray("stop", "--all")
 
@@ -241,6 +242,7 @@ def test_a_head_with_processes_of_its_own_and_a_state_folder(nothing_left, tmp_p
         start(*options, "--gcs-shards", "2", "--gcs-replicas", "2", "--global-schedulers", "2")
         second = zray("start", *options, "--gcs-shards", "2")
         assert second.returncode == 1 and "another head keeps its state" in second.stderr
+        assert second.stderr.count(str(state)) == 1 and "`zray stop`" in second.stderr
         assert sorted(path.name for path in (state / "gcs-1").iterdir()) == ["0", "1"]
     finally:
         zray("stop", "--all")

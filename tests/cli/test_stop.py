@@ -31,9 +31,24 @@ def test_a_node_that_joined_again_is_ended_by_either_name(ended, name):
     assert ended == ["again"]
 
 
-def test_a_name_of_nobody_is_refused(ended):
-    done = CliRunner().invoke(stop, ["nobody"])
+@pytest.mark.parametrize("beginning, name", [("o", "other"), ("ag", "again"), ("fir", "again")])
+def test_it_is_enough_to_say_how_its_name_begins(ended, beginning, name):
+    assert CliRunner().invoke(stop, [beginning]).exit_code == 0
+    assert ended == [name]
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "ther"])
+def test_a_name_of_nobody_is_refused(ended, name):
+    done = CliRunner().invoke(stop, [name])
     assert done.exit_code == 2 and "there are: other, again." in done.output and not ended
+
+
+def test_a_name_that_begins_several_is_refused(ended, monkeypatch):
+    infos = [SessionInfo(name, 1, is_embedded=False) for name in ("a1", "a12", "b")]
+    monkeypatch.setattr(control, "sessions", lambda: [(SimpleNamespace(name=info.session), info) for info in infos])
+    done = CliRunner().invoke(stop, ["a"])
+    assert done.exit_code == 2 and "several that begin so: a1, a12." in done.output and not ended
+    assert CliRunner().invoke(stop, ["a1"]).exit_code == 0 and ended == ["a1"]
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])

@@ -9,7 +9,7 @@ from tests.cli.commands import zray
 from tests.host.wires import Stranger, pump
 from zray import __version__
 from zray.cluster_utils import Cluster
-from zray.exceptions import ZrayError
+from zray.exceptions import AuthenticationError, ZrayError
 from zray.host import control
 from zray.host.keys import Key, KeyPair, Token
 from zray.host.readers import Readers, read_cluster
@@ -56,7 +56,8 @@ def test_it_cannot_join(cluster):
     before = cluster.token
     cluster.token = token
     try:
-        with pytest.raises(ConnectionError, match="PermissionDenied: a reader may not say JoinCluster"):
+        refusal = "PermissionDenied: a reader may not say JoinCluster.*  To join takes .*`zray keys token`"
+        with pytest.raises(AuthenticationError, match=refusal):
             cluster.add_node(num_cpus=1)
     finally:
         cluster.token = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -115,7 +116,10 @@ class Listener:
         try:
             self.socket.bind(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
-            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error}") from error
+            why = f"{host}:{port}: {os.strerror(error.errno or errno.EIO)}"
+            if error.errno == errno.EADDRINUSE:
+                why = f"port {port} of {host} is taken"
+            raise OSError(error.errno, why) from error
         endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
         self.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
         return self.port

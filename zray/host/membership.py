@@ -52,6 +52,12 @@ if TYPE_CHECKING:
 JOIN_SECONDS = 10.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
+# What a reader is told that wants to do more than look; and what is said to whoever has its token in place of another.
+READER_MAY_NOT = "PermissionDenied: a reader may not say"
+TAKES_ANOTHER = (
+    "  To join takes the token that `zray start --head` printed there, or one of `zray keys token`; this one lets "
+    "`zray status --address` look."
+)
 # Looks at a head that is silent follow each other within a second and a half.
 LOOKS_SECONDS = 3.0
 BRIEF_SECONDS = 1.0
@@ -321,8 +327,10 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
             if type(reply) is JoinClusterReply:
                 return reply
             if isinstance(reply, (JoinRefused, HostRefused)):
-                raise (AuthenticationError if join.former else ZrayError)(
-                    f"The cluster at {address} refuses this node: {reply.reason}."
+                is_reader = reply.reason.startswith(READER_MAY_NOT)
+                raise (AuthenticationError if join.former or is_reader else ZrayError)(
+                    f"The cluster at {address} refuses this {'program' if join.kind == 'driver' else 'node'}: "
+                    f"{reply.reason}." + TAKES_ANOTHER * is_reader
                 )
             if not dealer.has_connected and time.monotonic() < started + NOBODY_SECONDS:
                 select.select([], [], [], 0.1)

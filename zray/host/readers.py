@@ -21,7 +21,7 @@ from ..wire.message import Message
 from .dealing import DENIED, Dealer
 from .keys import Key, Token, require_curve
 from .listener import Arrival, Wire
-from .membership import wait_for_reply
+from .membership import READER_MAY_NOT, wait_for_reply
 from .probes import why_unreached
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Readers:
             self.ask(message, lambda reply: links.answer(identity, unnumbered(reply)))
             return
         name = type(message).__name__ if message is not None else "mail"
-        links.refuse(identity, key, f"PermissionDenied: a reader may not say {name}: it asks who is there, no more")
+        links.refuse(identity, key, f"{READER_MAY_NOT} {name}: it asks who is there, no more")
         if links.offences.note(key.name, time.monotonic()):
             Wire(arrival.frame).cut()
 

@@ -175,5 +175,7 @@ def lock_patiently(folder: str) -> int:
             return lock_folder(folder)
         except StoreLocked as error:
             if time.monotonic() > deadline:
-                raise ZrayError(f"another head keeps its state in {folder}: {error}") from error
+                raise ZrayError(
+                    f"another head keeps its state in {folder} ({error.owner}): `zray stop` ends it"
+                ) from error
         time.sleep(POLL_SECONDS)

@@ -105,7 +105,11 @@ class StoreBroken(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Another process has it; the text says which."""
+    """Another process has it; the text says which, and owner alone, in words."""
+
+    def __init__(self, text: str, owner: str = "another process") -> None:
+        super().__init__(text)
+        self.owner = owner
 
 
 class StoreDamaged(StoreError):

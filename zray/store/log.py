@@ -429,7 +429,8 @@ def lock_folder(folder: str) -> int:
     except BlockingIOError as error:
         owner = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise StoreLocked(f"{folder} is in use by {owner or 'another process'}") from error
+        owner = owner or "another process"
+        raise StoreLocked(f"{folder} is in use by {owner}", owner) from error
     with open(_BOOT_ID) as file:
         boot_id = file.read().strip()
     os.ftruncate(descriptor, 0)

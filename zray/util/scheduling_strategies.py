@@ -155,7 +155,7 @@ class PlacementGroupSchedulingStrategy:
         if not -1 <= placement_group_bundle_index < max(count, 0):
             raise ValueError(
                 f"The bundle index {placement_group_bundle_index} is none of the placement group's: it has {count} "
-                "bundles, counted from 0; -1 means any of them."
+                f"bundle{'s' * (count != 1)}, counted from 0; -1 means any of them."
             )
         if placement_group_capture_child_tasks not in (None, False, True):
             raise TypeError("placement_group_capture_child_tasks must be a bool or None.")
