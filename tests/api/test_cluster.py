@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import psutil
 import pytest
 
 import zray
@@ -247,3 +248,18 @@ def test_tasks_elsewhere_know_the_namespace_and_modules_of_their_program(cluster
         """
     done = run_script(tmp_path, code)
     assert (done.returncode, done.stdout) == (0, "42 here True\n"), done.stderr
+
+
+def test_each_node_listens_on_one_port_and_its_workers_on_none(cluster):
+    """U44; a firewall needs one rule."""
+    with zray.init(address=cluster.address):
+        assert zray.get([zray.remote(lambda: 1).remote() for _ in range(20)], timeout=20) == [1] * 20
+        for node in [cluster.head_node, *cluster.worker_nodes]:
+            process = psutil.Process(node.pid)
+            pids = {one.pid for one in (process, *process.children(recursive=True))}
+            ports = {
+                connection.laddr.port
+                for connection in psutil.net_connections("inet")
+                if connection.pid in pids and connection.status == psutil.CONN_LISTEN
+            }
+            assert ports == {int(node.session.read_info().endpoint.rpartition(":")[2])}
