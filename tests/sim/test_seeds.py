@@ -295,6 +295,12 @@ def test_global_schedulers_are_killed_beside_the_head_and_nobody_waits_for_one(s
     assert_all_is_well([seed], schedulers=True, **options)
 
 
+def test_a_cut_that_begins_late_counts_as_a_fault():
+    """The nodes had met late: a line was cut when all was to be at rest, and a node had not heard of a job's end."""
+    options = {"drains": True, "groups": True, "cuts": True, "disks": True, "curious": True}
+    assert_all_is_well([20202328], nodes=10, replicas=2, heads=True, **options)
+
+
 def test_a_newcomer_does_not_wait_for_a_global_scheduler_that_ended_as_it_joined():
     assert_all_is_well([13300122], nodes=4, shards=2, drains=True, crashes=True, schedulers=True)
 

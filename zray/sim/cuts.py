@@ -72,15 +72,19 @@ class Cuts:
             when += far + random.uniform(*BETWEEN_SECONDS)
             world.call_at(when, self._trouble_guest, kind, seconds)
             when += max(seconds, 2 * FLAP_SECONDS * FLAPS_MAX if kind == "flaps" else 0.0)
-        for _ in range(options.pair_cuts):
-            world.call_at(world.now + random.random() * options.fault_seconds, self._cut_pair)
-        for _ in range(options.node_flaps):
-            world.call_at(world.now + random.random() * options.fault_seconds, self._flap_node)
-        for _ in range(options.one_way_pairs):
-            world.call_at(world.now + random.random() * options.fault_seconds, self._silence_pair)
-        for _ in range(options.one_way_nodes):
-            world.call_at(world.now + random.random() * options.fault_seconds, self._silence_node)
-        options.fault_seconds = max(options.fault_seconds, when)
+        counted = (
+            (options.pair_cuts, self._cut_pair),
+            (options.node_flaps, self._flap_node),
+            (options.one_way_pairs, self._silence_pair),
+            (options.one_way_nodes, self._silence_node),
+        )
+        last = when
+        for count, begin in counted:
+            for _ in range(count):
+                at = world.now + random.random() * options.fault_seconds
+                world.call_at(at, begin)
+                last = max(last, at)
+        options.fault_seconds = max(options.fault_seconds, last)
 
     # --- the program outside ---
 
