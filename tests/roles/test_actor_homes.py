@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.roles.desk import DRIVER, JOB, Desk
+from tests.roles.desk import DRIVER, FUNCTION, JOB, Desk
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, homes
@@ -10,6 +10,7 @@ from zray.wire.actors import (
     ActorHandedOver,
     ActorRegistered,
     CreateActor,
+    KillActor,
     LookUpActor,
     LookUpActorReply,
     PlaceActor,
@@ -23,10 +24,12 @@ from zray.wire.homes import (
     ActorKilled,
     ActorLife,
     ActorLocated,
+    ActorOrphaned,
     ActorRefused,
     ActorUnguarded,
     GuardActor,
     LocateActor,
+    UnguardActor,
 )
 from zray.wire.scheduling import JobFacts
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
@@ -86,7 +89,7 @@ def test_one_that_nobody_has_a_handle_to_is_forgotten_when_its_guardian_lets_go_
     for node in (N1, N3):
         tell(shard, node, ReleaseAtNode(node, [HANDLE]))
     assert shard.homes.homes  # its guardian is to hear that nobody wants it
-    tell(shard, N1, ActorUnguarded(ACTOR, MOVED.birth))
+    tell(shard, N1, ActorUnguarded(ACTOR, MOVED.birth, MOVED.term))
     assert not shard.homes.homes
 
 
@@ -133,7 +136,35 @@ def test_a_guardian_that_does_not_have_it_any_more_says_so():
     shard = shard_of()
     tell(shard, N3, LocateActor(ACTOR, N3, lost=N2))
     tell(shard, "monitor", NodeLost(N2, ""))
-    assert tell(shard, N1, ActorUnguarded(ACTOR, MADE.birth)) == [(N3, ActorLocated(ACTOR, "", N2))]
+    unguarded = ActorUnguarded(ACTOR, MOVED.birth, MOVED.term)
+    assert tell(shard, N1, unguarded) == [(N3, ActorLocated(ACTOR, "", N2))]
+
+
+def test_a_guardian_that_has_said_so_too_early_is_asked_when_the_node_is_lost():
+    """Its word had overtaken that of the node, which said who guards it: who asked for the actor waited for ever."""
+    shard = shard_of()
+    assert (N1, ActorOrphaned(ACTOR, MOVED.birth, MOVED.term)) in tell(shard, "monitor", NodeLost(N2, ""))
+    tell(shard, N3, LocateActor(ACTOR, N3, lost=N2))
+    for birth, term in ((MOVED.birth, MADE.term), ("n3/local#1", MOVED.term)):
+        assert tell(shard, N1, ActorUnguarded(ACTOR, birth, term)) == [], "that was another home of it"
+    unguarded = ActorUnguarded(ACTOR, MOVED.birth, MOVED.term)
+    assert tell(shard, N1, unguarded) == [(N3, ActorLocated(ACTOR, "", N2))]
+
+
+def test_who_is_asked_for_an_actor_that_it_does_not_guard_says_so():
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    orphaned = ActorOrphaned(ACTOR, MADE.birth, MADE.term)
+    desk.tell(N1, GuardActor(TaskSpec(ACTOR, b"f" * 16), ActorOptions(max_restarts=1), MADE, JOB, JobFacts(home=N1)))
+    desk.take_sent()
+    desk.tell("gcs-0", orphaned)
+    assert not desk.take_sent(), "it claims it when it hears of the loss"
+    desk.tell(N1, UnguardActor(ACTOR, MADE.birth, False))
+    unguarded = [("gcs-0", ActorUnguarded(ACTOR, MADE.birth, MADE.term))]
+    assert desk.take_sent(ActorUnguarded) == unguarded
+    desk.tell("gcs-0", orphaned)
+    assert desk.take_sent(ActorUnguarded) == unguarded
 
 
 def test_a_task_that_runs_again_makes_it_anew():
@@ -201,6 +232,24 @@ def test_an_offer_that_comes_to_nothing_leaves_nothing():
     assert not desk.scheduler.calls.actors and not desk.scheduler.moves.offers
     assert HANDLE not in desk.scheduler.objects.entries
     assert not desk.scheduler.routes.by_actor
+
+
+def test_an_offer_that_comes_once_more_when_the_actor_is_dead_here_changes_nothing():
+    """Who offers it asks more than once.  Its death was forgotten, and the shard never heard that nobody has it."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    place = PlaceActor(TaskSpec(ACTOR, FUNCTION), ActorOptions(), N1, MADE, JOB, JobFacts(home=N1))
+    desk.tell("global", place)
+    desk.tell(N1, ActorHandedOver(ACTOR, MOVED))
+    desk.tell("gcs-0", ActorClaimed(ACTOR, MOVED, is_held=True))
+    desk.tell(N1, KillActor(ACTOR))
+    assert not desk.scheduler.calls.actors
+    desk.take_sent()
+    desk.tell("global", place)
+    assert not desk.take_sent() and not desk.scheduler.moves.offers
+    desk.tell("gcs-0", FreeCopies([HANDLE]))
+    assert desk.take_sent(ActorForgotten) == [("gcs-0", ActorForgotten(ACTOR, "local"))]
 
 
 def test_what_is_claimed_is_the_life_that_was_handed_over_though_an_earlier_one_was_offered():

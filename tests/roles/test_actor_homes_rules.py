@@ -139,15 +139,15 @@ class HomesMachine(RuleBasedStateMachine):
         if life.term:
             self._claim(sender, node, life)
 
-    @rule(node=nodes)
-    def unguard(self, node):
-        birth = self.home[1].birth if self.home else "none"
-        if self.home and self.home[3] == node:
+    @rule(node=nodes, is_late=st.booleans())
+    def unguard(self, node, is_late):
+        birth, term = (self.home[1].birth, self.home[1].term) if self.home else ("none", 0)
+        if self.home and self.home[3] == node and not is_late:
             self.home = (*self.home[:3], "")
-            assert not self._tell(node, ActorUnguarded(ACTOR, birth))
+            assert not self._tell(node, ActorUnguarded(ACTOR, birth, term))
             self._nobody_asks()
         else:
-            assert not self._tell(node, ActorUnguarded(ACTOR, birth))
+            assert not self._tell(node, ActorUnguarded(ACTOR, birth, term + is_late))
 
     @rule(node=nodes)
     def kill(self, node):

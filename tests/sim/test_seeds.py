@@ -355,3 +355,15 @@ def test_a_node_that_cannot_make_what_it_had_asked_for_waits_for_no_answer():
     """Its driver had ended, and the list of what it asks for kept that for good: nobody would have asked again."""
     options = {"deaths": True, "crashes": True, "cuts": True, "weather": True, "tight": True}
     assert_all_is_well([15825043], nodes=6, shards=5, replicas=1, **options)
+
+
+def test_an_actor_whose_guardian_let_go_before_the_shard_heard_of_it_goes_with_its_node():
+    """The shard waited for that guardian's claim for ever; so did who asked."""
+    options = {"deaths": True, "groups": True, "crashes": True, "cuts": True, "disks": True, "weather": True}
+    assert_all_is_well([20202842], nodes=3, replicas=2, tight=True, **options)
+
+
+def test_an_actor_that_is_dead_is_not_offered_to_its_own_node_again():
+    """Its first offer was slow; the second one, when it was dead, made its death forgotten."""
+    options = {"deaths": True, "crashes": True, "cuts": True, "schedulers": True, "weather": True}
+    assert_all_is_well([20202411], nodes=8, shards=1, **options)

@@ -239,6 +239,7 @@ TAGS = {
     267: "ReplicaOutOfReach",
     268: "GiveUpNode",
     269: "BundlesLeave",
+    270: "ActorOrphaned",
 }
 
 ROLES = (

@@ -105,6 +105,7 @@ from .homes import (
     ActorGuarded,
     ActorKilled,
     ActorLocated,
+    ActorOrphaned,
     ActorRefused,
     ActorRestarted,
     ActorUnguarded,
@@ -239,7 +240,15 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("gcs", "local"): frozenset(
         {
             *(RecordTasksReply, HoldAtNodeReply, ObjectLocated, FreeCopies, FetchFunctionReply),
-            *(ActorRegistered, ActorNameTaken, LookUpActorReply, ActorLocated, ActorClaimed, ActorRefused),
+            *(
+                ActorRegistered,
+                ActorNameTaken,
+                LookUpActorReply,
+                ActorLocated,
+                ActorClaimed,
+                ActorRefused,
+                ActorOrphaned,
+            ),
             *(RebuildObject, ObjectLost, LineageNeeded, LineageNeededReply),
             *(GroupRegistered, KeepGroup, PrepareBundles, CommitBundles, ReturnBundles, GroupLocated, GroupsListed),
         }

@@ -76,6 +76,7 @@ from .homes import (
     ActorForgotten,
     ActorKilled,
     ActorLocated,
+    ActorOrphaned,
     ActorRefused,
     ActorUnguarded,
     LocateActor,
@@ -133,6 +134,7 @@ ShardReply = (
     | ActorLocated
     | ActorClaimed
     | ActorRefused
+    | ActorOrphaned
     | LineageNeeded
     | LineageNeededReply
     | GroupRegistered

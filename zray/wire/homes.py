@@ -11,6 +11,7 @@ local scheduler    ActorRestarted    to the guardian: its process was replaced h
 local scheduler    UnguardActor      to the guardian: it is dead, or somebody else guards it
 local scheduler    GuardianLeaves    back: find others
 local scheduler    ActorUnguarded    the guardian, to the actor's shard: I do not have it any more
+GCS shard          ActorOrphaned     to the guardian: its node is lost.  It claims it; or -> ActorUnguarded
 
 An actor that may be restarted has a *guardian*: the local scheduler of another node, which knows how it was made and
 holds what its constructor takes.  When the actor's node is lost, the guardian claims it, and has it made again.
@@ -144,10 +145,22 @@ class UnguardActor(Message, tag=188):
 
 
 class ActorUnguarded(Message, tag=189):
-    """local scheduler -> GCS shard of the actor.  The sender does not guard it any more."""
+    """local scheduler -> GCS shard of the actor.  The sender does not guard it any more, in that home of it."""
 
     actor_id: ActorID
     birth: str
+    term: Natural
+
+
+class ActorOrphaned(Message, tag=270):
+    """GCS shard -> local scheduler.  Its node is lost, and you guard it, as that node has said.
+
+    What the guardian has said since may have come ahead of that, and changed nothing.
+    """
+
+    actor_id: ActorID
+    birth: str
+    term: Natural
 
 
 class GuardianLeaves(Message, tag=198):

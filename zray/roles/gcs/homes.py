@@ -3,7 +3,8 @@
 unheard of                      who asks waits, if it wants to
 not settled                     who asks waits
 settled                         who asks is told
-its node is lost, a guardian    the guardian will claim it; who asks is told that it is coming, and waits
+its node is lost, a guardian    the guardian will claim it, or say that it does not guard it; who asks is told that it
+                                is coming, and waits
 its node is lost, no guardian   dead: who asks is told which node took it along
 """
 
@@ -21,6 +22,7 @@ from ...wire.homes import (
     ActorKilled,
     ActorLife,
     ActorLocated,
+    ActorOrphaned,
     ActorRefused,
     ActorUnguarded,
     LocateActor,
@@ -111,7 +113,11 @@ class ActorHomes:
     def on_actor_unguarded(self, message: ActorUnguarded, sender: str) -> None:
         """ActorUnguarded: where its node is lost, it is dead now."""
         home = self.homes.get(message.actor_id)
-        if home is not None and home.life.birth == message.birth and home.guardian == sender:
+        if home is not None and (home.life.birth, home.life.term, home.guardian) == (
+            message.birth,
+            message.term,
+            sender,
+        ):
             self.changes(message.actor_id, home)
             home.guardian = ""
             self._answer(message.actor_id, home)
@@ -177,6 +183,8 @@ class ActorHomes:
             if home.node == node or (was_guarded and home.node in self._lost):
                 self._answer(actor_id, home)
                 self.handle_gone(actor_id)
+                if home.guardian:
+                    self._send(home.guardian, ActorOrphaned(actor_id, home.life.birth, home.life.term))
         self._forget_dead()
 
     def _forget_dead(self) -> None:

@@ -116,6 +116,8 @@ class ActorMoves:
     def on_place_actor(self, message: PlaceActor) -> None:
         """PlaceActor: if there is room."""
         node, spec = self.node, message.spec
+        if self._had(message):
+            return
         options = node.groups.options_here(message.options)
         known = node.calls.actors.get(spec.task_id)
         is_lost = message.origin not in node.members.peers
@@ -137,6 +139,17 @@ class ActorMoves:
         actor = self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
         if actor.journal is not None:
             actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
+
+    def _had(self, message: PlaceActor) -> bool:
+        """Whether it came here, and is dead, while this was on its way: who sends it asks more than once."""
+        entry = self.node.objects.entries.get(message.spec.task_id + FIRST_RETURN)
+        dead = entry.actor if entry is not None else None
+        return (
+            type(dead) is Actor
+            and dead.state == ActorState.DEAD
+            and dead.life.birth == message.life.birth
+            and dead.life.term > message.life.term
+        )
 
     def receive(self, spec: TaskSpec, options: ActorOptions, life: ActorLife, job: Job) -> Actor:
         """One that was made elsewhere; with the calls on it that have waited here already."""

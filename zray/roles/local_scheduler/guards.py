@@ -24,6 +24,7 @@ from ...wire.homes import (
     ActorClaimed,
     ActorGuarded,
     ActorLife,
+    ActorOrphaned,
     ActorRefused,
     ActorRestarted,
     ActorUnguarded,
@@ -234,9 +235,18 @@ class Guards:
         if guard is None or guard.life.birth != message.birth or guard.home != node.sender:
             return
         self._let_go(message.actor_id)
-        node.send(node.addresses.shard_of(message.actor_id), ActorUnguarded(message.actor_id, message.birth))
+        self._say_unguarded(message.actor_id, message.birth, guard.life.term)
         if message.is_dead:
             self._free_name(guard)
+
+    def _say_unguarded(self, actor_id: bytes, birth: str, term: int) -> None:
+        self.node.send(self.node.addresses.shard_of(actor_id), ActorUnguarded(actor_id, birth, term))
+
+    def on_actor_orphaned(self, message: ActorOrphaned) -> None:
+        """ActorOrphaned: where we guard it, we claim it when we hear of that loss, or have."""
+        guard = self.guarded.get(message.actor_id)
+        if guard is None or guard.life.birth != message.birth:
+            self._say_unguarded(message.actor_id, message.birth, message.term)
 
     def _free_name(self, guard: Guard) -> None:
         """Its node has said so too; but if that is lost, nobody may have heard it."""
@@ -372,5 +382,6 @@ HANDLERS: dict[type, Any] = {
     ActorRestarted: lambda self, message: self.guards.on_actor_restarted(message),
     UnguardActor: lambda self, message: self.guards.on_unguard_actor(message),
     ActorClaimed: lambda self, message: self.guards.on_actor_claimed(message),
+    ActorOrphaned: lambda self, message: self.guards.on_actor_orphaned(message),
     ActorRefused: lambda self, message: self.guards.on_actor_refused(message),
 }
