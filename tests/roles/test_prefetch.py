@@ -3,6 +3,7 @@
 from tests.roles.desk import FUNCTION, Desk
 from zray.roles.local_scheduler.dispatch import MEAN_WEIGHT, PROGRESS_SECONDS, ProgressTimeout
 from zray.roles.local_scheduler.tables import INFLIGHT_US_BUSY, INFLIGHT_US_MAX
+from zray.wire.task_spec import TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import STEADY_US, TaskResult, TasksFinished, Timing
 
 
@@ -82,3 +83,15 @@ def test_what_long_tasks_take_is_the_mean_of_all_workers():
     desk.windows[worker] -= 1
     desk.tell(worker, TasksFinished([TaskResult(spec.task_id, [b"\x01"])], [Timing(FUNCTION, 6 * STEADY_US)]))
     assert desk.scheduler.dispatch.mean_us[FUNCTION] == STEADY_US * (2 + 4 * MEAN_WEIGHT)
+
+
+def test_it_gets_no_more_than_others_when_others_wait_for_their_turn():
+    """Or they would wait for all that it has been given."""
+    desk, (worker, _) = desk_with_workers(5_000)
+    for _ in range(5):
+        finish(desk, worker, len(desk.queues[worker]))
+    other = desk.new_spec()
+    desk.submit(TaskSpec(other.task_id, FUNCTION, options=encode_options(TaskOptions(name="another kind"))))
+    finish(desk, worker, len(desk.queues[worker]))
+    assert desk.scheduler.pool.workers[worker].reach_us == INFLIGHT_US_MAX
+    assert len(desk.queues[worker]) == 2

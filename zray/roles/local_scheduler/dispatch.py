@@ -196,8 +196,8 @@ class Dispatch:
             if queue is None or worker.stale or worker.frames[0].wait is not None:
                 continue
             are_others = len(self.queues) > 1 or self.node.calls.wanting or self.node.actor_room.wishes
-            worker.fit_reach(has_run_dry=not worker.inflight and bool(queue.tasks))
             if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
+                worker.fit_reach(has_run_dry=not worker.inflight, are_others=bool(are_others))
                 self.batches.fill(worker, queue)
             if not worker.inflight:
                 self._end_lease(worker)
@@ -246,6 +246,7 @@ class Dispatch:
                 worker.state = WorkerState.LEASED
                 worker.queue = queue
                 worker.leased_at = node.now
+                worker.reach_us = INFLIGHT_US_MAX
                 self.lease_count += 1
                 worker.was_served_at = queue.job.served_at
                 queue.job.served_at = self.lease_count

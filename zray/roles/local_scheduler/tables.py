@@ -193,9 +193,11 @@ class Worker:
         self.was_served_at: int | None = None  # `served_at` of its job before that
         self.progress_at = now  # when it last got or finished something
 
-    def fit_reach(self, *, has_run_dry: bool) -> None:
-        """It had nothing to do until we had our turn; or it had."""
-        if has_run_dry:
+    def fit_reach(self, *, has_run_dry: bool, are_others: bool) -> None:
+        """It had nothing to do until we had our turn; or it had; or others wait for their turn on it."""
+        if are_others:
+            self.reach_us = INFLIGHT_US_MAX
+        elif has_run_dry:
             self.reach_us = min(2 * self.reach_us, INFLIGHT_US_BUSY)
         elif self.reach_us > INFLIGHT_US_MAX:
             self.reach_us = max(INFLIGHT_US_MAX, self.reach_us - self.reach_us // 64)
