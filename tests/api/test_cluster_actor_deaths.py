@@ -233,6 +233,15 @@ class Giver:
         self.count += 1
         return bytes([self.count]) * size
 
+    def give_at(self, gate, tally, size):
+        tally.visit()
+        gate.wait(60)
+        return self.give(size)
+
+    @zray.method(readonly=True)
+    def given(self):
+        return self.count
+
 
 @zray.remote(resources={"disk": 1}, checkpoint_interval=0)
 class Taker:
@@ -241,6 +250,12 @@ class Taker:
 
     def take(self, giver, size):
         value = zray.get(giver.give.remote(size))
+        return self.keep(value)
+
+    def take_at(self, giver, gate, tally, size):
+        return self.keep(zray.get(giver.give_at.remote(gate, tally, size)))
+
+    def keep(self, value):
         self.taken.append((value[0], value[-1], len(value)))
         return self.taken
 
@@ -260,3 +275,20 @@ def test_large_answers_that_lie_elsewhere_are_the_same_for_who_goes_on_elsewhere
     kill_home(cluster, taker)
     expected = [(number, number, size) for number, size in enumerate((*sizes, 20), 1)]
     assert zray.get(taker.take.remote(giver, 20), timeout=60) == expected
+
+
+@pytest.mark.slow
+def test_a_large_answer_that_is_under_way_to_a_node_that_dies_is_there_for_who_goes_on_elsewhere(cluster, tmp_path):
+    home, second = cluster.worker_nodes
+    there, other = (NodeAffinitySchedulingStrategy(node.node_id, soft=True) for node in (home, second))
+    taker = Taker.options(scheduling_strategy=there).remote()
+    giver = Giver.options(scheduling_strategy=other, checkpoint_interval=0).remote()
+    gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
+    taken = taker.take_at.remote(giver, gate, tally, 1_000_000)
+    until(lambda: tally.count() == 1)
+    os.kill(home.pid, signal.SIGSTOP)
+    gate.open()
+    assert zray.get(giver.given.remote(), timeout=60) == 1  # and the answer has left
+    cluster.remove_node(home)
+    assert zray.get(taken, timeout=60) == [(1, 1, 1_000_000)]
+    assert zray.get(giver.given.remote(), timeout=30) == 1

@@ -86,10 +86,14 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, mon
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
-@pytest.mark.parametrize("seed", [57])
-def test_what_actors_that_recover_have_made_is_found_from_another_node_too(seed, monkeypatch):
-    """The actors' homes are asked for; who has a handle on them keeps it."""
+@pytest.mark.parametrize("orphans_bytes_max", [0, 64 << 20])
+@pytest.mark.parametrize("seed", [37, 56, 57, 65])
+def test_what_actors_that_recover_have_made_is_found_from_another_node_too(seed, orphans_bytes_max, monkeypatch):
+    """The actors' homes are asked for; who has a handle on them keeps it.  So is what was under way to them."""
+    from zray.roles.local_scheduler import answers
     from zray.sim import recovery_programs
+
+    monkeypatch.setattr(answers, "ORPHANS_BYTES_MAX", orphans_bytes_max)  # the last one is kept in any case
 
     monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
     options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}

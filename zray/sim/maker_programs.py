@@ -130,9 +130,7 @@ def run_maker(interval: int, count: int, start: int, where: str) -> Script:
             is_dead = answer.kind == "ActorDiedError" and any(
                 reason in answer.text for reason in recovery_programs.FINAL
             )
-            # A large answer that was under way is lost to the call that waited for it, and is that one's error.
-            is_lost = answer.kind in ALLOWED or any(kind in answer.text for kind in ALLOWED)
-            assert is_lost or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
+            assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
     failed = [answer for answer in [*answers, told, *states] if type(answer) is Failed]
     if failed:
         return failed[0]

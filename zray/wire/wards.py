@@ -29,6 +29,11 @@ class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     values: list[bytes | Natural]  # as in CallResult: what lay at the actor's node is lost with that
     is_nested: bool = False  # a call of an actor has made it, and may be run again elsewhere if its node is lost
 
+    @property
+    def large(self) -> list[ObjectID]:
+        """The returns that are not told, but lie somewhere."""
+        return _large(self.task_id, self.values)
+
 
 class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A call that an actor has run."""
@@ -56,9 +61,11 @@ class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     @property
     def large(self) -> list[ObjectID]:
         """The returns that are not told, but lie somewhere."""
-        if self.is_made:
-            return []
-        return [return_id(self.task_id, index) for index, value in enumerate(self.values, 1) if type(value) is int]
+        return [] if self.is_made else _large(self.task_id, self.values)
+
+
+def _large(task_id: TaskID, values: list[bytes | Natural]) -> list[ObjectID]:
+    return [return_id(task_id, index) for index, value in enumerate(values, 1) if type(value) is int]
 
 
 class LogStart(Message, tag=204):

@@ -5,7 +5,7 @@
                  sends such a call again gets that
 
 A call that an actor's call has made (`nested`) is asked for again by its next process: the answer is kept until
-that actor's guardian has it, too.
+that actor's guardian has it, too.  What is large of it is held as long, where it was made.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
+from ...ids import return_id
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import TaskResult
 from ...wire.wards import Answer
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 TAKEN_COUNT_MAX = 64
 # Answers to calls of actors whose node is lost: nobody says whether these actors are run again, and the last are kept.
 ORPHANS_MAX = 10_000
+# So many bytes of what these have returned that lies in the store; the last one in any case.
+ORPHANS_BYTES_MAX = 64 << 20
 
 
 class Answers:
     """Of one actor."""
 
-    __slots__ = ("actor", "given", "inherited", "node", "taken")
+    __slots__ = ("actor", "given", "held", "inherited", "node", "taken")
 
     def __init__(self, node: LocalScheduler, actor: Actor) -> None:
         self.node = node
@@ -40,6 +43,7 @@ class Answers:
         self.given: dict[bytes, Answer] = {}
         self.inherited: dict[bytes, Answer] = {}
         self.taken: list[bytes] = []  # those that the guardian need not keep
+        self.held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
 
     def all(self) -> dict[bytes, Answer]:
         """By call."""
@@ -56,8 +60,20 @@ class Answers:
             self.given[answer.task_id] = answer
         elif is_nested:
             self.inherited[answer.task_id] = answer
+        if is_nested and answer.large:
+            self._hold(answer)
+        if answer.task_id in self.inherited:
             self._drop_oldest()
         return answer
+
+    def _hold(self, answer: Answer) -> None:
+        self._let_go(answer.task_id)  # it has run twice
+        self.held[answer.task_id] = answer.large
+        for object_id in answer.large:
+            self.node.objects.retain(object_id)
+
+    def _let_go(self, task_id: bytes) -> None:
+        self.node.objects.drop_all(self.held.pop(task_id, ()))
 
     def _recovers(self, caller: bytes) -> bool:
         actor = self.node.calls.actors.get(caller)
@@ -84,20 +100,38 @@ class Answers:
                 self.given[task_id] = replace(answer, origin=task.origin or self.node.address)
             else:
                 self.taken.append(task_id)
-            lost = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
-            self.node.lifecycle.finish(task, [value if type(value) is bytes else lost for value in answer.values])
+            self._finish_again(task, answer)
         return left
+
+    def _finish_again(self, task: Task, answer: Answer) -> None:
+        lost = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
+        values: list[bytes | StoredValue] = []
+        contained: list[tuple[bytes, ...]] = []
+        for index, value in enumerate(answer.values, 1):
+            entry = self.node.objects.entries.get(return_id(answer.task_id, index))
+            if type(value) is bytes:
+                values.append(value)
+                contained.append(())
+            elif entry is None or entry.value is None or entry.is_lost:
+                values.append(lost)
+                contained.append(())
+            else:  # it lies here
+                values.append(entry.value)
+                contained.append(entry.contained)
+        self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
     def caller_goes_on(self, origin: str) -> None:
         """What its node sends again went ahead: it has all the other answers."""
         for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
             if task_id not in self.node.tasks:
                 del self.inherited[task_id]
+                self._let_go(task_id)
                 self.taken.append(task_id)
 
     def has(self, task_id: bytes) -> None:
         """Who asked for it has it, for good."""
         shipping = self.actor.shipping
+        self._let_go(task_id)
         if self.given.pop(task_id, None) is not None and shipping.is_started:
             self.taken.append(task_id)
             if len(self.taken) >= TAKEN_COUNT_MAX:
@@ -114,11 +148,20 @@ class Answers:
 
     def _drop_oldest(self) -> None:
         drop_orphans(self.inherited, self.node)
+        size = 0
+        for task_id in [task_id for task_id in reversed(self.held) if task_id not in self.given]:
+            answer = self.inherited.get(task_id)
+            if answer is None or size > ORPHANS_BYTES_MAX:
+                self._let_go(task_id)
+            else:
+                size += sum(value for value in answer.values if type(value) is int)
 
     def close(self) -> None:
-        """The actor is dead."""
+        """The actor is dead, or lives elsewhere."""
         self.given.clear()
         self.inherited.clear()
+        for task_id in list(self.held):
+            self._let_go(task_id)
 
 
 def drop_orphans(answers: dict[bytes, Answer], node: LocalScheduler) -> None:

@@ -389,6 +389,11 @@ class Calls:
         maker = self._recovering(worker, task_id)
         return maker is not None and maker.journal.nested.lies_elsewhere(task_id)
 
+    def is_asked_again(self, task_id: bytes, actor_id: bytes) -> bool:
+        """Whether that actor is here, has run this call for a caller whose node is lost, and is to answer it again."""
+        actor = self.actors.get(actor_id)
+        return actor is not None and actor.shipping is not None and task_id in actor.shipping.answers.inherited
+
     @staticmethod
     def _recovering(worker: Worker | None, task_id: bytes) -> Actor | None:
         """The actor that makes this, in a call or in its constructor, and does so again if it recovers."""

@@ -86,6 +86,8 @@ class Lifecycle:
         ids = [return_id(spec.task_id, index) for index in range(1, max(1, options.num_returns) + 1)]
         known = [self.node.objects.entries.get(object_id) for object_id in ids]
         if spec.task_id not in self.node.tasks:
+            if options.actor_id and self.node.calls.is_asked_again(spec.task_id, options.actor_id):
+                return False  # what it has returned may be held here
             # One that is neither running nor whole any more runs again.
             if any(
                 entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere) for entry in known
