@@ -41,6 +41,7 @@ class Crew:
         self.plan: dict[str, Any] = {"gcs_replicas": replicas} if replicas > 1 else {}
         self.cluster = Cluster(shutdown_at_exit=False)
         self.port = 0
+        self.environment = {name: os.environ.get(name) for name in ("ZRAY_TMPDIR", "ZRAY_TOKEN")}
         self.start_head()
         for _ in range(2):
             self.cluster.add_node(num_cpus=CPUS)
@@ -73,13 +74,19 @@ class Crew:
 
     def join(self) -> None:
         """This process becomes the driver, as a host of its own: it looks for a node of its machine elsewhere."""
-        os.environ["ZRAY_TMPDIR"] = f"{self.folder.name}/d"
-        os.mkdir(os.environ["ZRAY_TMPDIR"], 0o700)
-        os.environ["ZRAY_TOKEN"] = self.cluster.token
+        folder = f"{self.folder.name}/d"
+        os.mkdir(folder, 0o700)
+        os.environ |= {"ZRAY_TMPDIR": folder, "ZRAY_TOKEN": self.cluster.token}
         zray.init(address=self.cluster.address)
 
     def close(self) -> None:
+        """Nothing is left of it, in this process's environment either."""
         self.cluster.shutdown()
+        for name, value in self.environment.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
         self.folder.cleanup()
 
 

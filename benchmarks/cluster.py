@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import zray
 from zray.cluster_utils import Cluster, Node
@@ -29,6 +29,16 @@ JOINS = 50
 JOINS_SECONDS_MAX = 10.0
 KILLED_SECONDS_MAX = 0.5
 FROZEN_SECONDS_MAX = 3.0
+TASK, CALL = "task, submit to result", "call on an actor"
+SIGNALS = {"killed": (signal.SIGKILL, KILLED_SECONDS_MAX), "frozen": (signal.SIGSTOP, FROZEN_SECONDS_MAX)}
+
+
+class Trips(NamedTuple):
+    """Median microseconds here and on the other node, and how many times as long those take."""
+
+    here_us: float
+    there_us: float
+    ratio: float
 
 
 @zray.remote
@@ -53,18 +63,16 @@ def p50_us(action: Callable[[], Any], count: int) -> float:
     return statistics.median(times) * 1e6
 
 
-def in_turns(here: Callable[[], Any], there: Callable[[], Any], count: int) -> tuple[float, float, float]:
-    """Median microseconds of both, and the median of how many times as long the second one takes in the same round:
-    the machine may be twice as fast a minute later.
-    """
+def in_turns(here: Callable[[], Any], there: Callable[[], Any], count: int) -> Trips:
+    """Of both; the ratio is the median of those of the same round: the machine may be twice as fast a minute later."""
     for action in (here, there):
         p50_us(action, 50)
     rounds = [(p50_us(here, count // ROUNDS), p50_us(there, count // ROUNDS)) for _ in range(ROUNDS)]
     ratio = statistics.median(there_us / here_us for here_us, there_us in rounds)
-    return statistics.median(us for us, _ in rounds), statistics.median(us for _, us in rounds), ratio
+    return Trips(statistics.median(us for us, _ in rounds), statistics.median(us for _, us in rounds), ratio)
 
 
-def remote(count: int) -> bool:
+def remote(count: int) -> dict[str, Trips]:
     """One task, one call: here, and on the other node."""
     with Cluster(True, head_node_args={"num_cpus": 1}) as cluster:
         cluster.add_node(num_cpus=1, resources={"far": 1})
@@ -75,16 +83,15 @@ def remote(count: int) -> bool:
             actor: Any = zray.remote(num_cpus=0)(Nothing)
             near, other = actor.remote(), actor.options(resources={"far": 0.01}).remote()
             of_call = in_turns(lambda: zray.get(near.call.remote()), lambda: zray.get(other.call.remote()), count)
+            return {TASK: of_task, CALL: of_call}
         finally:
             zray.shutdown()
-    for what, (here_us, there_us, ratio) in (("task, submit to result", of_task), ("call on an actor", of_call)):
-        times = f"here {here_us:.0f} us, on the other node {there_us:.0f} us: {ratio:.2f} x"
-        print(f"a {what}, p50 of {ROUNDS} rounds: {times}")
-    return of_task[2] <= REMOTE_RATIO_MAX
 
 
-def joins(count: int) -> bool:
-    """So many nodes that start at the same moment; of a zray whose modules are compiled, as pip leaves it."""
+def joins(count: int) -> tuple[int, float]:
+    """(how many became members, seconds until the last one was) of so many nodes that start at the same moment; of a
+    zray whose modules are compiled, as pip leaves it.
+    """
     compile_zray()
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
         total = nodes.declared_resources(1, None, None)
@@ -101,22 +108,21 @@ def joins(count: int) -> bool:
             thread.join()
         cluster.worker_nodes += found
         cluster.wait_for_nodes()
-        seconds = time.perf_counter() - start
-    print(f"{len(found)} of {count} nodes started at once were members after {seconds:.1f} s")
-    return len(found) == count and seconds <= JOINS_SECONDS_MAX * count / JOINS
+        return len(found), time.perf_counter() - start
 
 
-def deaths(count: int) -> bool:
-    """From a signal to a node to the news of its death: the head's list."""
-    good = True
+def joins_seconds_max(count: int) -> float:
+    """What so many may take."""
+    return JOINS_SECONDS_MAX * count / JOINS
+
+
+def deaths(count: int) -> dict[str, list[float]]:
+    """Seconds from a signal to a node to the news of its death (the head's list), by what was done to it."""
+    seconds: dict[str, list[float]] = {what: [] for what in SIGNALS}
     with Cluster(True, head_node_args={"num_cpus": 0}) as cluster:
         assert cluster.head_node is not None
         with control.Control(cluster.head_node.session, cluster.head_node.pid) as link:
-            for what, number, most in (
-                ("killed", signal.SIGKILL, KILLED_SECONDS_MAX),
-                ("frozen", signal.SIGSTOP, FROZEN_SECONDS_MAX),
-            ):
-                times = []
+            for what, (number, _) in SIGNALS.items():
                 for _ in range(count):
                     node = cluster.add_node(num_cpus=1)
                     cluster.wait_for_nodes()
@@ -124,14 +130,36 @@ def deaths(count: int) -> bool:
                     os.kill(node.pid, number)
                     while any(fact.node.partition("/")[0] == node.node_id for fact in link.nodes()):
                         time.sleep(0.005)
-                    times.append(time.perf_counter() - start)
+                    seconds[what].append(time.perf_counter() - start)
                     if number == signal.SIGSTOP:
                         os.kill(node.pid, signal.SIGKILL)
                     cluster.remove_node(node)
-                median, longest = statistics.median(times), max(times)
-                print(f"a node {what}: noticed after {median:.2f} s (median of {count}), {longest:.2f} s at most")
-                good = good and longest <= most
-    return good
+    return seconds
+
+
+def say_remote(count: int) -> bool:
+    """Measure, and print it.  False, here and below, where it is not as it must be."""
+    found = remote(count)
+    for what, trips in found.items():
+        times = f"here {trips.here_us:.0f} us, on the other node {trips.there_us:.0f} us: {trips.ratio:.2f} x"
+        print(f"a {what}, p50 of {ROUNDS} rounds: {times}")
+    return found[TASK].ratio <= REMOTE_RATIO_MAX
+
+
+def say_joins(count: int) -> bool:
+    """See say_remote."""
+    joined, seconds = joins(count)
+    print(f"{joined} of {count} nodes started at once were members after {seconds:.1f} s")
+    return joined == count and seconds <= joins_seconds_max(count)
+
+
+def say_deaths(count: int) -> bool:
+    """See say_remote."""
+    found = deaths(count)
+    for what, times in found.items():
+        median, longest = statistics.median(times), max(times)
+        print(f"a node {what}: noticed after {median:.2f} s (median of {count}), {longest:.2f} s at most")
+    return all(max(times) <= SIGNALS[what][1] for what, times in found.items())
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -141,9 +169,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=("remote", "joins", "deaths"), action="append")
     options = parser.parse_args(argv)
     figures: dict[str, Callable[[], bool]] = {
-        "remote": lambda: remote(200 if options.quick else 2000),
-        "joins": lambda: joins(10 if options.quick else JOINS),
-        "deaths": lambda: deaths(2 if options.quick else 10),
+        "remote": lambda: say_remote(200 if options.quick else 2000),
+        "joins": lambda: say_joins(10 if options.quick else JOINS),
+        "deaths": lambda: say_deaths(2 if options.quick else 10),
     }
     outcomes = [figures[name]() for name in options.only or figures]
     return 0 if all(outcomes) else 1

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from benchmarks.figures import e1, e5, reproduce, results, svg
+from benchmarks.figures import cluster, e1, e5, reproduce, results, svg
 from benchmarks.figures.model import Model
 from benchmarks.figures.report import as_html, write_report
 from benchmarks.figures.results import (
@@ -81,9 +82,10 @@ def test_what_cannot_be_had_is_a_row_that_says_why(monkeypatch):
 
 
 def test_figures_are_chosen_by_name_in_the_papers_order():
-    assert reproduce.chosen([]) == [f"E{number}" for number in range(1, 10)]
+    assert reproduce.chosen([]) == [*(f"E{number}" for number in range(1, 10)), "cluster"]
     assert reproduce.chosen(["e7", "E2"]) == ["E2", "E7"]
-    with pytest.raises(ValueError, match="no such figure: E77; there are E1, .*E9"):
+    assert reproduce.chosen(["Cluster", "e9"]) == ["E9", "cluster"]
+    with pytest.raises(ValueError, match="no such figure: E77; there are E1, .*E9, cluster"):
         reproduce.chosen(["E77", "E1"])
 
 
@@ -221,6 +223,34 @@ def test_actors_that_are_killed_run_fewer_calls_again_with_checkpoints(nothing_l
     # Of those behind the last one heard of.
     assert rows["processes killed: calls run again with a checkpoint every 10 calls"].value <= 60
     assert [plot.series[0].kind for plot in figure.plots] == [MEASURED, MEASURED, EMULATED, EMULATED]
+
+
+@pytest.mark.slow
+def test_what_is_promised_of_a_cluster_is_in_the_report_too(nothing_left, monkeypatch, tmp_path):
+    """Every row; of those that are no matter of speed, each as it must be."""
+    monkeypatch.delenv("ZRAY_TMPDIR", raising=False)
+    tiny = cluster.Plan(8, rounds=1, trips=50, joins=3, deaths=1, tasks=400, task_seconds=0.01, every_s=0.3)
+    monkeypatch.setattr(cluster, "QUICK", tiny)
+    figure = reproduce.run_figure("cluster", QUICK)
+    rows = {row.label: row for row in figure.rows}
+    assert {row.kind for row in figure.rows} == {EMULATED}, figure.rows
+    limits = [row.needed for row in figure.rows if row.needed]
+    assert limits == ["<= 3 x", "<= 0.6 s", "<= 0.5 s", "<= 3 s", "<= 2 x"]  # 8 MB are too few for the first one's
+    for label in ("all of them are members", "all answers are right", "then all resources are free within 10 s"):
+        assert rows[label].verdict == REACHED, rows[label].ours
+    assert [len(plot.series) for plot in figure.plots] == [2, 2]
+    assert "no figure of the paper's" in figure.title and "ZRAY_TMPDIR" not in os.environ
+    write_report([figure], {}, tmp_path)
+    assert (tmp_path / "cluster.csv").exists()
+
+
+def test_one_gigabyte_is_held_against_a_bare_stream(monkeypatch):
+    """And no less than that."""
+    monkeypatch.setattr(cluster.transfer, "measure", lambda *given: [(100.0, 1.0), (100.0, 79.0), (200.0, 158.0)])
+    for plan, verdict in ((cluster.FULL, MISSED), (cluster.QUICK, SHOWN)):
+        figure = Figure("cluster", "a title")
+        cluster.node_to_node(figure, plan)
+        assert [(row.value, row.verdict) for row in figure.rows] == [(118.5, SHOWN), (0.79, verdict)]
 
 
 class Foretold:
