@@ -10,6 +10,7 @@ from zray.wire.actors import (
     ActorHandedOver,
     ActorRegistered,
     CreateActor,
+    ForwardCalls,
     KillActor,
     LookUpActor,
     LookUpActorReply,
@@ -31,6 +32,7 @@ from zray.wire.homes import (
     LocateActor,
     UnguardActor,
 )
+from zray.wire.objects import HoldObjects, ReleaseObjects
 from zray.wire.scheduling import JobFacts
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 
@@ -302,3 +304,23 @@ def test_a_call_waits_for_the_guardians_claim_where_no_other_node_is_left(max_re
         assert [task.spec.task_id for task in desk.scheduler.calls.actors[ACTOR].queue] == [b"c" * 16]
     else:
         assert b"it was unplugged" in desk.scheduler.objects.entries[result].value
+
+
+def test_a_handle_is_kept_for_no_call_that_has_failed_while_its_actor_is_made_again():
+    """The actor lived for ever: the node that had called it never let go of its handle."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    for node in (N1, N2):
+        desk.scheduler.members.peers[node] = {}
+    desk.tell(DRIVER, HoldObjects([HANDLE]))
+    options = encode_options(TaskOptions(resources={}, actor_id=ACTOR, method="m", max_retries=0))
+    call = TaskSpec(b"c" * 16, FUNCTION, options=options)
+    (answer,) = desk.submit(call)
+    desk.tell("gcs-0", ActorLocated(ACTOR, N2))
+    assert [target for target, _ in desk.take_sent(ForwardCalls)] == [N2]
+    desk.tell("monitor", NodeLost(N2, ""))
+    desk.tell("gcs-0", ActorLocated(ACTOR, "", N2, is_coming=True))
+    desk.tell(DRIVER, ReleaseObjects([answer, HANDLE]))
+    assert ("gcs-0", ReleaseAtNode("local", [HANDLE])) in desk.take_sent()
+    desk.tell("gcs-0", FreeCopies([HANDLE]))
+    assert not desk.scheduler.routes.by_actor

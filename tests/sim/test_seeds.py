@@ -367,3 +367,14 @@ def test_an_actor_that_is_dead_is_not_offered_to_its_own_node_again():
     """Its first offer was slow; the second one, when it was dead, made its death forgotten."""
     options = {"deaths": True, "crashes": True, "cuts": True, "schedulers": True, "weather": True}
     assert_all_is_well([20202411], nodes=8, shards=1, **options)
+
+
+def test_a_call_that_has_failed_while_its_actor_is_made_again_keeps_no_handle():
+    """Of an actor whose node was lost: nobody else let it go, so that it lived for ever."""
+    options = {"curious": True, "heads": True, "drains": True, "crashes": True, "cuts": True, "disks": True}
+    assert_all_is_well([20201086], nodes=10, replicas=1, oneway=True, **options)
+
+
+def test_what_lives_on_a_head_may_end_with_it():
+    """An actor that asks for nothing, while all other nodes are busy."""
+    assert_all_is_well([20202596], nodes=4, shards=3, heads=True, cuts=True, weather=True)

@@ -79,6 +79,7 @@ class Heads:
         self.name = "n1"  # of the head, alive or not
         self.count = 1
         self.kills = 0
+        self.has_lost_actors = False  # one was on a head that was killed
         self.disks: dict[str, Disk] = {}  # by shard
         self.members: dict[str, RegisterNode] = {}
         self.lost: dict[str, str] = {}
@@ -189,6 +190,7 @@ class Heads:
 
     def _kill(self) -> None:
         world, node = self.world, self.node
+        self.has_lost_actors = self.has_lost_actors or bool(node.scheduler.calls.actors)
         for disk in self.disks.values():
             # Of what it was writing, the first part may be there.
             for _ in range(world.random.randint(0, len(disk.orders))):

@@ -165,13 +165,14 @@ class Routes:
 
     def _fail_begun(self, route: Route) -> None:
         """Nobody knows whether its former home had begun these calls; they may not be repeated."""
-        for task_id, task in list(route.sent.items()):
-            limit = task.options.max_retries
-            if 0 <= limit <= task.attempts:
-                del route.sent[task_id]
-                call = name_of_call(task)
-                text = f"The actor of {call} is made again elsewhere: its node is lost, and may have begun it."
-                self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
+        begun = [task for task in route.sent.values() if 0 <= task.options.max_retries <= task.attempts]
+        for task in begun:
+            del route.sent[task.spec.task_id]
+            call = name_of_call(task)
+            text = f"The actor of {call} is made again elsewhere: its node is lost, and may have begun it."
+            self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
+        if begun:
+            self.calls_ended(route)
 
     @staticmethod
     def _repeat_sent(route: Route) -> None:
