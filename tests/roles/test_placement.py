@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from zray.roles.effects import Send
 from zray.roles.global_scheduler import GlobalScheduler
 from zray.roles.global_scheduler import scheduler as global_scheduler
-from zray.roles.global_scheduler.placement import NodeLoad, best_node, eligible, random_node
+from zray.roles.global_scheduler.placement import NodeLoad, best_home, best_node, eligible, random_node
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.hosts import GetNodes
 from zray.wire.scheduling import (
@@ -129,6 +129,17 @@ def test_fallbacks_are_for_nodes_that_could_never_run_it_and_for_those_that_coul
     assert chosen(("a", *has), ("b", *has)) == ["a"]
     assert chosen(("b", *has_not), ("x", *is_free)) == ["b"]  # to be refused for what it asks
     assert chosen(("x", *is_free)) == []
+
+
+def test_what_asks_for_nothing_stays_off_nodes_without_cpus_unless_there_is_no_other():
+    """As of a head that only leads: an actor there would end with it."""
+    head, busy = NodeLoad("n1", {"CPU": 0}, {"CPU": 0}, 0, 0.0, 1e9), NodeLoad("n2", CPU, {}, 3, 1.0, 1e9)
+    for where in (None, Where(is_spread=True), Where(node="n1", is_soft=True)):
+        named = where is not None and bool(where.node)
+        assert eligible([head, busy], where, {}) == ([head] if named else [busy])
+        assert eligible([head], where, {}) == [head]
+    assert best_home(eligible([head, busy], None, {}), {}) is busy
+    assert eligible([head, busy], None, {"room": 1}) == [head, busy]
 
 
 def test_random_nodes_are_drawn_from_the_tasks_id():

@@ -165,8 +165,16 @@ def best_node(
 def eligible(loads: Iterable[NodeLoad], where: Where | None, request: Mapping[str, int]) -> list[NodeLoad]:
     """Where the task or actor may run, as far as it says that; whether there is room does not matter."""
     able = [load for load in loads if load.kind != "driver" and not load.is_draining]
-    if where is None:
+    if where is not None:
+        able = _allowed(able, where, request)
+    if request or (where is not None and where.soft):
         return able
+    # Each could have what asks for nothing: it stays off nodes that were given no CPUs, as a head that is only to lead,
+    # unless there is no other.
+    return [load for load in able if load.total.get("CPU", 0)] or able
+
+
+def _allowed(able: list[NodeLoad], where: Where, request: Mapping[str, int]) -> list[NodeLoad]:
     if where.node:
         own = [load for load in able if host_of(load.node) == where.node]
         able = own if not where.is_soft or any(is_enough(load.total, request) for load in own) else able
