@@ -378,3 +378,9 @@ def test_a_call_that_has_failed_while_its_actor_is_made_again_keeps_no_handle():
 def test_what_lives_on_a_head_may_end_with_it():
     """An actor that asks for nothing, while all other nodes are busy."""
     assert_all_is_well([20202596], nodes=4, shards=3, heads=True, cuts=True, weather=True)
+
+
+def test_a_program_outside_is_cut_off_when_it_has_been_told_for_how_long_it_may_be():
+    """The head was killed before its first answer, and the line was cut before that of the next one."""
+    options = {"heads": True, "crashes": True, "cuts": True, "disks": True, "oneway": True, "weather": True}
+    assert_all_is_well([22001051], nodes=4, shards=3, replicas=1, tight=True, **options)

@@ -67,12 +67,15 @@ def test_values_come_back_and_foreign_bytes_do_not():
 
 
 def test_a_wrong_result_is_found():
-    checkers = Checkers(SimpleNamespace(options=Options(seed=1)))
+    heads = SimpleNamespace(has_lost_actors=False)
+    checkers = Checkers(SimpleNamespace(options=Options(seed=1), heads=heads))
     checkers.compare([1, [2]], [1, [2]], "here")
     with pytest.raises(AssertionError, match="1 expected, 2 came"):
         checkers.compare([1], [2], "here")
     with pytest.raises(AssertionError, match="where nothing had failed"):
         checkers.compare([1], [Failed("WorkerCrashedError", "", True)], "here")
+    heads.has_lost_actors = True
+    checkers.compare([1], [Failed("ActorDiedError", "", True)], "here")
 
 
 def test_a_result_that_changes_is_found():

@@ -266,8 +266,11 @@ class Heads:
         return self.is_alive and all(self.known.get(name, "n1") == self.name for name in others)
 
     def all_have_met(self) -> bool:
-        """Whether all nodes know each other."""
+        """Whether all nodes know each other, and that of a program outside for how long it may be cut off."""
         nodes = self.world.nodes
+        guest = nodes.get(GUEST)
+        if guest is not None and guest.scheduler.members.lease.seconds != self.world.options.driver_wait:
+            return False
         return self.is_alive and all(
             {*node.scheduler.members.peers, node.scheduler.address} >= {f"{name}/local" for name in nodes}
             for node in nodes.values()
