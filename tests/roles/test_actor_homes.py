@@ -33,11 +33,13 @@ from zray.wire.homes import (
     UnguardActor,
 )
 from zray.wire.objects import HoldObjects, ReleaseObjects
-from zray.wire.scheduling import JobFacts
+from zray.wire.scheduling import JobFacts, PlaceTask
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
+from zray.wire.tasks import SubmitTasks
 
 N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 ACTOR = b"a" * 16
+JOB_THERE = b"job-0002"
 HANDLE = ACTOR + FIRST_RETURN
 MADE, MOVED, AGAIN = (ActorLife("n1/local#1", term) for term in range(3))
 
@@ -101,6 +103,18 @@ def test_who_asks_before_the_shard_has_heard_is_told_afterwards():
         assert tell(shard, N3, LocateActor(ACTOR, N3, lost=N2)) == []
         told = (N3, ActorLocated(ACTOR, "", N2, is_coming=bool(guardian)))
         assert told in tell(shard, "monitor", NodeLost(N2, ""))
+
+
+def test_who_lets_go_of_the_handle_asks_no_more():
+    """Nobody may ever hear of the actor: its maker is lost."""
+    shard = GcsShard("gcs-0")
+    for node in (N1, N3):
+        tell(shard, node, HoldAtNode(node, [HANDLE], 0))
+        assert tell(shard, node, LocateActor(ACTOR, node)) == []
+    tell(shard, N1, ReleaseAtNode(N1, [HANDLE]))
+    assert tell(shard, N2, ActorAt(ACTOR, N2, MADE)) == [(N3, ActorLocated(ACTOR, N2))]
+    tell(shard, N3, ReleaseAtNode(N3, [HANDLE]))
+    assert not shard.homes.askers
 
 
 def test_the_guardian_has_it_when_its_node_is_lost():
@@ -324,3 +338,19 @@ def test_a_handle_is_kept_for_no_call_that_has_failed_while_its_actor_is_made_ag
     assert ("gcs-0", ReleaseAtNode("local", [HANDLE])) in desk.take_sent()
     desk.tell("gcs-0", FreeCopies([HANDLE]))
     assert not desk.scheduler.routes.by_actor
+
+
+def test_calls_that_wait_for_a_word_of_where_the_actor_lives_end_with_the_node_of_their_driver():
+    """The shard may never hear of the actor: it was to live with that node, or to be placed from there."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    desk.tell("global", PlaceTask(TaskSpec(b"t" * 16, FUNCTION), N1, JOB_THERE, JobFacts(home=N1)))
+    worker = desk.give_birth()
+    call = TaskSpec(b"c" * 16, b"", options=encode_options(TaskOptions({}, actor_id=ACTOR, method="m")))
+    desk.tell(worker, SubmitTasks([call]))
+    assert desk.take_sent(LocateActor) == [("gcs-0", LocateActor(ACTOR, "local"))]
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    assert not desk.scheduler.tasks.get(call.task_id)
+    desk.kill(worker)
+    assert not desk.scheduler.routes.by_actor and not desk.scheduler.tasks

@@ -202,6 +202,7 @@ class HomesMachine(RuleBasedStateMachine):
     def release(self, data):
         node = data.draw(st.sampled_from(sorted(self.holders)))
         self.holders.remove(node)
+        self.asking.pop(node, None)
         told = self._tell(node, ReleaseAtNode(node, [HANDLE]))
         if not self.holders and self.home and self.home[0] not in self.lost:
             assert (self.home[0], FreeCopies([HANDLE])) in told, "its node does not hear that nobody has a handle"

@@ -384,3 +384,8 @@ def test_a_program_outside_is_cut_off_when_it_has_been_told_for_how_long_it_may_
     """The head was killed before its first answer, and the line was cut before that of the next one."""
     options = {"heads": True, "crashes": True, "cuts": True, "disks": True, "oneway": True, "weather": True}
     assert_all_is_well([22001051], nodes=4, shards=3, replicas=1, tight=True, **options)
+
+
+def test_calls_on_an_actor_of_which_the_shard_never_heard_end_with_their_driver():
+    """Its maker was cut off before it could say where it had placed it: the calls of its tasks stayed for ever."""
+    assert_all_is_well([22500232], nodes=3, shards=2, replicas=2, cuts=True, oneway=True, schedulers=True, weather=True)

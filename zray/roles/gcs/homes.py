@@ -171,10 +171,8 @@ class ActorHomes:
 
     def node_lost(self, node: str) -> None:
         """The node is lost (it stands in the table): what it guarded, what it asked, and what lived there."""
-        for actor_id, askers in list(self.askers.items()):
-            askers.pop(node, None)
-            if not askers:
-                del self.askers[actor_id]
+        for actor_id in list(self.askers):
+            self._asks_no_more(actor_id, node)
         for actor_id, home in list(self.homes.items()):
             was_guarded = bool(home.guardian)
             if home.guardian == node:
@@ -200,8 +198,18 @@ class ActorHomes:
             if home.node in self._lost and not home.guardian and not self._is_held(actor_id + FIRST_RETURN)
         ]
 
+    def let_go(self, actor_id: bytes, node: str) -> str:
+        """That node let go of its handle.  Returns who is to be told, if nobody has one any more: where it lives."""
+        self._asks_no_more(actor_id, node)
+        return self.handle_gone(actor_id)
+
+    def _asks_no_more(self, actor_id: bytes, node: str) -> None:
+        askers = self.askers.get(actor_id)
+        if askers is not None and askers.pop(node, "") is None and not askers:
+            del self.askers[actor_id]
+
     def handle_gone(self, actor_id: bytes) -> str:
-        """Some node let go of its handle.  Returns who is to be told, if nobody has one any more: where it lives."""
+        """Perhaps nobody has a handle any more.  As `let_go`."""
         home = self.homes.get(actor_id)
         if home is None or self._is_held(actor_id + FIRST_RETURN):
             return ""

@@ -162,8 +162,8 @@ class GcsShard(Role):
         """The node leaves the holders.  Nobody left: the copies go."""
         item = self.tasks.release(object_id, node)
         home = ""
-        if self.homes.homes and object_id[-4:] == FIRST_RETURN:
-            home = self.homes.handle_gone(task_of(object_id))
+        if (self.homes.homes or self.homes.askers) and object_id[-4:] == FIRST_RETURN:
+            home = self.homes.let_go(task_of(object_id), node)
         if item is not None or home:
             sizes = item.sizes if item is not None else {}
             for holder in dict.fromkeys((*sizes, node, home or node)):

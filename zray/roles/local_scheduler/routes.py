@@ -23,7 +23,7 @@ from ...wire.actors import (
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
 from .names import MADE_ANEW, name_of_call
-from .tables import ObjectEntry, Task, TaskState
+from .tables import Job, ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -350,6 +350,20 @@ class Routes:
         """Nothing here refers to the handle any more."""
         route.is_forgotten = True
         self.calls_ended(route)
+
+    def job_lost(self, job: Job) -> None:
+        """It went with its driver's node: of an actor that was made there the shard may never hear, and nobody would
+        say where it lives.  Calls of the job that wait for such a word do not leave.
+        """
+        for route in list(self.by_actor.values()):
+            over = [item.task for item in route.queue if item.task.job is job] if not route.home else []
+            if over:
+                route.queue = deque(item for item in route.queue if item.task.job is not job)
+                for task in over:
+                    task.missing = 0
+                error = encode_system_error("WorkerCrashedError", "The driver of this call is lost with its node.")
+                self.node.undoing.end_tasks(over, error)
+                self.calls_ended(route)
 
     def made_anew(self, actor_id: bytes) -> None:
         """Its creator runs again: where it was placed first it goes."""
