@@ -255,6 +255,15 @@ class Taker:
     def take_at(self, giver, gate, tally, size):
         return self.keep(zray.get(giver.give_at.remote(gate, tally, size)))
 
+    def ask_oneself(self, oneself, size):
+        self.own = oneself.give_large.remote(size)
+
+    def give_large(self, size):
+        return bytes([len(self.taken)]) * size
+
+    def have_a_look(self):
+        return self.keep(zray.get(self.own))
+
     def keep(self, value):
         self.taken.append((value[0], value[-1], len(value)))
         return self.taken
@@ -292,3 +301,26 @@ def test_a_large_answer_that_is_under_way_to_a_node_that_dies_is_there_for_who_g
     cluster.remove_node(home)
     assert zray.get(taken, timeout=60) == [(1, 1, 1_000_000)]
     assert zray.get(giver.given.remote(), timeout=30) == 1
+
+
+@pytest.mark.slow
+def test_large_answers_that_lay_on_the_lost_node_alone_are_the_same_for_who_goes_on_elsewhere(cluster):
+    home = NodeAffinitySchedulingStrategy(cluster.worker_nodes[0].node_id, soft=True)
+    taker = Taker.options(scheduling_strategy=home).remote()
+    giver = Giver.options(scheduling_strategy=home, checkpoint_interval=0).remote()
+    for size in (1_000_000, 10, 2_000_000):
+        zray.get(taker.take.remote(giver, size), timeout=30)
+    kill_home(cluster, taker)
+    expected = [(1, 1, 1_000_000), (2, 2, 10), (3, 3, 2_000_000), (4, 4, 20)]
+    assert zray.get(taker.take.remote(giver, 20), timeout=60) == expected
+    assert zray.get(giver.given.remote(), timeout=30) == 4
+
+
+@pytest.mark.slow
+def test_large_answers_of_its_own_too(cluster):
+    taker = Taker.options(resources={"disk": 1}).remote()
+    zray.get(taker.ask_oneself.remote(taker, 200_000), timeout=30)
+    for number in range(1, 10):
+        assert zray.get(taker.have_a_look.remote(), timeout=30) == [(0, 0, 200_000)] * number
+    kill_home(cluster, taker)
+    assert zray.get(taker.have_a_look.remote(), timeout=60) == [(0, 0, 200_000)] * 10

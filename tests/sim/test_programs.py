@@ -103,6 +103,19 @@ def test_what_actors_that_recover_have_made_is_found_from_another_node_too(seed,
     assert not outcome.error, outcome.error
 
 
+@pytest.mark.parametrize("seed", [21, 38, 44, 64, 85, 123, 140, 162])
+def test_large_answers_that_lay_on_the_lost_node_are_not_made_once_more(seed, monkeypatch):
+    """The actor that was asked was on that node too; its guardian knows that it has answered."""
+    from zray.sim import recovery_programs
+
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
+    )
+    assert not outcome.error, outcome.error
+
+
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():
     """The node was lost with it; nobody else knew that it was to be made."""
     outcome = run_program("relay", seed=144, nodes=4, cpus=1, node_kills=1, node_kill_probability=0.01)

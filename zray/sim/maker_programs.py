@@ -80,11 +80,11 @@ class LedgerMaker(Ledger):
         return self.told
 
 
-def run_maker(interval: int, count: int, start: int, where: str) -> Script:
+def run_maker(interval: int, count: int, start: int, where: str, is_beside: bool = False) -> Script:
     """Whatever dies, it makes each of its ledgers once, and each entry, whoever makes it, is there once."""
     options: dict[str, Any] = {"max_restarts": -1, "checkpoint_interval": interval}
-    other = yield Create(Ledger, (start,), **options)
     resources = {where: 10_000} if where else None
+    other = yield Create(Ledger, (start,), resources=resources if is_beside else None, **options)
     maker = yield Create(LedgerMaker, (start, interval, where, [other]), resources=resources, **options)
     own, ledgers, entered = [], [other], [0]
     for number in range(1, count + 1):
@@ -130,7 +130,9 @@ def run_maker(interval: int, count: int, start: int, where: str) -> Script:
             is_dead = answer.kind == "ActorDiedError" and any(
                 reason in answer.text for reason in recovery_programs.FINAL
             )
-            assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
+            # A large answer that was under way, and lay on the lost node alone, is lost to the call that waited for it.
+            is_lost = answer.kind in ALLOWED or is_beside and "ObjectLostError" in answer.text
+            assert is_lost or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
     failed = [answer for answer in [*answers, told, *states] if type(answer) is Failed]
     if failed:
         return failed[0]

@@ -173,6 +173,11 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice(("", "room")),
         ),
     ),
+    # The one that is asked for large answers is on a node of that kind, too: may be on the same one.
+    "couple": (
+        run_maker,
+        lambda random: (random.choice((0, 0, 1, 3, 10)), random.choice((3, 10, 40)), 1, "room", True),
+    ),
     # It takes more workers than others do.
     "environments": (
         run_environments,

@@ -52,6 +52,7 @@ class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     task_id: TaskID
     actor_id: ActorID  # on whom
     values: list[bytes | Natural]  # as above
+    is_beside: bool = False  # it was on the actor's own node: what is large lies there
 
     @property
     def is_made(self) -> bool:

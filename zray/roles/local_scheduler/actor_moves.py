@@ -221,7 +221,7 @@ class ActorMoves:
             node.remote.want(entry)
         node.objects.free_if_unreferenced(entry)
         if actor.shipping is not None:
-            actor.shipping.answers.close()
+            actor.shipping.close()
         route = node.routes.by_actor.get(actor.actor_id)
         if route is not None:
             node.routes.calls_ended(route)

@@ -410,7 +410,7 @@ class Calls:
         actor, callee = self.actors.get(task.spec.caller), self.actors.get(task.options.actor_id)
         answer = None
         if actor is not None and actor.journal is not None:
-            answer = actor.journal.nested.ended(task, values, contained)
+            answer = actor.journal.nested.ended(task, values, contained, is_beside=callee is not None)
         if callee is None or callee.shipping is None:
             done = node.logs.receipt_waits() if answer is not None else nothing
         else:

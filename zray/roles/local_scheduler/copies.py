@@ -29,7 +29,7 @@ class Step(Task, gc=False, eq=False):
     is_void: bool = False
     answer: Answer | None = None
     nested: NestedAnswer | None = None  # or what one of its calls has made
-    count: int = 0  # calls in the checkpoint
+    count: int = 0  # calls in the checkpoint; or which one of those it is
     all_of: Sequence[bytes] = ()  # what was made by calls in it
 
 
@@ -48,6 +48,7 @@ class Copy:
         self.broken = ""  # why nothing can be had of it
         self.steps: deque[Step] = deque()
         self.offered: Step | None = None
+        self.pulls: list[Step] = []  # what is to come here, and nobody waits for
         self.nested_count = 0
         self.answered = 0  # the last checkpoint that was offered and need not be any more, by its count
 
@@ -94,11 +95,13 @@ class Copy:
             return
         for answer in message.answers:
             self.answers[answer.task_id] = answer
-        self.nested_count += len(message.nested)
         for nested in message.nested:
+            self.nested_count += 1
             if nested.is_made:
                 self._nested(nested, () if nested.values else (nested.actor_id + FIRST_RETURN,))
-            elif nested.actor_id != message.actor_id and nested.large:
+            elif nested.large and nested.is_beside and nested.actor_id != message.actor_id:
+                self._nested(nested, (), nested.large)
+            elif nested.large:
                 self._nested(nested, nested.large)
             else:
                 self.journal.nested.answered(nested)
@@ -117,9 +120,9 @@ class Copy:
         self.steps.append(step)
         self._await(step)
 
-    def _nested(self, nested: NestedAnswer, holds: Sequence[bytes]) -> None:
-        spec = TaskSpec(nested.task_id, b"", holds=tuple(holds))
-        step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), nested=nested)
+    def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
+        spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
+        step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), nested=nested, count=self.nested_count)
         self.steps.append(step)
         self._await(step)
 
@@ -163,6 +166,10 @@ class Copy:
 
     def is_here(self, step: Step) -> None:
         """All of it."""
+        if step in self.pulls:
+            self.pulls.remove(step)
+            self._let_go(step)
+            return
         self._advance()
 
     def _advance(self) -> None:
@@ -170,7 +177,7 @@ class Copy:
         while not self.broken and self.steps and not self.steps[0].missing:
             step = self.steps.popleft()
             if step.nested is not None:
-                self._apply_nested(step.nested, step.spec.holds)
+                self._apply_nested(step.nested, (*step.spec.deps, *step.spec.holds))
                 self._let_go(step)
                 continue
             if not step.is_void and self.journal.is_void(step.spec):
@@ -201,8 +208,15 @@ class Copy:
         for object_id in holds:
             if nested.is_made:
                 node.routes.follow(nested.actor_id, wait=self.may_hear)
+            elif nested.is_beside:
+                continue
             elif node.objects.entries[object_id].value is None:
                 node.remote.subscribe(node.objects.entries[object_id])
+        if nested.is_beside and any(node.objects.entries[object_id].value is None for object_id in nested.large):
+            # The actor's own: it lies nowhere before the call that it answers is here.
+            spec = TaskSpec(nested.task_id, b"", deps=tuple(nested.large))
+            self.pulls.append(Step(spec, DEFAULT_OPTIONS, None, self.job_of()))
+            self._await(self.pulls[-1])
 
     def _take_checkpoint(self, step: Step) -> None:
         (object_id,) = step.spec.deps
@@ -249,6 +263,8 @@ class Copy:
         """What is not here altogether nobody has seen anything of."""
         while self.steps:
             self._let_go(self.steps.pop())
+        while self.pulls:
+            self._let_go(self.pulls.pop())
         if self.offered is not None:
             step, self.offered = self.offered, None
             self._let_go(step)
@@ -263,4 +279,5 @@ class Copy:
         """What the actor's home is to know."""
         if not self.is_based and not self.broken:
             return None
-        return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken, self.nested_count)
+        missing = next((step.count for step in self.steps if step.nested is not None), self.nested_count + 1)
+        return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken, missing - 1)

@@ -5,7 +5,8 @@ who waited for its result gets the same one; so what it came to is kept here, fo
 
     made by a call of the actor      its returns are held: known, it is not run again
     ended                            its answer goes to the guardian too, ahead of the call that may have seen it; where
-                                     it is large a ref, which is good while another node has a copy
+                                     it is large a ref, which is good while another node has a copy; the guardian pulls
+                                     one of what was made on the actor's own node
     that call is in a checkpoint, is readonly, or is given up    nobody makes it again
 
 An actor that was made is the same one when it is made again.  Its handle is held here as long as the process of its
@@ -96,14 +97,19 @@ class Nested:
         return news
 
     def ended(
-        self, task: Task, values: Sequence[bytes | StoredValue | int], contained: tuple[tuple[bytes, ...], ...]
+        self,
+        task: Task,
+        values: Sequence[bytes | StoredValue | int],
+        contained: tuple[tuple[bytes, ...], ...],
+        *,
+        is_beside: bool,
     ) -> NestedAnswer | None:
-        """It came to this, which is new."""
+        """It came to this, which is new.  is_beside: on this node."""
         task_id = task.spec.task_id
         call = self._find(task_id)
         if call is None or call.answer is not None or call.is_actor:
             return None
-        call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)))
+        call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)), is_beside)
         self._weigh(call)
         if self.size > NESTED_BYTES_MAX:
             self._forget(task_id)
@@ -117,11 +123,14 @@ class Nested:
         for answer in [answer for answer in self.answers() if not answer.is_made]:
             call, values = self._find(answer.task_id), answer.values
             assert call is not None
-            if answer.actor_id == actor_id:
+            is_there = all(self._is_to_be_had(object_id) for object_id in answer.large)
+            if is_there:
+                pass
+            elif answer.actor_id == actor_id:
                 text = "The result lay on the actor's node, which is lost."
                 lost = encode_system_error("ObjectLostError", text)
                 values = [value if type(value) is bytes else lost for value in values]
-            elif not all(self._is_to_be_had(object_id) for object_id in answer.large):
+            else:
                 self._forget(answer.task_id)  # it is run again: the others' state is there, the value is not
                 continue
             before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))

@@ -173,9 +173,17 @@ class Shipping:
             return
         if self.is_started:
             self.delivered += 1
-            self._put(Item(nested=answer), answer.large if answer.actor_id != self.actor.actor_id else ())
+            self._put(Item(nested=answer), answer.large)
             self._offer()
-        self.undelivered.append((self.delivered, done))
+        large = answer.large  # held until it is there, though the call that made it may have ended by then
+        for object_id in large:
+            self.node.objects.retain(object_id)
+
+        def is_there() -> None:
+            self.node.objects.drop_all(large)
+            done()
+
+        self.undelivered.append((self.delivered, is_there))
 
     def made(self, answer: NestedAnswer) -> None:
         """An actor, by one of its calls; or its process has no handle on that any more."""
