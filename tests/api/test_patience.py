@@ -11,6 +11,7 @@ import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
 from zray.host import patience
+from zray.util.placement_group import placement_group, remove_placement_group
 
 
 @pytest.fixture
@@ -75,6 +76,19 @@ def test_two_actors_and_one_cpu(start, impatient, hearing):
     zray.kill(first)
     assert waiter.end() == "here"
     assert "get() has waited for 0.05 s:" in hearing()
+
+
+def test_a_group_that_has_no_room_is_what_its_ready_waits_for(start, impatient, hearing):
+    """And not a task whose name no user has chosen."""
+    start(num_cpus=1)
+    first = placement_group([{"CPU": 1}])
+    assert zray.get(first.ready(), timeout=20) == first
+    second = placement_group([{"CPU": 1}])
+    waiter = Waiter(zray.get, second.ready())
+    until(lambda: "PlacementGroup.ready" in hearing())
+    assert "_is_placed" not in hearing()
+    remove_placement_group(first)
+    assert waiter.end() == second
 
 
 def test_it_is_said_at_growing_intervals_and_then_no_more(start, monkeypatch, hearing, gate):

@@ -1,7 +1,9 @@
 """A node that others reach elsewhere than where it listens: behind a router that forwards a port (U45)."""
 
+import errno
 import os
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,6 +102,30 @@ def test_a_head_that_has_another_port_than_the_usual_one_says_so(asked, tmp_path
         head.close()
         head.neighbours.close()
         state.close()
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_head_waits_for_its_port_only_where_one_before_it_had_that(was_there, tmp_path, monkeypatch):
+    """What the end of that one has left may hold it for a moment."""
+    monkeypatch.setattr(founding, "PORT_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        if was_there:
+            former = StateFolder(str(tmp_path / "state"), {"port": port})
+            former.settle(port)
+            former.close()
+        state = StateFolder(str(tmp_path / "state"), {"port": port})
+        listener = SimpleNamespace(tries=0)
+
+        def bind(host, number):
+            listener.tries += 1
+            raise OSError(errno.EADDRINUSE, f"port {number} of {host} is taken")
+
+        listener.bind = bind
+        with pytest.raises(OSError, match="is taken"):
+            founding.bind_head(listener, state, port)
+        state.close()
+    assert (listener.tries > 1) == was_there
 
 
 @pytest.mark.slow

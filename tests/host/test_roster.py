@@ -182,7 +182,7 @@ def test_a_head_has_its_key_its_token_and_its_plan_again(folder, tmp_path):
     assert again.head_keys().secret == keys.secret
     assert again.token(keys.public).encode() == token.encode()
     assert folder(replicas=2).plan.replicas == 2
-    for name in ("head.key", "token"):
+    for name in ("head.key", "token", "plan.json"):
         assert stat.S_IMODE((tmp_path / "state" / name).stat().st_mode) == 0o600
 
 

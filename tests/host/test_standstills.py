@@ -301,6 +301,9 @@ def test_a_node_that_was_lost_comes_back_as_another_one(cluster, returning):
         os.kill(returning.pid, signal.SIGCONT)
     another = until(lambda: newcomer(cluster, known), 60)
     assert another.session.read_info().called == returning.session.name  # `zray stop` finds it by that
+    with open(another.session.log_path("node")) as log:
+        first = log.readline()
+    assert f"in the place of host {returning.node_id}, which ended: " in first and "not been heard of" in first, first
     cluster.worker_nodes[cluster.worker_nodes.index(returning)] = another
     until(lambda: not any(is_running(pid) for pid in former))
     cluster.wait_for_nodes()

@@ -22,7 +22,7 @@ from .membership import Membership, addresses_of, shard_names
 from .neighbours import Neighbours
 from .roster import Roster
 from .session import Session
-from .state import POLL_SECONDS, Plan, StateFolder
+from .state import POLL_SECONDS, StateFolder
 from .versions import what_differs, why_not
 
 HEAD_PORT = 6379
@@ -52,7 +52,7 @@ def found_cluster(
     membership.policy = admission.policy = plan.policy
     is_usual = port is None and not plan.port
     try:
-        port = bind_head(neighbours.listener, plan, port)
+        port = bind_head(neighbours.listener, state, port)
     except OSError as error:
         raise ZrayError(f"This head cannot listen where it should: {error.strerror or error}.") from error
     if is_usual and port != HEAD_PORT:
@@ -67,14 +67,16 @@ def found_cluster(
     return membership
 
 
-def bind_head(listener: Listener, plan: Plan, asked: int | None) -> int:
+def bind_head(listener: Listener, state: StateFolder, asked: int | None) -> int:
     """Returns the port.
 
     Raises:
         OSError: it cannot be had.
     """
+    plan = state.plan
     if plan.port or asked is not None:
-        deadline = time.monotonic() + (PORT_SECONDS if plan.port else 0.0)
+        is_former = plan.port and plan.port == state.former_port
+        deadline = time.monotonic() + (PORT_SECONDS if is_former else 0.0)
         while True:
             try:
                 return listener.bind(plan.host, plan.port)

@@ -251,7 +251,8 @@ def join_cluster(
     host: str, folder: str, options: dict[str, Any], secret: bytes, log: Callable[[str], None]
 ) -> Membership:
     """As a newcomer.  options: kind, address (HOST:PORT of the head), listen_host ("": where the head is reached from),
-    port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere), head_wait, called (as in SessionInfo).
+    port, advertise (HOST[:PORT]: where others reach us, when that is elsewhere), head_wait, called (as in SessionInfo),
+    former and why (as in nodes.start_member).
     folder: of the session.
 
     Raises:
@@ -294,7 +295,11 @@ def join_cluster(
         # The verdict fell while we could not hear it.  (A node's lease tells it soon, and that it may join again.)
         neighbours.on_denied = lambda host: neighbours.on_expelled(host, WAS_SILENT)
     membership.head_key = Key(token.head_public, "head", reply.head)
-    log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}")
+    former = options.get("former")
+    place = (
+        f", in the place of host {former}, which ended: {options.get('why') or 'why is not known'}" if former else ""
+    )
+    log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}{place}")
     if membership.notice:
         log(membership.notice)
     return membership

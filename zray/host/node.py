@@ -437,7 +437,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     if not node.may_rejoin or not node.token:
         return b""
     cluster = options["cluster"]
-    cluster["former"], cluster["called"] = node.host, cluster.get("called") or session.name
+    cluster.update(former=node.host, called=cluster.get("called") or session.name, why=node.reactor.ended[:500])
     return node.token
 
 

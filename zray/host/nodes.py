@@ -263,14 +263,15 @@ def start_member(
     rejoin: bool = False,
     former: str = "",
     called: str = "",
+    why: str = "",
     replicas: bool = True,
 ) -> tuple[Session, int]:
     """Start a node of the cluster whose head is at `address` (HOST:PORT).  host, port: where it listens; port 0: any.
     advertise: where others reach it, HOST[:PORT]; "": there.  head_wait: seconds that it waits for a head that has
     ended, or stands still, to come back.  is_bound: it ends with this process.  rejoin: when it is cut off for longer
     than a member may be, it ends, and a new one joins in its place, with the same token (rejoin.py).  former: the one
-    in whose place this one joins; called: the session of the first of them, which users know.  replicas: whether it
-    may run replicas of GCS shards.
+    in whose place this one joins, and why: why that has ended; called: the session of the first of them, which users
+    know.  replicas: whether it may run replicas of GCS shards.
 
     Raises: as start_node.
     """
@@ -286,6 +287,7 @@ def start_member(
         "rejoin": rejoin,
         "former": former,
         "called": called,
+        "why": why,
         "replicas": replicas,
     }
     return start_node(total, store, driver_pid=0, cluster=cluster, token=token, labels=labels, is_bound=is_bound)

@@ -71,7 +71,7 @@ def _try(options: dict[str, Any], token: str, session: Session, info: SessionInf
     from . import nodes
 
     cluster = options["cluster"]
-    names = ("port", "advertise", "head_wait", "rejoin", "former", "called", "replicas")
+    names = ("port", "advertise", "head_wait", "rejoin", "former", "called", "why", "replicas")
     wanted = {name: cluster.get(name) for name in names}
     deadline = time.monotonic() + RETURN_SECONDS_MAX
     while True:

@@ -1,7 +1,7 @@
 """What a head keeps on disk: a folder that it is started again on; one head's at a time.
 
     <folder>/lock            held by the head
-    <folder>/plan.json       how many shards (ids are hashed to them), replicas, global schedulers; where it listens
+    <folder>/plan.json       how many shards (ids are hashed to them), replicas, global schedulers, and where; 0600
     <folder>/head.key        its secret key: who was told to trust it goes on trusting it; 0600
     <folder>/token           what lets others join; 0600
     <folder>/members/        who is let in, who is a member, who is lost (roster.py)
@@ -76,6 +76,7 @@ class StateFolder:
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         check_private(self.path)
         self._lock = lock_patiently(self.path)
+        self.former_port = 0  # where a head before this one listened; 0: there was none
         try:
             self.plan = self._plan(asked)
             self.roster = Roster(os.path.join(self.path, "members"), log)
@@ -94,6 +95,7 @@ class StateFolder:
             return Plan().changed(asked)
         except msgspec.MsgspecError as error:
             raise ZrayError(f"{path} is no plan of a head: {error}") from error
+        self.former_port = found.port
         plan = found.changed(asked)
         if found.shards != plan.shards:
             raise ZrayError(
@@ -105,12 +107,7 @@ class StateFolder:
     def settle(self, port: int) -> None:
         """It listens there: a head that is started on this folder does so again."""
         self.plan.port = port
-        path = os.path.join(self.path, "plan.json")
-        with open(f"{path}.new", "wb") as file:
-            file.write(msgspec.json.encode(self.plan))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(f"{path}.new", path)
+        replace_secret(os.path.join(self.path, "plan.json"), msgspec.json.encode(self.plan))
 
     def head_keys(self) -> KeyPair:
         """The head's own: drawn once.

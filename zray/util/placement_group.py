@@ -118,7 +118,8 @@ class PlacementGroup:
         everywhere but in a session of one node), it waits.  A node that joins later has the group tried again, either
         way: then ask again.
         """
-        return _is_placed.options(scheduling_strategy=self._strategy(-1, False)).remote(self)
+        strategy = self._strategy(-1, False)
+        return _is_placed.options(name="PlacementGroup.ready", scheduling_strategy=strategy).remote(self)
 
     def _strategy(self, index: int, captures: bool | None) -> PlacementGroupSchedulingStrategy:
         """To run in it."""
