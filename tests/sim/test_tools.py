@@ -9,7 +9,7 @@ from zray.ids import return_id
 from zray.roles.local_scheduler import bounds
 from zray.sim import task_programs
 from zray.sim.checkers import Checkers
-from zray.sim.main import run_options
+from zray.sim.main import main, run_options
 from zray.sim.network import Connection, End
 from zray.sim.options import Options, options_of
 from zray.sim.process import Process
@@ -181,3 +181,10 @@ def test_programs_are_as_the_sequential_run_says():
 
     assert Sequential().run(task_programs.run_tree, (3, 2)) == 15
     assert Sequential().run(task_programs.run_chain, (10, 2, True)) == [11, 12]
+
+
+@pytest.mark.parametrize("asked", [["--drains"], ["--drains", "--nodes", "1"], ["--heads", "--nodes", "3"]])
+def test_what_so_few_nodes_cannot_do_is_refused_with_how_many_it_takes(asked, capsys):
+    with pytest.raises(SystemExit):
+        main(asked)
+    assert "at least" in capsys.readouterr().err

@@ -221,6 +221,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")
     given = parser.parse_args(argv)
+    if given.heads and (given.nodes < 4 or given.replicas > 2):
+        parser.error("--heads needs three other nodes: say --nodes, at least 4 (and --replicas 2 or less)")
+    if given.drains and given.nodes < 2:
+        parser.error("--drains needs nodes that can leave: say --nodes, at least 2")
     began = time.perf_counter()
     wanted = Wanted(**{name: getattr(given, name) for name in Wanted.__struct_fields__})
     outcomes = run_seeds(given.seed, given.runs, wanted)
