@@ -159,7 +159,6 @@ def start_node(
             [marshal.dumps(options).hex()],
             output=early_log,
             descriptors=descriptors,
-            stands_alone=is_bound,  # of a Cluster: it stands for a machine of its own
         )
         os.close(its_end)
         if meanwhile is not None:

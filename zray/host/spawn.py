@@ -64,13 +64,7 @@ def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str
 
 
 def spawn(
-    module: str,
-    arguments: list[str],
-    *,
-    output: int,
-    descriptors: dict[int, int],
-    runs_user_code: bool = False,
-    stands_alone: bool = False,
+    module: str, arguments: list[str], *, output: int, descriptors: dict[int, int], runs_user_code: bool = False
 ) -> int:
     """Run `module`.main() in a new interpreter; its pid.
 
@@ -80,8 +74,6 @@ def spawn(
 
     runs_user_code: it, or what it forks, so it is to be an interpreter like the program's own.  Others do without
     `site`, which costs milliseconds: the path is handed over.
-
-    stands_alone: it gets its cores as a program of its own does.  Linux shares them among sessions first (autogroup).
     """
     path = standard_first(import_path())
     program = _PROGRAM.format(path=path, module=module)
@@ -99,7 +91,7 @@ def spawn(
             os.environ,
             file_actions=actions,
             # A process group of its own: the terminal's Ctrl-C is the driver's, not ours.
-            **({"setsid": True} if stands_alone else {"setpgroup": 0}),  # type: ignore[arg-type]
+            setpgroup=0,
             # What the driver ignores or blocks, a node must see: the ends of its children, and orders to end.
             setsigdef=(signal.SIGCHLD, signal.SIGTERM),
             setsigmask=(),
