@@ -154,12 +154,7 @@ def start_node(
         ours.append(secret)
     pid = 0
     try:
-        pid = spawn(
-            "zray.host.node_main",
-            [marshal.dumps(options).hex()],
-            output=early_log,
-            descriptors=descriptors,
-        )
+        pid = spawn("zray.host.node_main", [marshal.dumps(options).hex()], output=early_log, descriptors=descriptors)
         os.close(its_end)
         if meanwhile is not None:
             meanwhile()

@@ -137,6 +137,18 @@ RECOVERY_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         ),
     ),
 }
+
+
+def draw_recovery(random: Random) -> tuple[Any, ...]:
+    """Of actors that recover: calls between checkpoints, calls, where they begin to count, what they ask for."""
+    return (
+        random.choice((0, 0, 1, 3, 10)),
+        random.choice((3, 10, 40)),
+        random.randint(1, 100),
+        random.choice(("", "room")),
+    )
+
+
 # Run by name only.
 SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     # Its tasks take what it brings along, wherever they run.
@@ -154,25 +166,9 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         lambda random: (random.randint(1, 6), random.randint(1, 6), random.choice((1_500, 40_000, 200_000))),
     ),
     # Its actors, which recover, call each other and themselves.
-    "relay": (
-        run_relay,
-        lambda random: (
-            random.choice((0, 0, 1, 3, 10)),
-            random.choice((3, 10, 40)),
-            random.randint(1, 100),
-            random.choice(("", "room")),
-        ),
-    ),
+    "relay": (run_relay, draw_recovery),
     # Its actor, which recovers, makes others.
-    "maker": (
-        run_maker,
-        lambda random: (
-            random.choice((0, 0, 1, 3, 10)),
-            random.choice((3, 10, 40)),
-            random.randint(1, 100),
-            random.choice(("", "room")),
-        ),
-    ),
+    "maker": (run_maker, draw_recovery),
     # The one that is asked for large answers is on a node of that kind, too: may be on the same one.
     "couple": (
         run_maker,

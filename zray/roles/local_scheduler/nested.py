@@ -69,16 +69,12 @@ class Nested:
         task_id = task.spec.task_id
         if self.count < NESTED_CALLS_MAX and self._find(task_id) is None:
             call = self._add(task_id, NestedCall(task.options.actor_id))
-            call.held = tuple(return_id(task_id, n) for n in range(1, max(1, task.options.num_returns) + 1))
-            for object_id in call.held:
-                self.node.objects.retain(object_id)
+            self._hold(call, [return_id(task_id, n) for n in range(1, max(1, task.options.num_returns) + 1)])
 
     def made_actor(self, actor_id: bytes) -> None:
         """By the same."""
         if self.count < NESTED_CALLS_MAX and self._find(actor_id) is None:
-            call = self._add(actor_id, NestedCall(actor_id, is_actor=True))
-            call.held = (actor_id + FIRST_RETURN,)
-            self.node.objects.retain(actor_id + FIRST_RETURN)
+            self._hold(self._add(actor_id, NestedCall(actor_id, is_actor=True)), [actor_id + FIRST_RETURN])
 
     def has_made(self, actor_id: bytes) -> bool:
         """Whether a run before this one has made that actor."""
@@ -123,16 +119,13 @@ class Nested:
         for answer in [answer for answer in self.answers() if not answer.is_made]:
             call, values = self._find(answer.task_id), answer.values
             assert call is not None
-            is_there = all(self._is_to_be_had(object_id) for object_id in answer.large)
-            if is_there:
-                pass
-            elif answer.actor_id == actor_id:
+            if not all(self._is_to_be_had(object_id) for object_id in answer.large):
+                if answer.actor_id != actor_id:
+                    self._forget(answer.task_id)  # it is run again: the others' state is there, the value is not
+                    continue
                 text = "The result lay on the actor's node, which is lost."
                 lost = encode_system_error("ObjectLostError", text)
                 values = [value if type(value) is bytes else lost for value in values]
-            else:
-                self._forget(answer.task_id)  # it is run again: the others' state is there, the value is not
-                continue
             before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
             for object_id, value in zip(call.held, values, strict=True):
                 entry = node.objects.retain(object_id)
@@ -178,9 +171,7 @@ class Nested:
         else:
             call = self._add(answer.task_id, NestedCall(answer.actor_id, answer))
             self._weigh(call)
-        call.held = tuple(holds)
-        for object_id in holds:
-            self.node.objects.retain(object_id)
+        self._hold(call, holds)
 
     def answers(self) -> Iterable[NestedAnswer]:
         """Of those that have ended; and the actors that were made."""
@@ -257,6 +248,11 @@ class Nested:
         self.by_parent.setdefault(task_id[:PARENT_HASH_BYTES], {})[task_id] = call
         self.count += 1
         return call
+
+    def _hold(self, call: NestedCall, object_ids: Sequence[bytes]) -> None:
+        call.held = tuple(object_ids)
+        for object_id in object_ids:
+            self.node.objects.retain(object_id)
 
     def _weigh(self, call: NestedCall) -> None:
         assert call.answer is not None
