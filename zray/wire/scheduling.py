@@ -1,6 +1,6 @@
 """Dialog: tasks between nodes (Ray paper 4.2.2, bottom-up scheduling).
 
-local scheduler     LoadReport     to the global schedulers, regularly
+local scheduler     LoadReport     to the global schedulers, regularly, and when nothing is left of what they placed
 local scheduler     SpillTask      a task that this node cannot run, or not soon
 global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: where its arguments are
 global scheduler    PlaceTask      to the chosen node's local scheduler

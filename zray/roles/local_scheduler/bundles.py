@@ -124,7 +124,7 @@ class Bundles:
         if len(leaving) < len(self.leaving):
             self.node.keeping.room_changed()
             if self.node.members.peers:  # what is spread right behind a removal goes where that was, too
-                self.node.members.report_load()
+                self.node.load.report()
         self.leaving = leaving
 
     # --- removal ---

@@ -187,6 +187,8 @@ class Dispatch:
             self.is_dirty = False
             if not self.idle_leases:
                 break
+        if self.node.load.is_behind and not self.leased:
+            self.node.load.all_is_done()
 
     def _refill(self) -> None:
         """Leased workers that have little left get more of their queue, or end their lease."""

@@ -23,6 +23,9 @@ MEASURE_WEIGHT = 0.2
 # A run that lasts longer than is known of its function says something only when it lasts so long: the news of its end
 # may be late, on a machine that is busy.
 LONG_US = 100_000
+# What was placed here and is done already still counts until the next report, ten times a second: a node that has
+# nothing left of it says so at once, so often at most.
+IDLE_REPORT_SECONDS = 0.01
 # Queued tasks that are looked at to know what the queue holds.
 SAMPLE_MAX = 100
 
@@ -38,6 +41,8 @@ class Load:
         self.fetching_since = 0.0
         self.placed_counts: dict[str, int] = {}  # global scheduler -> tasks that it has placed here
         self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
+        self.is_behind = False  # a global scheduler has placed some since the last report
+        self.reported_at = -IDLE_REPORT_SECONDS
 
     # --- bandwidth: of all transfers together, while there are any ---
 
@@ -70,9 +75,22 @@ class Load:
         counts, sender = self.placed_counts, self.node.sender
         if sender in self.node.addresses.global_schedulers:
             counts[sender] = counts.get(sender, 0) + 1
+            self.is_behind = True
 
-    def report(self, receiver: str) -> LoadReport:
-        """For one global scheduler."""
+    # --- reports ---
+
+    def report(self) -> None:
+        """To all global schedulers."""
+        self.is_behind, self.reported_at = False, self.node.now
+        for scheduler in self.node.addresses.global_schedulers:
+            self.node.send(scheduler, self._report_for(scheduler))
+
+    def all_is_done(self) -> None:
+        """No worker has a task: what was placed here is no reason any more to place others elsewhere."""
+        if not self._queue_count() and self.node.now - self.reported_at >= IDLE_REPORT_SECONDS:
+            self.report()
+
+    def _report_for(self, receiver: str) -> LoadReport:
         node = self.node
         return LoadReport(
             node.address,

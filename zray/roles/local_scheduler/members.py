@@ -84,15 +84,10 @@ class Members:
             return
         if lease.begin_to_look():
             node.perform(ProbeHost(node.addresses.monitor))
-        self.report_load()
+        node.load.report()
         node.results.accept()
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
-
-    def report_load(self) -> None:
-        """To all global schedulers."""
-        for scheduler in self.node.addresses.global_schedulers:
-            self.node.send(scheduler, self.node.load.report(scheduler))
 
     def on_node_joined(self, message: NodeJoined) -> None:
         """NodeJoined: there is somewhere to spill to."""

@@ -1,0 +1,52 @@
+"""When a node says how loaded it is: regularly, and when nothing is left of what others placed on it."""
+
+from tests.roles.desk import FUNCTION, JOB
+from tests.roles.test_trips import OTHER, desk_with_a_peer
+from zray.roles.local_scheduler.load import IDLE_REPORT_SECONDS
+from zray.wire.scheduling import LoadReport, PlaceTask
+from zray.wire.task_spec import TaskSpec
+
+
+def place(desk, *numbers):
+    for number in numbers:
+        desk.tell("global", PlaceTask(TaskSpec(number.to_bytes(16, "big"), FUNCTION), OTHER, JOB))
+
+
+def run_all(desk, worker):
+    """What it says of its load meanwhile."""
+    while desk.queues[worker]:
+        desk.finish_one(worker)
+    return [message for _, message in desk.take_sent(LoadReport)]
+
+
+def desk_with_a_worker():
+    desk = desk_with_a_peer()
+    place(desk, 1)
+    worker = desk.give_birth()
+    run_all(desk, worker)
+    desk.now += 2 * IDLE_REPORT_SECONDS
+    desk.take_sent()
+    return desk, worker
+
+
+def test_who_has_done_all_that_was_placed_there_says_so_at_once():
+    """Until then it counts as waiting: the next task would go to another node, and fetch its arguments there."""
+    desk, worker = desk_with_a_worker()
+    place(desk, 2, 3)
+    (report,) = run_all(desk, worker)
+    assert (report.queue_count, report.free, report.placed_count) == (0, report.total, 3)
+
+
+def test_that_is_said_only_so_often():
+    desk, worker = desk_with_a_worker()
+    for number in range(2, 12):
+        place(desk, number)
+        desk.now += 0.3 * IDLE_REPORT_SECONDS
+        count = len(run_all(desk, worker))
+        assert count == (number % 4 == 2)
+
+
+def test_of_what_its_own_programs_do_the_regular_reports_say_enough():
+    desk, worker = desk_with_a_worker()
+    desk.submit(desk.new_spec())
+    assert run_all(desk, worker) == []
