@@ -10,7 +10,7 @@ from zray.roles import effects as e
 from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
 from zray.roles.local_scheduler.tables import TaskState
 from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
-from zray.wire.gcs import NodeJoined, ObjectLocated, SubscribeObject
+from zray.wire.gcs import FreeCopies, NodeJoined, ObjectLocated, SubscribeObject
 from zray.wire.objects import (
     FetchFailed,
     FetchObject,
@@ -156,6 +156,21 @@ def test_what_is_let_go_of_is_not_fetched_any_more(desk):
     assert desk.take_sent(StopFetching) == [("objects", StopFetching(ONE))]
     desk.tell("objects", FetchFailed(ONE, "nobody wants it any more"))
     assert not desk.scheduler.fetches.ordered and ONE not in desk.scheduler.objects.entries
+
+
+def test_what_was_made_here_meanwhile_is_not_fetched_any_more_when_it_is_freed(desk):
+    """Its holder did not answer, and the shard asked for it to be made again (found by seed 30001358)."""
+    (made,) = desk.submit(desk.new_spec())
+    fetches, entry = desk.scheduler.fetches, desk.scheduler.objects.entries[made]
+    entry.share()
+    fetches.begin(entry, entry.shared)
+    desk.finish_one(desk.give_birth())
+    desk.tell(DRIVER, ReleaseObjects([made]))
+    desk.take_sent()
+    desk.tell("gcs-0", FreeCopies([made]))
+    assert desk.take_sent(StopFetching) == [("objects", StopFetching(made))]
+    desk.tell("objects", FetchFailed(made, "nobody wants it any more"))
+    assert made not in fetches.ordered and made not in desk.scheduler.objects.entries
 
 
 @pytest.mark.parametrize("answer", [ObjectFetched(ONE, StoredValue(0, 0, SIZE)), FetchFailed(ONE, "given up")])

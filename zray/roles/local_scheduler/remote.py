@@ -376,6 +376,7 @@ class Remote:
                         self._hold_at_shards([object_id], 0)
                     self._announce(entry)
             elif entry.task is None:
+                self.node.fetches.stop(object_id)  # it was made here while it was on its way
                 self.node.objects.free_copy(entry)
                 freed.append(object_id)
             # Else it is made here again, and the word is about what was here before.
