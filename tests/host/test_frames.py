@@ -17,9 +17,10 @@ from zray.wire.codec import MESSAGE_TYPES, encode
 from zray.wire.gcs import FreeCopies, NodeLost
 from zray.wire.hosts import MessageRefused
 from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.objects import FetchObject, HoldObjects, PullObject, ReadInline
 from zray.wire.scheduling import SpillRefused
 from zray.wire.session import GetStatus, HelloRefused, ProcessDropped, StatusReply, StopSession, Welcome
-from zray.wire.tasks import SubmitTasks, TasksFinished
+from zray.wire.tasks import SubmitTasks, TasksFinished, WaitObjects
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -189,6 +190,27 @@ def test_what_is_not_a_drivers_to_say_is_refused_and_told(message, others_work):
         peer.say(GetStatus(5))
         assert peer.hear()[0].request == 5
     assert bad_frames() == before + 1
+
+
+ASKS = [
+    WaitObjects(1, [b"o" * 20], 1, True, True),
+    HoldObjects([b"o" * 20]),
+    PullObject(b"o" * 20, 1, 0, 1),
+    FetchObject(b"o" * 20, 1, []),
+    ReadInline(b"o" * 20, "command-1"),
+]
+
+
+@pytest.mark.parametrize("message", ASKS, ids=lambda message: type(message).__name__)
+def test_a_process_without_a_job_asks_for_no_object(message, others_work):
+    """B23: a command looks, and orders; nothing of what jobs have is told it."""
+    objects = zray.put("mine"), bad_frames()
+    with RawPeer(address()) as peer:
+        assert type(peer.hello(kind="command", job_id=b"")) is Welcome
+        peer.say(message)
+        (refused,) = peer.hear()
+        assert type(refused) is MessageRefused and "PermissionDenied: command-" in refused.reason
+    assert bad_frames() == objects[1] + 1 and zray.get(objects[0]) == "mine"
 
 
 def test_who_says_it_again_and_again_is_dropped(others_work):

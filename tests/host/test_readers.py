@@ -18,6 +18,7 @@ from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.hosts import GetNodes, HostHello, HostRefused, JoinCluster, NodesReply
 from zray.wire.link import open_unnumbered, unnumbered
 from zray.wire.message import PROTOCOL_VERSION
+from zray.wire.objects import PullObject
 from zray.wire.orders import DrawToken, RevokeKey, TokenReply
 from zray.wire.scheduling import SpillTask
 from zray.wire.task_spec import TaskSpec
@@ -121,6 +122,9 @@ SAID = {
     "a wish to join": lambda head: unnumbered(
         JoinCluster(PROTOCOL_VERSION, __version__, python_version(), "a" * 16, "node", b"k" * 32)
     ),
+    "a wish for an object": lambda head: encode(
+        Mail(1, 1, 0, [Letter("a" * 16 + "/objects", head.role("objects"), [PullObject(b"o" * 20, 1, 0, 1)])])
+    ),
     "a question for a role": lambda head: encode(
         Mail(1, 1, 0, [Letter("a" * 16 + "/host", head.role("global"), [GetNodes(1)])])
     ),
@@ -129,7 +133,7 @@ SAID = {
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 def test_whatever_else_it_says_is_refused_and_counted(pair, reader, said):
-    """B11."""
+    """B11, B23."""
     head, node = pair
     before = head.links.dropped_frames
     with Stranger(head, reader) as stranger:

@@ -13,13 +13,14 @@ from zray.wire.allowed import ALLOWED, ROLES_OF_KEY
 from zray.wire.chain import ChainRead, ChainWrite
 from zray.wire.claims import OWN_NAME
 from zray.wire.codec import Letter
-from zray.wire.gcs import GiveUpNode, HoldAtNode, NodeLost, RegisterNode
+from zray.wire.gcs import GiveUpNode, HoldAtNode, NodeLost, RegisterNode, SubscribeObject
+from zray.wire.objects import FetchObject, HoldObjects, PullObject, ReadInline
 from zray.wire.scheduling import LocateObjects, PlaceTask, SpillTask
 from zray.wire.task_spec import TaskSpec
-from zray.wire.tasks import Function, PublishFunction
+from zray.wire.tasks import Function, PublishFunction, WaitObjects
 
 HEAD, ME, OTHER = "a" * 16, "b" * 16, "c" * 16
-ROLES = {f"{HEAD}/{role}" for role in ("monitor", "global", "gcs-0", "local", "relay")}
+ROLES = {f"{HEAD}/{role}" for role in ("monitor", "global", "gcs-0", "local", "relay", "objects")}
 KEY = b"k" * 32
 
 
@@ -142,3 +143,28 @@ def test_a_node_places_what_is_its_own_and_a_global_scheduler_what_is_anybodys(k
         message.origin = origin
         assert heard(message, target="local") == (origin == f"{ME}/local")
     assert heard(message, role="global", target="local", kind="scheduler")
+
+
+OBJECT = b"t" * 16 + b"\0\0\0\1"
+# What asks for an object, or to be one of those it is kept for: a role of which kind says it, and to which.
+ASKS = [
+    (PullObject(OBJECT, 1, 0, 1), "objects", "objects"),
+    (SubscribeObject(f"{ME}/local", OBJECT), "local", "gcs-0"),
+    (HoldAtNode(f"{ME}/local", [OBJECT], 1), "local", "gcs-0"),
+    (requests((f"{ME}/local", SubscribeObject(f"{ME}/local", OBJECT))), "shard", "gcs-0"),
+    # Within a node only:
+    (WaitObjects(1, [OBJECT], 1, True, True), "", ""),
+    (HoldObjects([OBJECT]), "", ""),
+    (FetchObject(OBJECT, 1, [f"{ME}/objects"]), "", ""),
+    (ReadInline(OBJECT, f"{ME}/objects"), "", ""),
+]
+
+
+@pytest.mark.parametrize("ask, source, target", ASKS, ids=[type(ask).__name__ for ask, *_ in ASKS])
+@pytest.mark.parametrize("kind", sorted(ROLES_OF_KEY))
+def test_only_hosts_that_have_jobs_ask_for_objects(ask, source, target, kind):
+    """B23: joiners, readers, replicas and schedulers have none, under whatever name they ask."""
+    has_jobs = kind in ("head", "node", "driver")
+    for named in {name for pair in ALLOWED for name in pair}:
+        for asked in (role.partition("/")[2] for role in ROLES):
+            assert heard(ask, named, asked, kind) == (has_jobs and (named, asked) == (source, target)), (named, asked)
