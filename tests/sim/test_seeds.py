@@ -389,3 +389,9 @@ def test_a_program_outside_is_cut_off_when_it_has_been_told_for_how_long_it_may_
 def test_calls_on_an_actor_of_which_the_shard_never_heard_end_with_their_driver():
     """Its maker was cut off before it could say where it had placed it: the calls of its tasks stayed for ever."""
     assert_all_is_well([22500232], nodes=3, shards=2, replicas=2, cuts=True, oneway=True, schedulers=True, weather=True)
+
+
+def test_a_readonly_call_sees_nothing_of_what_its_caller_has_called_after_it():
+    """Its node was lost before its answer came, and later calls were in the log: it was run again behind them."""
+    options = {"deaths": True, "drains": True, "crashes": True, "disks": True, "oneway": True, "schedulers": True}
+    assert_all_is_well([30000144], nodes=6, shards=2, replicas=3, tight=True, **options)

@@ -36,7 +36,7 @@ class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A call that an actor has run."""
+    """A call that an actor has run.  Of a readonly one only the answer counts: it is not run again."""
 
     spec: TaskSpec
     is_void: bool = False  # one of its arguments was lost, so it changed nothing

@@ -18,7 +18,7 @@ from ...exceptions import encode_system_error
 from ...ids import return_id
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import TaskResult
-from ...wire.wards import Answer
+from ...wire.wards import Answer, LoggedCall
 from .tables import Actor, Task
 
 if TYPE_CHECKING:
@@ -35,13 +35,14 @@ ORPHANS_BYTES_MAX = 64 << 20
 class Answers:
     """Of one actor."""
 
-    __slots__ = ("actor", "given", "held", "inherited", "node", "taken")
+    __slots__ = ("actor", "given", "held", "inherited", "node", "reads", "taken")
 
     def __init__(self, node: LocalScheduler, actor: Actor) -> None:
         self.node = node
         self.actor = actor
         self.given: dict[bytes, Answer] = {}
         self.inherited: dict[bytes, Answer] = {}
+        self.reads: dict[bytes, LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
         self.taken: list[bytes] = []  # those that the guardian need not keep
         self.held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
 
@@ -132,7 +133,8 @@ class Answers:
         """Who asked for it has it, for good."""
         shipping = self.actor.shipping
         self._let_go(task_id)
-        if self.given.pop(task_id, None) is not None and shipping.is_started:
+        is_logged = self.reads.pop(task_id, None) is None
+        if self.given.pop(task_id, None) is not None and is_logged and shipping.is_started:
             self.taken.append(task_id)
             if len(self.taken) >= TAKEN_COUNT_MAX:
                 self.node.logs.touched[self.actor.actor_id] = shipping
@@ -144,6 +146,8 @@ class Answers:
                 answer = answers.pop(task_id)
                 if answer.is_nested:
                     self.inherited[task_id] = answer
+                else:
+                    self.reads.pop(task_id, None)
         self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -160,6 +164,7 @@ class Answers:
         """The actor is dead, or lives elsewhere."""
         self.given.clear()
         self.inherited.clear()
+        self.reads.clear()
         for task_id in list(self.held):
             self._let_go(task_id)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ids import FIRST_RETURN
-from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec
+from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec, parse_options
 from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
@@ -193,7 +193,8 @@ class Copy:
         self.changed(self)
 
     def _apply(self, spec: TaskSpec, answer: Answer | None) -> None:
-        self.journal.append(spec)
+        if not parse_options(spec.options).is_readonly:
+            self.journal.append(spec)
         if answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost):
             self.answers[answer.task_id] = answer
         if self.journal.is_full:

@@ -7,8 +7,9 @@
     the caller's node has a result  AnswersTaken: nobody will ask for it again
 
 So nobody has seen more of the actor than its guardian could bring about again, and a call that is sent again, as its
-answer was lost with the node, gets that answer from the log.  Readonly calls are not logged; their results wait for
-what they may have seen.
+answer was lost with the node, gets that answer from the log.  Readonly calls are not run again for the log's sake, and
+their results wait for what they may have seen.  But one that is sent again would see what was called after it: so its
+answer is in the log, too, ahead of the next call that is, unless its caller's node has it by then.
 
 Results are held back as soon as there is a node that could guard the actor.  Where there is none, or the log cannot be
 kept (`broken`: it grew too long, or its checkpoint finds no room there), they leave at once, until the next checkpoint.
@@ -24,7 +25,7 @@ from msgspec import Struct
 
 from ...ids import FIRST_RETURN, return_id
 from ...wire.message import Message
-from ...wire.task_spec import StoredValue
+from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import TAKEN_COUNT_MAX, Answers
@@ -142,6 +143,7 @@ class Shipping:
         actor_id, journal = self.actor.actor_id, self.actor.journal
         yield LogStart(actor_id, epoch, journal.first, journal.checkpoint)
         answers = self.answers.all()
+        self.answers.reads.clear()
         calls = []
         for spec in reversed(journal.calls):  # one that was run twice was answered the last time
             calls.append(LoggedCall(spec, journal.is_void(spec), answers.pop(spec.task_id, None)))
@@ -161,6 +163,9 @@ class Shipping:
     def ran(self, task: Task) -> None:
         """The actor has run this call, which is not readonly."""
         if self.is_started:
+            reads, self.answers.reads = self.answers.reads, {}
+            for read in reads.values():
+                self._put(Item(call=read), ())
             spec = task.spec
             call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
             self.unoffered_size += self.actor.journal.size_of(spec)
@@ -316,11 +321,14 @@ class Shipping:
     def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
         """Whether this result is not to be seen yet.  Its call stands in the log already, unless it is readonly."""
         node, is_readonly = self.node, task.options.is_readonly
+        answer = self.answers.give(task, result)
         if not is_readonly:
-            answer = self.answers.give(task, result)
             call = self.queue[-1].call if self.queue else None
             if call is not None and call.spec is task.spec:
                 call.answer = answer
+        elif answer is not None:
+            spec = TaskSpec(task.spec.task_id, b"", options=task.spec.options)
+            self.answers.reads[spec.task_id] = LoggedCall(spec, answer=answer)
         if task.spec.caller == self.actor.actor_id:
             node.calls.nested_ended(
                 task, result.values, result.contained
