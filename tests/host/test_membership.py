@@ -149,6 +149,19 @@ def test_nobody_joins_as_somebody_who_is_there(head):
         assert type(say(head, newcomer, request(public_key=head.token.pair.public))) is JoinRefused
 
 
+def test_who_was_let_in_and_did_not_hear_of_it_may_ask_again(head):
+    keys = KeyPair.draw()
+    join = request(keys)
+    for _ in range(2):
+        with Stranger(head, head.token.pair) as newcomer:
+            assert type(say(head, newcomer, join)) is JoinClusterReply
+    assert head.ring.find(head.token.pair.public).uses_left == 1
+    with Stranger(head, keys) as member:
+        say(head, member, HostHello(PROTOCOL_VERSION, __version__, join.host))
+        with Stranger(head, head.token.pair) as newcomer:
+            assert type(say(head, newcomer, join)) is JoinRefused
+
+
 def test_a_node_that_is_no_head_admits_nobody():
     with Host("node") as node:
         token = Token.draw(node.keys.public)

@@ -6,6 +6,7 @@ ahead of the greeting.  The next attempt is a new one; what was not acknowledged
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk,
 # function is what can be longest.
 FRAME_BYTES_MAX = 64 << 20
 HANDSHAKE_MS = 5_000
+# One that ends after so much of it was not refused: the other side, or we, had no time for it.
+UNANSWERED_MS = 4_000
 CONNECT_MS = 5_000
 # Connected, and no answer to the greeting.
 ATTEMPT_SECONDS = 10.0
@@ -37,6 +40,7 @@ _ATTEMPT_IS_OVER: dict[int, str] = {
 }
 DENIED = _ATTEMPT_IS_OVER[zmq.EVENT_HANDSHAKE_FAILED_AUTH]
 WRONG_KEY = "wrong cluster key, or no zray node there"
+UNANSWERED = "whoever listens there does not answer"
 _WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECTED
 for _event in _ATTEMPT_IS_OVER:
     _WATCHED |= _event
@@ -90,6 +94,7 @@ class Dealer:
     ) -> None:
         self.over = ""  # why nothing comes of it, or no more
         self.has_connected = False
+        self.began_at = time.monotonic()
         self.is_let_in = False
         self.socket = client(context, keys, server_key)
         self.monitor: Any = self.socket.get_monitor_socket(_WATCHED)
@@ -129,7 +134,8 @@ class Dealer:
             else:
                 self.over = _ATTEMPT_IS_OVER.get(event, f"event {event}")
                 if self.has_connected and not self.is_let_in and self.over != DENIED:
-                    self.over = WRONG_KEY
+                    seconds = time.monotonic() - self.began_at
+                    self.over = WRONG_KEY if seconds * 1000 < UNANSWERED_MS else UNANSWERED
 
     def close(self, linger_ms: int = 0) -> None:
         """No more."""

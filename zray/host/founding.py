@@ -104,17 +104,20 @@ class Admission:
 
     def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
         """What JoinCluster is answered."""
-        refusal = self._why_not(message)
+        key = Key(message.public_key, message.kind, message.host)
+        is_again = self._asks_again(key)
+        refusal = self._why_not(message, is_again=is_again)
         if refusal:
             return JoinRefused(refusal)
-        key = Key(message.public_key, message.kind, message.host)
         try:
-            self.roster.join(token, key, seen_address)
+            if not is_again:
+                self.roster.join(token, key, seen_address)
         except StoreError as error:
             self.neighbours.log(f"{message.kind} {message.host} cannot join: {error}")
             return JoinRefused(f"the head cannot write down that you joined ({error})")
         self.neighbours.meet(message.host, key, "")
-        self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}")
+        again = ", once more" * is_again
+        self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}{again}")
         if notice := what_differs("cluster", message.kind, message.version):
             self.neighbours.log(notice)
         at = self.addresses
@@ -123,12 +126,19 @@ class Admission:
         schedulers = list(at.global_schedulers)
         return JoinClusterReply(self.host, at.monitor, schedulers, shards, seen_address, chains, self.policy)
 
-    def _why_not(self, message: JoinCluster) -> str:
+    def _asks_again(self, key: Key) -> bool:
+        """Whether that key was let in, and nobody has come with it: the answer was lost on its way."""
+        neighbour = self.neighbours.by_host.get(key.name)
+        return neighbour is not None and neighbour.key == key and not neighbour.seen_at
+
+    def _why_not(self, message: JoinCluster, *, is_again: bool) -> str:
         refusal = why_not("cluster", "newcomer", message.protocol, message.version, message.python or "unknown")
         if refusal:
             return refusal
         is_id = len(message.host) == HOST_ID_LENGTH and set(message.host) <= set("0123456789abcdef")
         known = message.host in self.neighbours.by_host or message.host in self.neighbours.gone
+        if is_again:
+            return ""
         if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:
             return "a host id and a key that are new are needed"
         if message.public_key in self.roster.ring.keys:

@@ -33,8 +33,9 @@ from ..wire.hosts import HostAdded, HostRefused, HostRemoved, HostWelcome, JoinC
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
-from .dealing import DENIED, WRONG_KEY, Dealer
+from .dealing import DENIED, UNANSWERED, WRONG_KEY, Dealer
 from .detours import Detours
+from .entrance import Entrance
 from .hosted import HostedReplicas
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbour import HELD_BYTES_MAX, Neighbour
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from .session import Session
     from .session_info import SessionInfo
 
-JOIN_SECONDS = 10.0
+# The head may be busy with many who join, or stand still for a moment: the question is put again meanwhile.
+JOIN_SECONDS = 20.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
 # What a reader is told that wants to do more than look; and what is said to whoever has its token in place of another.
@@ -98,6 +100,7 @@ class Membership:
         self.probes = Probes(host)
         self.tunnels: Tunnels | None = None  # all but the head have them
         self.detours: Detours | None = None
+        self.entrance: Entrance | None = None
         self.addresses = addresses
         self.head = head  # the head's id
         self.policy = BOTTOM_UP  # as in wire/scheduling.POLICIES
@@ -117,7 +120,7 @@ class Membership:
     def helpers(self) -> list[Any]:
         """What the reactor gives timers to, and letters."""
         keeper = self.hosted.keeper if self.hosted is not None else None
-        helpers = (self.neighbours, self.probes, self.tunnels, self.detours, keeper)
+        helpers = (self.neighbours, self.probes, self.tunnels, self.detours, self.entrance, keeper)
         return [helper for helper in helpers if helper is not None]
 
     def describe(self, info: SessionInfo) -> None:
@@ -291,6 +294,7 @@ def join_cluster(
     membership.called = options.get("called") or ""
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
+    membership.entrance = Entrance(host)
     if kind == "driver":
         # The verdict fell while we could not hear it.  (A node's lease tells it soon, and that it may join again.)
         neighbours.on_denied = lambda host: neighbours.on_expelled(host, WAS_SILENT)
@@ -337,7 +341,9 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
                     f"The cluster at {address} refuses this {'program' if join.kind == 'driver' else 'node'}: "
                     f"{reply.reason}." + TAKES_ANOTHER * is_reader
                 )
-            if not dealer.has_connected and time.monotonic() < started + NOBODY_SECONDS:
+            patience = JOIN_SECONDS if dealer.is_let_in or dealer.over == UNANSWERED else NOBODY_SECONDS
+            may_ask_again = dealer.is_let_in or dealer.over == UNANSWERED or not dealer.has_connected
+            if may_ask_again and time.monotonic() < started + patience:
                 select.select([], [], [], 0.1)
                 continue
             if dealer.over == DENIED:
@@ -347,7 +353,7 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
                 )
             if dealer.over == WRONG_KEY:
                 raise AuthenticationError(f"Cannot join the cluster at {address} with this token: {WRONG_KEY}.")
-            why = dealer.over or f"no answer in {JOIN_SECONDS:g} s"
+            why = f"{dealer.over or UNANSWERED} (in {JOIN_SECONDS:g} s)"
             if not dealer.has_connected:
                 why = why_unreached(address)
             raise ZrayError(f"Cannot join the cluster at {address}: {why}.")

@@ -8,10 +8,8 @@ pickle: payloads are opaque bytes here.
 
 from __future__ import annotations
 
-import gc
 import os
 import queue
-import signal
 import socket
 import sys
 import threading
@@ -22,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from ..exceptions import AuthenticationError, ZrayError
 from ..printable import printable
 from ..roles.effects import (
     OUTPUT_EFFECTS,
@@ -65,7 +62,7 @@ from .doorman import Doorman
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
-from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session, readiness
+from .session import DRIVER_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 from .session_info import SessionInfo
 from .workers import Workers
 
@@ -92,7 +89,7 @@ class Node:
         self.lock = lock
         self.node_id = os.urandom(8)
         self.host = self.node_id.hex()
-        self.tell_ready: Callable[[], None] = lambda: None  # once: whoever started us waits for it
+        self.tell_ready: Callable[[], None] = lambda: None  # whoever started us waits for it
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
         self.output: OutputThread | None = None  # once workers have printed for another node's driver
@@ -195,9 +192,19 @@ class Node:
         for client in self.chain_clients:
             client.start()
             self.reactor._perform(client.address, client.take_effects())
+        if member.entrance is not None:
+            member.entrance.open(self.reactor, self._register, self.end)
+        else:
+            self._register()
+
+    def _register(self) -> None:
+        member = self.membership
+        assert member is not None
+        self.local.now = time.monotonic()  # from which on its lease runs
         key = member.neighbours.keys.public
         endpoint = member.advertised or member.endpoint
         self.local.members.start(member.kind, endpoint, key, member.head_wait, socket.gethostname())
+        self.reactor._perform(self.local.address, self.local.take_effects())
 
     def _host_left(self, host: str, reason: str) -> None:
         assert self.membership is not None
@@ -207,8 +214,11 @@ class Node:
             self._lost_head(f"the head of the cluster has ended ({reason})")
 
     def _link_changed(self, host: str, is_up: bool) -> None:
-        if self.membership is not None and self.membership.kind == "head":
+        assert self.membership is not None
+        if self.membership.entrance is None:
             self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
+        elif is_up:
+            self.membership.entrance.link_is_up(self.membership.neighbours.by_host[host])
 
     def _new_head(self, former: str, welcome: HostWelcome) -> None:
         assert self.membership is not None
@@ -311,8 +321,8 @@ class Node:
     def _meet_host(self, role: str, effect: MeetHost) -> None:
         assert self.membership is not None
         self.membership.meet(effect)
-        if effect.is_earlier:
-            self.tell_ready()  # we are registered: the monitor has told us who else is
+        if effect.is_earlier and self.membership.entrance is not None:
+            self.membership.entrance.admitted(self.local.members.lease, self.tell_ready)
 
     def _forget_host(self, role: str, effect: ForgetHost) -> None:
         if self.membership is not None:
@@ -397,54 +407,3 @@ class Node:
             self.head.close(in_order=bool(self.reactor.ended))
         self.context.destroy(linger=LAST_WORDS_MS)
         self.session.remove()
-
-
-def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket] | None, lock: int) -> bytes:
-    """Make the node, tell whoever started it that it listens (and is a member), and run it until the session ends.
-
-    options: total, capacity, driver_pid, cluster (node_main.py).  fork_server: None for one that joins.
-    lock: the descriptor that keeps the session's lock.
-    Returns the token with which a new node is to join in its place; b"": none is.
-    """
-    try:
-        node = Node(session, fork_server, lock, options)
-    except (ZrayError, OSError) as error:
-        tell_starter(f"{error}", is_denied=isinstance(error, AuthenticationError))
-        raise
-    signal.signal(signal.SIGTERM, lambda number, frame: node.reactor.end_soon("told to by a signal"))
-    if node.membership is None or (node.head is not None and not node.head.orders):
-        tell_starter("")
-    elif node.head is not None:
-
-        def give_up(reason: str) -> None:
-            tell_starter(reason)
-            node.end(reason)
-
-        node.head.processes.tell(lambda: tell_starter(""), give_up)
-    else:
-
-        def tell_ready() -> None:
-            node.tell_ready = lambda: None
-            node.begin_to_work()
-            tell_starter("")
-
-        node.tell_ready = tell_ready
-    gc.collect()
-    gc.freeze()
-    # Records are structs without collector headers; what is left grows slowly, and is looked at rarely.
-    gc.set_threshold(100_000, 50, 100)
-    node.run()
-    if not node.may_rejoin or not node.token:
-        return b""
-    cluster = options["cluster"]
-    cluster.update(former=node.host, called=cluster.get("called") or session.name, why=node.reactor.ended[:500])
-    return node.token
-
-
-def tell_starter(refusal: str, *, is_denied: bool = False) -> None:
-    """That we are ready, or why we never will be: is_denied, by others for our token."""
-    try:
-        os.write(READY_DESCRIPTOR, readiness(refusal, is_denied=is_denied))
-    except BrokenPipeError:
-        pass  # it has ended: we are about to notice
-    os.close(READY_DESCRIPTOR)

@@ -55,9 +55,9 @@ def main() -> None:
         lock = lock_session(session.folder)
         # One that joins a cluster is a member first.  (A fork server takes longer to start than a node.)
         fork_server = None if joins else launch_fork_server(session)
-        from . import node
+        from . import node_life
 
-        token = node.run(session, options, fork_server, lock)
+        token = node_life.run(session, options, fork_server, lock)
     except BaseException:
         import traceback
 

@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,14 +24,20 @@ from .session import (
     IS_READY,
     READY_DESCRIPTOR,
     SECRET_DESCRIPTOR,
+    WAS_GIVEN_UP,
     Session,
     lasting_sessions,
     session_root,
 )
 from .spawn import current_folder, import_path, spawn
 
-NODE_START_SECONDS = 20.0
+# A node that cannot be says so long before: to join takes JOIN_SECONDS (membership.py) and ENTRY_SECONDS (entrance.py)
+# at most; and when fifty start at once beside other work, two cores take half a minute for it.
+NODE_START_SECONDS = 60.0
 NODE_END_SECONDS = 5.0
+# Per core, of those that one program starts: more of them would not be there sooner, and keep the head from those that
+# are members already, which it must answer within seconds.
+STARTING_PER_CORE = 4
 STORE_BYTES_MIN = 1 << 20
 # Every process maps all of it: half of what its addresses reach.
 STORE_BYTES_MAX = 1 << 46
@@ -120,10 +127,49 @@ def start_node(
     this process all the same, however that ends.  cluster: how it takes part in one (membership.py); token: what it
     joins with.  meanwhile: called while it starts.
 
+    One that its cluster gives up before it is ready (it, or the head, stood still for seconds) is followed by another.
+
     Raises:
         ClusterLostError: it did not start; says what it wrote.
         ConnectionError: it could not join; says why.
     """
+    how: dict[str, Any] = {"driver_pid": driver_pid, "labels": labels, "token": token, "is_bound": is_bound}
+    try:
+        with _starting:
+            return _start_node(total, store, **how, cluster=cluster, meanwhile=meanwhile)
+    except _WasGivenUp as given_up:
+        assert cluster is not None
+        again = {**cluster, "former": given_up.host, "why": given_up.why[:500]}
+        try:
+            with _starting:
+                return _start_node(total, store, **how, cluster=again, meanwhile=None)
+        except ConnectionError as error:
+            kind = AuthenticationError if isinstance(error, AuthenticationError) else ConnectionError
+            raise kind(f"{error}  (It tried twice; at first: {given_up.why}.)") from None
+
+
+_starting = threading.BoundedSemaphore(STARTING_PER_CORE * (os.cpu_count() or 1))
+
+
+class _WasGivenUp(ConnectionError):
+    """A node, before it was ready."""
+
+    def __init__(self, said: str) -> None:
+        self.host, _, self.why = said.partition(" ")
+        super().__init__(f"The node was given up before it was ready: {self.why}.")
+
+
+def _start_node(
+    total: dict[str, int],
+    store: int | None,
+    *,
+    driver_pid: int,
+    labels: dict[str, str] | None,
+    cluster: dict[str, Any] | None,
+    token: str,
+    is_bound: bool,
+    meanwhile: Callable[[], object] | None,
+) -> tuple[Session, int]:
     from ..options import checked_labels
 
     capacity, labels = store_capacity(store), checked_labels(labels)  # before anything is made that would be left
@@ -172,14 +218,19 @@ def start_node(
 def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) -> None:
     poll = select.poll()
     poll.register(ready, select.POLLIN)
-    said = os.read(ready, 4096) if poll.poll(NODE_START_SECONDS * 1000) else b""
+    is_heard = bool(poll.poll(NODE_START_SECONDS * 1000))
+    said = os.read(ready, 4096) if is_heard else b""
     if not said.startswith(IS_READY):
         log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
         end_node(session, pid, seconds=NODE_END_SECONDS if said else 0.0)
         if said:
             why = said[1:].decode(errors="replace")
-            raise AuthenticationError(why) if said.startswith(IS_DENIED) else ConnectionError(why)
-        raise ClusterLostError(f"The node process did not start.  It wrote:\n{log}")
+            raise _KINDS.get(said[:1], ConnectionError)(why)
+        what = "ended before it was ready" if is_heard else f"was not ready after {NODE_START_SECONDS:g} s"
+        raise ClusterLostError(f"The node process did not start: it {what}.  It wrote:\n{log}")
+
+
+_KINDS: dict[bytes, Callable[[str], Exception]] = {IS_DENIED: AuthenticationError, WAS_GIVEN_UP: _WasGivenUp}
 
 
 def start_head(

@@ -31,6 +31,7 @@ DRIVER_DESCRIPTOR = 4  # a pidfd of whoever started it
 SECRET_DESCRIPTOR = 5  # the join token, where there is one
 # What it says there first; words follow where it is not ready.
 IS_READY, HAS_FAILED, IS_DENIED = b"1", b"0", b"2"
+WAS_GIVEN_UP = b"3"  # by its cluster, before it was ready; the first word is its id
 # A fork server:
 CONNECTION_DESCRIPTOR = 3  # its end of the socket pair to the node
 NODE_DESCRIPTOR = 4  # a pidfd of the node
@@ -72,9 +73,9 @@ def session_root() -> str:
     return root
 
 
-def readiness(refusal: str, *, is_denied: bool) -> bytes:
-    """What a node says to whoever started it."""
-    return ((IS_DENIED if is_denied else HAS_FAILED) if refusal else IS_READY) + refusal.encode()[:2_000]
+def readiness(refusal: str, kind: bytes) -> bytes:
+    """What a node says to whoever started it.  refusal: why it never will be ready, and of which kind; "": it is."""
+    return (kind if refusal else IS_READY) + refusal.encode()[:2_000]
 
 
 class Session:
