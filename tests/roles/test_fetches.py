@@ -6,15 +6,25 @@ from tests.roles.desk import DRIVER, Desk
 from tests.roles.object_desk import CHUNK, Fleet
 from tests.roles.object_desk import Desk as Store
 from zray.exceptions import ObjectStoreFullError, decode_system_error
+from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
 from zray.roles.local_scheduler.tables import TaskState
 from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
-from zray.wire.gcs import FreeCopies, NodeJoined, ObjectLocated, SubscribeObject
+from zray.wire.gcs import (
+    FreeCopies,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    ObjectLocated,
+    ReleaseAtNode,
+    SubscribeObject,
+)
 from zray.wire.objects import (
     FetchFailed,
     FetchObject,
     FetchWaits,
+    FreeObjects,
     HoldObjects,
     ObjectChunk,
     ObjectFetched,
@@ -27,6 +37,7 @@ from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskOptions, encode_
 from zray.wire.tasks import ObjectsReady, WaitObjects
 
 ONE, TWO = b"1" * 20, b"2" * 20
+INNER = return_id(b"3" * 16, 1)
 SIZE = 40 * CHUNK
 N2 = "n2/local"
 
@@ -200,6 +211,47 @@ def test_what_was_ordered_for_a_task_is_urgent_when_a_process_waits_for_it():
     wait_for(desk, ONE)
     wait_for(desk, ONE, 2)
     assert [order.is_urgent for _, order in desk.take_sent(FetchObject)] == [True]
+
+
+@pytest.mark.parametrize("value", [b"small", StoredValue(0, 0, SIZE)])
+def test_what_has_refs_inside_is_here_when_these_are_held(desk, value):
+    """Who is given it may take one, and record a task that takes that."""
+    desk.tell("objects", ObjectFetched(ONE, value, (INNER,)))
+    assert desk.take_sent(HoldAtNode) == [("gcs-0", HoldAtNode("local", [INNER], 1, are_inside=True))]
+    assert not desk.take_sent(ObjectsReady)
+    desk.tell("gcs-0", HoldAtNodeReply(1))
+    ((_, ready),) = desk.take_sent(ObjectsReady)
+    assert ready.objects == [(ONE, value)]
+    assert desk.scheduler.objects.entries[INNER].count == 1
+
+
+@pytest.mark.parametrize("value", [b"small", StoredValue(0, 0, SIZE)])
+def test_what_has_something_inside_that_is_gone_has_not_come(desk, value):
+    """It was sent by a node that is lost, to one that was cut off for longer than it takes to know that."""
+    desk.tell("objects", ObjectFetched(ONE, value, (INNER,)))
+    desk.take_sent()
+    desk.tell("gcs-0", HoldAtNodeReply(1, are_gone=True))
+    said = [message for _, message in desk.take_sent()]
+    freed = [] if value == b"small" else [FreeObjects([ONE])]
+    assert said == [SubscribeObject("local", ONE), *freed, ReleaseAtNode("local", [INNER])]
+    assert INNER not in desk.scheduler.objects.entries
+    located(desk, ONE)  # it was made again
+    assert len(desk.take_sent(FetchObject)) == 1
+    desk.tell("objects", ObjectFetched(ONE, value, (INNER,)))
+    desk.tell("gcs-0", HoldAtNodeReply(2))
+    assert desk.take_sent(ObjectsReady)
+
+
+@pytest.mark.parametrize("are_gone", [False, True])
+def test_what_is_let_go_of_before_what_is_inside_is_held_leaves_nothing(desk, are_gone):
+    desk.tell("objects", ObjectFetched(ONE, StoredValue(0, 0, SIZE), (INNER,)))
+    let_go(desk)
+    assert not {ONE, INNER} & desk.scheduler.objects.entries.keys()
+    desk.take_sent()
+    desk.tell("gcs-0", HoldAtNodeReply(1, are_gone))
+    assert desk.take_sent() == [("objects", FreeObjects([ONE]))]
+    fetches = desk.scheduler.fetches
+    assert not (fetches.ordered or fetches.in_vain or desk.scheduler.acks.expected)
 
 
 def test_where_everybody_waits_for_room_it_is_an_error(desk):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zray.ids import return_id
+from zray.ids import put_id, return_id
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, functions
 from zray.wire.actors import (
@@ -56,6 +56,31 @@ def test_a_record_is_acknowledged_when_asked(shard):
     assert tell(shard, N1, HoldAtNode(N1, [OBJECT], 8)) == [(N1, HoldAtNodeReply(8))]
     tell(shard, N1, ReleaseAtNode(N1, [OBJECT]))
     assert not shard.tasks.records
+
+
+def test_what_was_inside_of_a_value_is_held_if_it_is_there(shard):
+    """Who gave the value may be lost, and with it what it alone held."""
+    record, inside = RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)]), HoldAtNode(N2, [OBJECT], 8, are_inside=True)
+    there, gone = [(N2, HoldAtNodeReply(8))], [(N2, HoldAtNodeReply(8, are_gone=True))]
+    tell(shard, N1, record)
+    assert tell(shard, N2, inside) == there
+    tell(shard, N1, ReleaseAtNode(N1, [OBJECT]))
+    assert OBJECT[:16] in shard.tasks.records
+    tell(shard, N2, ReleaseAtNode(N2, [OBJECT]))
+    assert tell(shard, N2, inside) == gone and not shard.tasks.records
+    tell(shard, N1, record)
+    tell(shard, "monitor", NodeLost(N1, "killed"))
+    assert tell(shard, N2, inside) == gone and not shard.tasks.records
+
+
+def test_what_was_put_is_there_while_somebody_holds_it(shard):
+    """Its task could be run again, and that does not make it."""
+    value = put_id(TASK, 1)
+    inside = HoldAtNode(N2, [value], 8, are_inside=True)
+    tell(shard, N3, RecordTasks(N3, [TaskSpec(TASK, b"f" * 16)]))
+    assert tell(shard, N2, inside) == [(N2, HoldAtNodeReply(8, are_gone=True))]
+    tell(shard, N1, HoldAtNode(N1, [value], 0))
+    assert tell(shard, N2, inside) == [(N2, HoldAtNodeReply(8))]
 
 
 def test_who_asks_where_an_object_is_is_told_now_or_later(shard):

@@ -236,6 +236,8 @@ def test_a_node_that_is_to_leave_hears_of_a_copy_when_that_is_announced():
     desk.take_sent()
     inner = return_id(desk.new_spec().task_id, 1)
     desk.tell("objects", ObjectFetched(REF, StoredValue(0, 0, 200_000), (inner,)))
+    for target, hold in desk.take_sent(HoldAtNode):
+        desk.tell(target, HoldAtNodeReply(hold.request))
     holds = [item for item in desk.take_sent() if type(item[1]) is HoldAtNode and item[1].request]
     desk.tell("timer", TakeTimeout())
     for target, hold in desk.take_sent(HoldAtNode):

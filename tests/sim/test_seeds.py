@@ -395,3 +395,12 @@ def test_a_readonly_call_sees_nothing_of_what_its_caller_has_called_after_it():
     """Its node was lost before its answer came, and later calls were in the log: it was run again behind them."""
     options = {"deaths": True, "drains": True, "crashes": True, "disks": True, "oneway": True, "schedulers": True}
     assert_all_is_well([30000144], nodes=6, shards=2, replicas=3, tight=True, **options)
+
+
+def test_a_value_from_a_node_that_is_lost_has_come_if_what_is_inside_is_there():
+    """A program was cut off for 58 s from that node, and read then what had been sent to it before; or from the shards.
+    Its task took a ref from inside, of which these knew nothing any more.
+    """
+    assert_all_is_well([22003067], nodes=2, shards=2, replicas=1, deaths=True, cuts=True, disks=True, oneway=True)
+    options = {"deaths": True, "curious": True, "groups": True, "crashes": True, "cuts": True, "schedulers": True}
+    assert_all_is_well([30101589], nodes=3, shards=4, replicas=2, oneway=True, weather=True, **options)

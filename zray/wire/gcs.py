@@ -60,17 +60,23 @@ class RemoveLocations(Message, tag=103):
 
 
 class HoldAtNode(Message, tag=104):
-    """local scheduler -> GCS shard.  `node` joins the holders of these."""
+    """local scheduler -> GCS shard.  `node` joins the holders of these.
+
+    are_inside: they came inside of a value.  What nobody holds any more, and nobody could make, is not held then, and
+    the reply says so: it went with the node that the value came from.
+    """
 
     node: str
     object_ids: list[ObjectID]
     request: int
+    are_inside: bool = False
 
 
 class HoldAtNodeReply(Message, tag=105):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  are_gone: of those that were inside of a value, some were not there any more."""
 
     request: int
+    are_gone: bool = False
 
 
 class ReleaseAtNode(Message, tag=106):

@@ -144,9 +144,13 @@ class GcsShard(Role):
     def on_hold_at_node(self, message: HoldAtNode) -> None:
         if self._is_of_lost_node(message.node):
             return
-        for object_id in message.object_ids:
+        there = [item for item in message.object_ids if not message.are_inside or self.tasks.is_there(item)]
+        for object_id in there:
             self.tasks.hold(object_id, message.node)
-        if message.request:
+        if message.are_inside:
+            # Other shards have heard what these need: before the value was anybody's to take.
+            self.send(self.sender, HoldAtNodeReply(message.request, len(there) < len(message.object_ids)))
+        elif message.request:
             self._acknowledge(HoldAtNodeReply(message.request))
 
     def _acknowledge(self, reply: keeping.Reply) -> None:

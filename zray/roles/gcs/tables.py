@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from ...ids import FIRST_RETURN, task_of
+from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.task_spec import TaskSpec
 from .keeping import Keeping
 
@@ -145,6 +145,12 @@ class TaskTable:
             return True
         item = record.objects.get(object_id) if record.objects else None
         return item is not None and bool(item.holders)
+
+    def is_there(self, object_id: bytes) -> bool:
+        """Whether some node holds it, or it could be made."""
+        record = self.records.get(task_of(object_id))
+        is_made = record is not None and record.spec is not None and not is_put(object_id)
+        return is_made or self.is_held(object_id)
 
     def record(self, spec: TaskSpec, node: str) -> None:
         """A spec, and that the node holds the task's first return."""

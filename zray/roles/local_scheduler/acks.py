@@ -51,11 +51,17 @@ class Acks:
             del self.expected[request]
             expected.then()
 
+    def on_held(self, message: HoldAtNodeReply) -> None:
+        """HoldAtNodeReply."""
+        if message.are_gone:
+            self.node.fetches.in_vain.add(message.request)
+        self.acknowledged(message.request)
+
     def node_lost(self, lost: str) -> None:
         """What was for it is for nobody now."""
         self.expected = {request: item for request, item in self.expected.items() if item.node != lost}
 
 
 HANDLERS: dict[type, Any] = {
-    HoldAtNodeReply: lambda self, message: self.acks.acknowledged(message.request),
+    HoldAtNodeReply: lambda self, message: self.acks.on_held(message),
 }

@@ -108,6 +108,7 @@ def _of_objects(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     objects = len(node.objects.entries)
     yield "objects whose place is asked for", len(node.remote.subscribed), objects
     yield "objects that are here, and not said to be", len(node.remote.unsaid), len(node.acks.expected)
+    yield "requests for what is gone", len(node.fetches.in_vain), len(node.acks.expected)
     yield "objects on their way here", len(node.fetches.ordered), objects
     yield "large objects on their way here", len(node.load.fetching), len(node.fetches.ordered)
 

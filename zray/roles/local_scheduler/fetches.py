@@ -2,6 +2,9 @@
 
 An order is one FetchObject; it ends with ObjectFetched or FetchFailed, whatever becomes of the object here meanwhile.
 So an object is never ordered twice at a time, and what comes late belongs to the order that stands.
+
+What has refs inside is here when the shards have said that this node holds these: they may have gone before, with the
+node that sent the value.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ class Fetches:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.ordered: dict[bytes, bool] = {}  # by object: whether it is urgent
+        self.in_vain: set[int] = set()  # requests to hold what is inside of a value, and that is gone: membership only
 
     def begin(self, entry: ObjectEntry, shared: Shared, *, is_urgent: bool = False) -> None:
         """Have it brought here, once.  is_urgent: a process waits for it, and may have room that others wait for."""
@@ -52,19 +56,52 @@ class Fetches:
     def fetched(self, message: ObjectFetched) -> None:
         """ObjectFetched: a copy is here."""
         node = self.node
-        self.ordered.pop(message.object_id, None)
         node.load.fetch_ends(message.object_id, has_come=True)
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None:
+            self.ordered.pop(message.object_id, None)
             if type(message.value) is StoredValue:
                 node.objects.freed_places.append(message.object_id)
+        elif message.contained:
+            self._take_inside(entry, message)
+        else:
+            self._is_here(entry, message)
+
+    def _take_inside(self, entry: ObjectEntry, message: ObjectFetched) -> None:
+        """Nobody here takes a ref from it before the shards know that we hold it.
+
+        Who gave us the value may be lost, and with it what it held: a program that nobody hears for a minute reads what
+        was sent to it at the beginning of that.  Then the value is as lost as if it had not left that node.
+        """
+        node = self.node
+        node.objects.contain(entry, message.contained)
+        inside = list(dict.fromkeys(message.contained))
+        for object_id in inside:
+            node.objects.entries[object_id].share()
+        request = node.acks.next_request()
+        expected = node.remote._hold_at_shards(inside, request, are_inside=True)
+        node.acks.expect(request, expected, lambda: self._inside_is_held(entry, message, request))
+
+    def _inside_is_held(self, entry: ObjectEntry, message: ObjectFetched, request: int) -> None:
+        node, object_id = self.node, message.object_id
+        is_in_vain = request in self.in_vain
+        self.in_vain.discard(request)
+        is_wanted = node.objects.entries.get(object_id) is entry and entry.value is None
+        if is_wanted and not is_in_vain:
+            self._is_here(entry, message)
             return
+        if type(message.value) is StoredValue:
+            node.objects.freed_places.append(object_id)
+        if is_wanted:
+            contained, entry.contained = entry.contained, ()
+            node.objects.drop_all(contained)
+        self.failed(FetchFailed(object_id, "what is inside went with a node that is lost"))
+
+    def _is_here(self, entry: ObjectEntry, message: ObjectFetched) -> None:
+        node = self.node
+        self.ordered.pop(message.object_id, None)
         if entry.shared is not None:
             entry.shared.is_fetching = False
-        for object_id in message.contained:
-            inner = node.objects.require(object_id)
-            if inner.value is None and inner.task is None and inner.shared is None:
-                node.remote.adopt(inner)
         node.trips.is_made(entry)  # it may be made again: the shard had heard of no copy when this one was ordered
         node.object_is_here(entry, message.value, message.contained)
 

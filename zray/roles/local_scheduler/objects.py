@@ -205,7 +205,7 @@ class ObjectTable:
     def forget_released(self, entry: ObjectEntry) -> None:
         """This node has let go of it, and has no copy that the shard would have freed."""
         entry.is_recorded = False
-        self._forget(entry)
+        self.drop_all(self._forget(entry))
 
     def free_copy(self, entry: ObjectEntry) -> None:
         """The shard's word: no node holds it."""

@@ -107,13 +107,13 @@ class Remote:
         shard = self.node.addresses.shard_of(entry.object_id)
         self.node.send(shard, AddLocations(self.node.address, [(entry.object_id, size)]))
 
-    def _hold_at_shards(self, object_ids: list[bytes], request: int) -> int:
+    def _hold_at_shards(self, object_ids: list[bytes], request: int, *, are_inside: bool = False) -> int:
         groups: dict[str, list[bytes]] = {}
         for object_id in object_ids:
             groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
         self.node.lineage.held_again(object_ids)
         for shard, ids in groups.items():
-            self.node.send(shard, HoldAtNode(self.node.address, ids, request))
+            self.node.send(shard, HoldAtNode(self.node.address, ids, request, are_inside))
         return len(groups)
 
     def acknowledged(self, request: int) -> None:
@@ -397,7 +397,7 @@ class Remote:
         objects = self.node.objects
         entries = objects.entries
         self._rejoin()
-        if objects.freed_shared:
+        while objects.freed_shared:  # again, where what came of one had others inside
             # The shard must hear of the tasks that took them first, or it lets the lineage of those go.
             self.node.lineage.flush()
             freed, objects.freed_shared = objects.freed_shared, []
