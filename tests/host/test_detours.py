@@ -1,5 +1,6 @@
 """Hosts that cannot reach each other: tunnels through a relay, which reads nothing of what they say."""
 
+import contextlib
 import random
 import socket
 from collections import deque
@@ -54,15 +55,20 @@ class Middle:
         self.under_way = deque()
         self.seen = []
         self.tunnels = {}
+        self.folder = folder
         for host in hosts:
-            self.relay.handle("head/monitor", NodeJoined(f"{host.name}/local", {}), 0.0)
-            place = folder / host.name
-            place.mkdir()
-            tunnels = Tunnels(host.name, host.endpoint, str(place), host.lines.append)
-            self.tunnels[tunnels.address] = tunnels
-            host.detours = Detours(host.links, tunnels)
-            host.helpers = {tunnels.address: tunnels, host.detours.address: host.detours}
-            tunnels.attach(host.loop, self._ear(tunnels.address))
+            self.add(host)
+
+    def add(self, host):
+        """One more."""
+        self.relay.handle("head/monitor", NodeJoined(f"{host.name}/local", {}), 0.0)
+        place = self.folder / host.name
+        place.mkdir()
+        tunnels = Tunnels(host.name, host.endpoint, str(place), host.lines.append)
+        self.tunnels[tunnels.address] = tunnels
+        host.detours = Detours(host.links, tunnels)
+        host.helpers = {tunnels.address: tunnels, host.detours.address: host.detours}
+        tunnels.attach(host.loop, self._ear(tunnels.address))
 
     def _ear(self, address):
         return lambda message: self.under_way.append((address, message))
@@ -126,6 +132,63 @@ def test_the_ends_prove_their_keys(apart):
         hosts = (earlier, later, stranger, middle)
         pump(hosts, lambda: middle.seen and not middle.relay.tunnels and neighbour.failures > 3)
         assert not neighbour.is_up and not stranger.heard
+
+
+def test_who_cannot_even_be_called_is_reached_through_the_head_at_once(apart, monkeypatch):
+    """A firewall drops the call, or a router sends it nowhere: the patience is for others."""
+    earlier, later, middle, _ = apart
+    monkeypatch.setattr(detours, "STRAIGHT_SECONDS", 3600.0)
+    with socket.socket() as listening, Host() as another:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        with fill_backlog(listening):
+            middle.add(another)
+            join(another, earlier, f"127.0.0.1:{listening.getsockname()[1]}")
+            neighbour = another.links.by_host[earlier.name]
+            pump((earlier, later, another, middle), lambda: neighbour.is_up)
+            assert neighbour.is_detour and another.detours.candidates
+            another.detours.close()
+            middle.tunnels[f"{another.name}/tunnels"].close()
+
+
+def test_who_takes_the_call_is_waited_for(apart, monkeypatch):
+    """Its process may be busy."""
+    earlier, later, middle, _ = apart
+    monkeypatch.setattr(detours, "STRAIGHT_SECONDS", 3600.0)
+    with socket.create_server(("127.0.0.1", 0)) as listening, Host() as another:
+        middle.add(another)
+        timers = another.helpers[another.detours.address] = Noted(another.detours)
+        join(another, earlier, f"127.0.0.1:{listening.getsockname()[1]}")
+        pump((earlier, another, middle), lambda: timers.heard)
+        neighbour = another.links.by_host[earlier.name]
+        assert neighbour.dealer.has_connected and not neighbour.is_detour and neighbour.attempt == 1
+
+
+class Noted:
+    """What detours hear."""
+
+    def __init__(self, detours):
+        self.detours, self.heard = detours, []
+
+    def handle(self, sender, message, now):
+        self.heard.append(message)
+        return self.detours.handle(sender, message, now)
+
+
+@contextlib.contextmanager
+def fill_backlog(listening):
+    """The kernel lets calls pass unheard from now on."""
+    callers = []
+    try:
+        for _ in range(8):
+            caller = socket.socket()
+            caller.setblocking(False)
+            caller.connect_ex(listening.getsockname())
+            callers.append(caller)
+        yield
+    finally:
+        for caller in callers:
+            caller.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,7 +1,9 @@
 """Which way to another host: straight to its port, or through a tunnel (tunnels.py).
 
-Straight is tried first, for STRAIGHT_SECONDS since the host was up; then both in turn until one comes about.  Over a
-tunnel that is up we try the straight way again now and then, beside it, and change over when its handshake is done.
+Straight is tried first.  Where nobody has taken that call within HASTE_SECONDS, a tunnel is tried at once: somebody may
+wait.  Otherwise it has STRAIGHT_SECONDS since the host was up; then both are tried in turn until one comes about.  Over
+a tunnel that is up we try the straight way again, at once and now and then, beside it, and change over when its
+handshake is done.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 # A connection within a data centre takes milliseconds, around the world a second.  A call that a firewall drops would
 # take as long as we let it.
 STRAIGHT_SECONDS = 2.0
+# Kernels take calls, however busy their processes are.
+HASTE_SECONDS = 0.25
 STRAIGHT_AGAIN_SECONDS = 30.0
 # Those that need no detour: the head, and its processes, are reached by all.
 _STRAIGHT_KINDS = ("head", "replica", "scheduler")
@@ -30,6 +34,12 @@ class StraightAgain(Local):
 
     host: str
     attempt: int
+
+
+class Haste(Local):
+    """Has the straight way come so far that it is worth the wait?"""
+
+    host: str
 
 
 def takes_detour(*, was_detour: bool, down_seconds: float) -> bool:
@@ -47,6 +57,7 @@ class Detours:
         links.way, links.on_reached = self.way, self.came_about
         self.on_replica_out_of_reach: Callable[[str], object] = lambda host: None  # there are no tunnels to them
         self.failing: dict[str, float] = {}  # replica that we cannot connect to, though the head is there -> since when
+        self.hasty: set[str] = set()  # hosts that go by a tunnel next
         self.candidates: dict[str, Dealer] = {}  # straight connections beside a tunnel
 
     def way(self, neighbour: Neighbour, now: float) -> tuple[str, float]:
@@ -56,14 +67,27 @@ class Detours:
                 self._look_whether_out_of_reach(neighbour, now)
             return neighbour.endpoint, ATTEMPT_SECONDS
         was_detour = neighbour.is_detour
-        neighbour.is_detour = takes_detour(was_detour=was_detour, down_seconds=now - neighbour.down_since)
+        neighbour.is_detour = neighbour.host in self.hasty or takes_detour(
+            was_detour=was_detour, down_seconds=now - neighbour.down_since
+        )
+        self.hasty.discard(neighbour.host)
         if neighbour.is_detour:
             try:
                 return self.tunnels.open(neighbour.host), ATTEMPT_SECONDS
             except OSError as error:
                 self.links.log(f"no tunnel to host {neighbour.host}: {error}")
                 neighbour.is_detour = False
+        if not neighbour.failures:
+            self.links.loop.set_timer(HASTE_SECONDS, self.address, Haste(neighbour.host))
         return neighbour.endpoint, STRAIGHT_SECONDS
+
+    def _make_haste(self, neighbour: Neighbour) -> None:
+        dealer = neighbour.dealer
+        is_there = dealer.has_connected if dealer is not None else neighbour.is_denied
+        if not neighbour.is_up and not neighbour.is_detour and not is_there:
+            self.hasty.add(neighbour.host)
+            self.links.hang_up(neighbour)
+            self.links._connect(neighbour)
 
     def _look_whether_out_of_reach(self, neighbour: Neighbour, now: float) -> None:
         """A replica on another node is about to be tried (again)."""
@@ -79,7 +103,7 @@ class Detours:
         self.failing.pop(neighbour.host, None)
         if neighbour.is_detour:
             self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is not")
-            self._later(neighbour)
+            self._try(neighbour)
 
     def _later(self, neighbour: Neighbour) -> None:
         again = StraightAgain(neighbour.host, neighbour.attempt)
@@ -88,12 +112,17 @@ class Detours:
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timers."""
         neighbour = self.links.by_host.get(message.host)
-        if neighbour is not None and neighbour.attempt == message.attempt and neighbour.is_up and neighbour.is_detour:
-            if message.host not in self.candidates:
-                self._try(neighbour)
+        if neighbour is None:
+            return []
+        if type(message) is Haste:
+            self._make_haste(neighbour)
+        elif neighbour.attempt == message.attempt and neighbour.is_up and neighbour.is_detour:
+            self._try(neighbour)
         return []
 
     def _try(self, neighbour: Neighbour) -> None:
+        if neighbour.host in self.candidates:
+            return
         dealer = self.candidates[neighbour.host] = self.links.dealer_to(neighbour, neighbour.endpoint)
         look = self._looker(neighbour, dealer)
         self.links.loop.watch(dealer.descriptors()[1], look)

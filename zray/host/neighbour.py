@@ -71,6 +71,7 @@ class Neighbour:
         "failures",
         "host",
         "identity",
+        "is_denied",
         "is_detour",
         "is_up",
         "key",
@@ -94,6 +95,7 @@ class Neighbour:
         self.seen_at = ""  # the address that it came from
         self.dealer: Dealer | None = None  # ours to it
         self.is_detour = False  # our last attempt went through a tunnel
+        self.is_denied = False  # our last attempt was: it is there
         self.is_up = False
         self.down_since = now
         self.attempt = 0  # counts them all
@@ -113,6 +115,7 @@ class Neighbour:
         """An attempt of ours has; how long until the next one."""
         self.attempt += 1
         self.failures += 1
+        self.is_denied = is_denied
         if is_denied and not self.link.received:
             # A newcomer, which is about to be told of us.  A chain lets it in within some 20 ms, and from then on we
             # wait for its word.
