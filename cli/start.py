@@ -188,14 +188,36 @@ def start(
         raise click.UsageError(str(error)) from error
     if note := why_store_is_too_large(object_store_memory):
         click.echo(f"Note: {note}\n", err=True)
+    log = open_log(session) if block else None
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
     if head:
         note_others(session.name)
     if interrupted is not None and not interrupted.wait(node_pid):
         nodes.end_node(session, node_pid)
-        raise click.ClickException("The session has ended.")
+        raise click.ClickException(f"The session has ended{why_it_ended(log)}.")
     if interrupted is not None:
         control.end(session, node_pid)
+
+
+def open_log(session: Any) -> Any:
+    """The node's log, which goes with its session: who holds it can read it all the same."""
+    try:
+        return open(session.log_path("node"), "rb")  # noqa: SIM115
+    except FileNotFoundError:
+        return None  # it has ended already
+
+
+def why_it_ended(log: Any) -> str:
+    """What the node has said of it last."""
+    from zray.host.node import ENDS
+    from zray.host.processes import last_lines
+
+    if log is None:
+        return ""
+    with log:
+        lines = last_lines(f"/proc/self/fd/{log.fileno()}").splitlines()
+    found = [line.partition(ENDS)[2] for line in lines if ENDS in line]
+    return f": {found[-1]}" if found else ""
 
 
 def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) -> Any:

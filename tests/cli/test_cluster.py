@@ -248,3 +248,17 @@ def test_a_head_with_processes_of_its_own_and_a_state_folder(nothing_left, tmp_p
         zray("stop", "--all")
     refused = zray("start", *options, "--gcs-shards", "3")
     assert refused.returncode == 1 and "--gcs-shards 2" in refused.stderr
+
+
+def test_a_node_in_the_foreground_says_why_it_ended(head):
+    """Its log goes with it."""
+    address, token = head
+    (session,) = statuses()
+    command = command_line("start", "--address", address, "--num-cpus", "1", "--block")
+    variables = {**environment(), "ZRAY_TOKEN": token}
+    with subprocess.Popen(command, env=variables, cwd=ROOT, stderr=subprocess.PIPE, text=True) as node:
+        until(lambda: len(statuses()) == 2)
+        zray("stop", session)
+        said = node.communicate(timeout=DEADLINE_S)[1]
+    assert node.returncode == 1
+    assert "Error: The session has ended: the head of the cluster has ended (" in said, said

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from cli.status import status
 from cli.stop import stop
 from tests.gates import until, until_ended
+from tests.host.wires import Host, pump
 from tests.scripts import ROOT
 from zray.host import control, nodes
 from zray.host.processes import children_of
@@ -60,6 +61,19 @@ def test_zray_stop_ends_it_with_whatever_it_has_started(trying, name):
     assert done.output == "Session the-second (first called the-first) does not join its cluster again.\n"
     until_ended([trying.pid, *started])
     assert not control.returning() and not os.path.exists(session.folder)
+
+
+def test_one_that_is_refused_for_good_says_why_in_the_log_of_its_machine(nothing_left):
+    """Its own is gone with it."""
+    with Host("head") as head:  # which lets no token in
+        code = "import syslog; syslog.syslog = lambda *said: print('noted:', *said, flush=True)\n"
+        code += PROGRAM.replace("KeyPair.draw().public", f"bytes.fromhex('{head.keys.public.hex()}')")
+        program = [sys.executable, "-c", code, head.endpoint]
+        with subprocess.Popen(program, env=dict(os.environ, PYTHONPATH=str(ROOT)), stdout=subprocess.PIPE) as process:
+            pump((head,), lambda: process.poll() is not None)
+            said = process.stdout.read().decode()
+    assert "noted: 3 the node of session the-first was given up by the cluster" in said, said
+    assert "and does not join it again" in said and "does not know this token" in said
 
 
 def test_zray_status_shows_it_and_what_it_waits_for(nothing_left):

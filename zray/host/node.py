@@ -74,6 +74,8 @@ if TYPE_CHECKING:
 # How long the last messages may take to leave: they only have to reach a local socket.
 LAST_WORDS_MS = 200
 LOG_BYTES_MAX = 8 << 20
+# How the last line of its log begins: why.
+ENDS = "the session ends: "
 
 
 class Node:
@@ -380,7 +382,7 @@ class Node:
         try:
             self.reactor.run()
             self.reactor.turn(())
-            self.log(f"the session ends: {self.reactor.ended}")
+            self.log(f"{ENDS}{self.reactor.ended}")
         except Exception as error:
             self.log(traceback.format_exc())
             self.doorman.farewell(f"the node process failed ({type(error).__name__}: {error})")

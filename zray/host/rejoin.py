@@ -3,7 +3,8 @@ place (DESIGN 8): with an id, a key and a session of its own, and with the token
 
 The process that does it is what is left of the first one: no role, no socket, no worker; a folder, so that `zray stop`
 finds it, and `zray status`, which says why the last attempt failed.  It tries until the network is back, for
-RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends it at once.
+RETURN_SECONDS_MAX; a token that is refused (expired, used up) ends it at once.  Its log is gone by then: why is said
+to the machine's.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import syslog
 import time
 from typing import Any
 
 from ..exceptions import AuthenticationError, ClusterLostError
+from ..printable import printable
 from ..store.sweeper import lock_session
 from .processes import children_of, end_children
 from .session import Session
@@ -87,12 +90,23 @@ def _try(options: dict[str, Any], token: str, session: Session, info: SessionInf
             )
             return
         except AuthenticationError as error:
-            print(f"this node does not join again: {error}", file=sys.stderr)
+            _say_at_last(info, cluster, error)
             return
         except (ClusterLostError, ConnectionError) as error:
             if time.monotonic() > deadline:
-                print(f"this node does not join again: {error}", file=sys.stderr)
+                _say_at_last(info, cluster, error)
                 return
             info.notice = str(error)
             session.write_info(info)
         time.sleep(PAUSE_SECONDS)
+
+
+def _say_at_last(info: SessionInfo, cluster: dict[str, Any], error: Exception) -> None:
+    """Nobody waits for us any more who could be told."""
+    text = (
+        f"the node of session {info.called or info.session} was given up by the cluster at {cluster['address']} "
+        f"({cluster.get('why') or 'why is not known'}), and does not join it again: {error}"
+    )
+    print(text, file=sys.stderr)
+    syslog.openlog("zray", syslog.LOG_PID, syslog.LOG_DAEMON)
+    syslog.syslog(syslog.LOG_ERR, printable(text))
