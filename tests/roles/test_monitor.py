@@ -6,7 +6,7 @@ from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
-from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
+from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
 from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from zray.wire.where import NODE_ID_LABEL
@@ -221,8 +221,9 @@ def test_the_verdict_is_final():
 # --- a monitor that follows another one ---
 
 
-def registered(node, *peers):
-    return RegisterNode(node, {"CPU": 1}, endpoint=f"{node}:1", public_key=b"k", peers=list(peers))
+def registered(node, *peers, last_lost=""):
+    facts = {"endpoint": f"{node}:1", "public_key": b"k", "peers": list(peers), "last_lost": last_lost}
+    return RegisterNode(node, {"CPU": 1}, **facts)
 
 
 @pytest.fixture
@@ -273,7 +274,7 @@ def test_it_tells_its_listeners_of_the_nodes_of_the_other_one(follower):
 
 
 def test_who_comes_back_is_told_of_all_others_in_their_order_and_nobody_of_it(follower):
-    told = sent(follower, N2, registered(N2))
+    told = sent(follower, N2, registered(N2, last_lost="n4/local"))
     assert [(target, message.node, message.is_earlier) for target, message in told] == [(N2, N1, True), (N2, N3, False)]
     assert sent(follower, N2, registered(N2)) == []  # a repeat
 
@@ -281,6 +282,23 @@ def test_who_comes_back_is_told_of_all_others_in_their_order_and_nobody_of_it(fo
 def test_who_comes_back_is_told_of_those_that_were_lost(follower):
     told = sent(follower, N2, registered(N2, N1, "n4/local", "n5/local"))
     assert [message.node for _, message in told if type(message) is NodeLost] == ["n4/local", "n5/local"]
+
+
+@pytest.mark.parametrize(
+    ("last_lost", "news"), [("a", ["b", "c"]), ("c", []), ("", ["a", "b", "c"]), ("long ago", ["a", "b", "c"])]
+)
+def test_who_comes_back_is_told_of_the_losses_that_it_has_missed_of_nodes_that_it_had_not_met_too(last_lost, news):
+    """One that joins and is lost while a node has not found the head is named to that by shards, later."""
+    monitor = Monitor("monitor", ["global"], former=[registered(N1)], lost=["a", "b", "c"])
+    told = sent(monitor, N1, registered(N1, last_lost=last_lost))
+    assert [message.node for _, message in told if type(message) is NodeLost] == news
+
+
+def test_a_newcomer_is_told_of_the_last_loss_before_it(follower):
+    """All others are none of its business; by that one a later monitor knows."""
+    follower.handle("host", e.HostLeft(N1, "told to stop"), 0.0)
+    told = sent(follower, "n9/local", registered("n9/local"))
+    assert [message.node for target, message in told if type(message) is NodeLost] == [N1]
 
 
 def test_who_was_lost_before_stays_lost(follower):
@@ -313,7 +331,8 @@ def test_who_has_ended_meanwhile_is_looked_at_and_lost_at_once(follower):
 def test_a_newcomer_and_those_that_come_back_hear_of_each_other(follower):
     told = sent(follower, "n9/local", registered("n9/local"))
     assert {target for target, message in told if message.node == "n9/local"} == {N1, N2, N3, "global"}
-    assert {message.node for target, message in told if target == "n9/local"} == {N1, N2, N3}
+    met = {message.node for target, message in told if target == "n9/local" and type(message) is NodeJoined}
+    assert met == {N1, N2, N3}
 
 
 def test_a_node_registers_at_the_new_head_with_those_that_it_knows(desk):
@@ -326,123 +345,20 @@ def test_a_node_registers_at_the_new_head_with_those_that_it_knows(desk):
     assert "n9/monitor" in {target for target, message in desk.sent if type(message) is Heartbeat}
 
 
-# --- leases ---
+def test_a_node_registers_at_the_new_head_with_the_last_loss_that_it_was_told_of(desk):
+    """What it has found out by itself, the head's end, says nothing of what it was told."""
+    desk.tell("n1/monitor", NodeLost(N2, "silent"))
+    desk.tell("host", HeadChanged("n1", "n9", ["n9/global"]))
+    desk.tell("n9/monitor", NodeLost("n1/local", "lost"))
+    desk.tell("host", HeadChanged("n9", "n10", ["n10/global"]))
+    marks = [message.last_lost for _, message in desk.sent if type(message) is RegisterNode]
+    assert marks[-2:] == [N2, "n1/local"]
 
 
-def fence_of(desk):
-    """What the scheduler does that is no message, from now on."""
+def test_a_node_that_is_lost_already_is_forgotten_once(desk):
+    """The former head's key is the key of the head that there is now."""
+    desk.tell("host", HeadChanged("n1", "n9", ["n9/global"]))
     done = []
-    desk.scheduler.perform = lambda effect: done.append(effect)
-    return done
-
-
-def test_a_node_that_is_declared_lost_kills_its_workers_and_ends(desk):
-    desk.submit(desk.new_spec())
-    worker = desk.give_birth()
-    done = fence_of(desk)
-    desk.tell("monitor", NodeLost("local", "silent"))
-    assert done[0] == e.KillWorker(worker) and type(done[1]) is e.EndSession
-
-
-def run_lease(desk, seconds):
-    """So much time passes in steps, without an answer.  The number of the last heartbeat."""
-    for _ in range(round(seconds / LOAD_SECONDS)):
-        desk.now += LOAD_SECONDS
-        desk.tell("timer", LoadTimeout())
-    beats = [message.number for _, message in desk.take_sent(Heartbeat)]
-    return beats[-1] if beats else 0
-
-
-def test_a_node_whose_lease_is_over_kills_its_workers_and_ends(desk):
-    """DESIGN 11: it fences itself, before the verdict on it."""
-    desk.submit(desk.new_spec())
-    worker = desk.give_birth()
-    done = fence_of(desk)
-    number = run_lease(desk, 1.0)
-    run_lease(desk, 1.0)
-    desk.tell("monitor", HeartbeatReply(number))  # it took a second: the lease runs from when that was sent
-    run_lease(desk, 1.0)
-    desk.tell("host", HostProbed("monitor", Finding.OUT_OF_REACH))
-    assert {type(effect) for effect in done} == {ProbeHost}
-    run_lease(desk, 0.4)
-    assert [effect for effect in done if type(effect) is not ProbeHost][0] == e.KillWorker(worker)
-    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
-
-
-def test_the_lease_is_as_long_as_the_monitor_says(desk):
-    """That of a program outside of the cluster."""
-    done = fence_of(desk)
-    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1), 30.0))
-    run_lease(desk, 29.0)
-    assert {type(effect) for effect in done} <= {ProbeHost}
-    run_lease(desk, 1.5)
-    assert type(done[-1]) is e.EndSession and "for 30 s" in done[-1].reason
-
-
-@pytest.mark.parametrize("finding", [Finding.ENDED, Finding.STANDS_STILL])
-def test_a_node_waits_for_a_head_that_can_give_no_verdict_but_not_for_ever(desk, finding):
-    desk.scheduler.members.lease.head_wait = 10.0
-    done = fence_of(desk)
-    for _ in range(20):
-        run_lease(desk, 0.6)
-        desk.tell("host", HostProbed("monitor", finding))
-        assert {type(effect) for effect in done} == {ProbeHost} or desk.now > 10.0
-    assert type(done[-1]) is e.EndSession and "for 10 s" in done[-1].reason
-
-
-def test_a_head_that_was_started_again_has_time_to_answer(desk):
-    """It counts those that it knew from its start on, and for longer: a machine that is busy starts slowly."""
-    done = fence_of(desk)
-    run_lease(desk, 1.0)
-    desk.tell("host", HostProbed("monitor", Finding.ENDED))
-    ended_at = desk.now - 0.5
-    while desk.now < ended_at + 7.0:
-        run_lease(desk, 0.6)
-        desk.tell("host", HostProbed("monitor", Finding.ANSWERS))
-    assert {type(effect) for effect in done} == {ProbeHost}
-    run_lease(desk, 2.0)
-    assert type(done[-1]) is e.EndSession
-    assert desk.now < ended_at + RETURN_TICKS_MAX * TICK_SECONDS
-
-
-def test_what_the_head_was_before_it_answered_extends_no_lease(desk):
-    done = fence_of(desk)
-    number = run_lease(desk, 1.0)
-    desk.tell("host", HostProbed("monitor", Finding.ENDED))
-    desk.tell("monitor", HeartbeatReply(number))
-    run_lease(desk, 2.4)
-    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
-
-
-def test_a_look_at_the_head_before_this_one_extends_no_lease(desk):
-    """It was under way when the new head was found."""
-    done = fence_of(desk)
-    run_lease(desk, 1.0)
-    desk.tell("host", HeadChanged("head", "again", ["again/global"]))
-    desk.tell("host", HostProbed("monitor", Finding.ENDED))
-    run_lease(desk, 2.4)
-    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
-
-
-def test_an_answer_that_comes_after_the_wait_extends_the_lease(desk):
-    done = fence_of(desk)
-    for _ in range(20):
-        run_lease(desk, 0.6)
-        desk.tell("host", HostProbed("monitor", Finding.ENDED))
-    number = run_lease(desk, 0.1)
-    desk.tell("monitor", HeartbeatReply(number))
-    run_lease(desk, 2.0)
-    assert {type(effect) for effect in done} == {ProbeHost}
-
-
-def test_a_node_that_was_stopped_asks_before_it_gives_up(desk):
-    """SIGSTOP, or a lid: what it could not count does not count (F03, F04)."""
-    done = fence_of(desk)
-    run_lease(desk, 0.3)
-    desk.now += 600.0
-    desk.tell("timer", LoadTimeout())
-    assert {type(effect) for effect in done} <= {ProbeHost}
-    number = run_lease(desk, 0.1)
-    desk.tell("monitor", HeartbeatReply(number))
-    run_lease(desk, 2.0)
-    assert {type(effect) for effect in done} <= {ProbeHost}
+    desk.scheduler.perform = done.append
+    desk.tell("n9/monitor", NodeLost("n1/local", "lost"))
+    assert not done

@@ -43,7 +43,7 @@ class MonitorMachine(RuleBasedStateMachine):
         self.now = 0.0
         self.silent = {}  # member -> ticks
         self.returning = set()  # members that the monitor now has not heard register
-        self.lost = set()
+        self.lost = []  # in their order
         self.down = set()
         self.ended = {}  # node -> ticks since its process was found to have ended
         self.drains = {}  # node -> ticks left; None: it takes what it takes
@@ -73,34 +73,40 @@ class MonitorMachine(RuleBasedStateMachine):
         return said
 
     def _forget(self, node):
-        self.lost.add(node)
+        self.lost.append(node)
         self.returning.discard(node)
         self.down.discard(node)
         for table in (self.silent, self.ended, self.drains):
             table.pop(node, None)
 
-    @rule(node=nodes)
-    def register(self, node):
-        said = self._tell(node, RegisterNode(node, {}, endpoint=f"{node}:1"))
+    @rule(node=nodes, heard_count=st.integers(0, len(NODES)))
+    def register(self, node, heard_count):
+        """heard_count: of so many losses it has heard."""
+        last_lost = (["", *self.lost] + [""] * len(NODES))[heard_count]
+        register = RegisterNode(node, {}, endpoint=f"{node}:1", last_lost=last_lost)
+        said = self._tell(node, register)
         if node in self.lost:
             ((target, message),) = [(effect.destination, effect.message) for effect in said]
             assert (target, type(message), message.node) == (node, NodeLost, node)
         elif node in self.returning:
             self.returning.remove(node)
             self.silent[node] = 0
-            self._check_greetings(node, said, is_new=False)
+            news = self.lost[self.lost.index(last_lost) + 1 :] if last_lost else self.lost
+            self._check_greetings(node, said, news, is_new=False)
         elif node not in self.silent:
-            assert said.pop(0) == NoteMember(RegisterNode(node, {}, endpoint=f"{node}:1"))
+            assert said.pop(0) == NoteMember(register)
             said = [effect for effect in said if type(effect) is not SetTimer]
-            self._check_greetings(node, said, is_new=True)
+            self._check_greetings(node, said, self.lost[-1:], is_new=True)
             self.silent[node] = 0
         else:
             assert not said
 
-    def _check_greetings(self, node, said, *, is_new):
-        """It hears of all others; all others hear of it, if it is new."""
-        met = [(effect.destination, effect.message.node) for effect in said]
-        assert all(type(effect.message) is NodeJoined for effect in said)
+    def _check_greetings(self, node, said, lost, *, is_new):
+        """It hears of all others, and of these losses; all others hear of it, if it is new."""
+        told = [(effect.destination, effect.message.node) for effect in said if type(effect.message) is NodeLost]
+        assert told == [(node, other) for other in lost]
+        met = [(effect.destination, effect.message.node) for effect in said if type(effect.message) is NodeJoined]
+        assert len(told) + len(met) == len(said)
         others = self.silent.keys() - {node}
         expected = {(node, other) for other in others}
         if is_new:
@@ -214,7 +220,7 @@ class MonitorMachine(RuleBasedStateMachine):
     def agrees(self):
         monitor = self.monitor
         assert set(monitor.nodes) == set(self.silent)
-        assert monitor.lost.keys() == self.lost
+        assert list(monitor.lost) == self.lost
         assert not monitor.lost.keys() & set(monitor.nodes)
         assert monitor.silent_ticks == self.silent
         assert set(monitor.returning) == self.returning

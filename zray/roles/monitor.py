@@ -140,6 +140,8 @@ class Monitor(Role):
         self.perform(NoteMember(message))
         self.silent_ticks[message.node] = 0
         joined = _joined(message)
+        if self.lost:  # the last one, so that a monitor after us knows which losses are news to it
+            self.send(message.node, NodeLost(next(reversed(self.lost)), "it was lost before this node joined"))
         for node, other in self.nodes.items():
             self.send(message.node, _joined(other, is_earlier=True))
             self.send(node, joined)
@@ -158,9 +160,11 @@ class Monitor(Role):
                 is_earlier = False
             else:
                 self.send(message.node, _joined(other, is_earlier=is_earlier))
-        for peer in message.peers:
-            if peer not in self.nodes:
-                self.send(message.node, NodeLost(peer, "it was lost before the head was started again"))
+        # Also of those whose joining it has missed: others may have named them to it.
+        lost = list(self.lost)
+        news = lost[lost.index(message.last_lost) + 1 :] if message.last_lost in self.lost else lost
+        for node in dict.fromkeys([*(peer for peer in message.peers if peer not in self.nodes), *news]):
+            self.send(message.node, NodeLost(node, "it was lost before the head was started again"))
 
     def on_host_left(self, message: HostLeft) -> None:
         self._lose(message.node, message.reason)

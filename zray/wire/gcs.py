@@ -174,7 +174,7 @@ class LineageNeededReply(Message, tag=116):
 
 class RegisterNode(Message, tag=120):
     """local scheduler -> monitor.  A node joins, or is back at a head that was started again.  endpoint (HOST:PORT) and
-    key: where others reach its host.  peers: whom it takes for members.
+    key: where others reach its host.  peers: whom it takes for members; last_lost: of whose loss it was told last.
     """
 
     node: str
@@ -185,6 +185,7 @@ class RegisterNode(Message, tag=120):
     peers: list[str] = []
     labels: dict[str, str] = {}
     hostname: str = ""  # of its machine, for people
+    last_lost: str = ""
 
 
 class Heartbeat(Message, tag=121):

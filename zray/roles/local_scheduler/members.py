@@ -37,6 +37,7 @@ class Members:
         self.labels: dict[str, dict[str, str]] = {}  # of the peers
         self.outside: set[str] = set()  # those of them where nothing is placed: of programs outside of the cluster
         self.leaving: set[str] = set()  # those of them that are to leave, as far as we were told: membership only
+        self.last_lost = ""  # of those whose loss a monitor has told us: in the order in which they were lost
         self.lease = Lease()
         self.facts = ("node", "", b"")  # as registered
         self.hostname = ""
@@ -66,7 +67,8 @@ class Members:
     def _register(self) -> None:
         node = self.node
         total = plain(node.resources.total)
-        register = RegisterNode(node.address, total, *self.facts, list(self.peers), node.labels, self.hostname)
+        peers, last = list(self.peers), self.last_lost
+        register = RegisterNode(node.address, total, *self.facts, peers, node.labels, self.hostname, last)
         node.send(node.addresses.monitor, register)
         for shard in node.addresses.shards:
             node.send(shard, AttendShard(node.address, self.facts[0] != "driver"))
@@ -122,6 +124,9 @@ class Members:
             reason = message.reason if self.node.drain.is_done else f"this node was declared lost: {message.reason}"
             self.fence(reason, may_rejoin=WAS_LOST in reason)
             return
+        self.last_lost = message.node
+        if message.node in self.node.recovery.lost:
+            return  # the former head's own, or told again by a monitor that cannot know that we were told
         self._forget_node(message)
         self.node.perform(ForgetHost(message.node, message.reason))
 

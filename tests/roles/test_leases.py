@@ -1,0 +1,141 @@
+"""A node is a member for as long as its lease lasts, and ends when that is over (DESIGN 11, F03, F04)."""
+
+import pytest
+
+from tests.roles.desk import Desk
+from zray.roles import effects as e
+from zray.roles.effects import Finding, HeadChanged, HostProbed, ProbeHost
+from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
+from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS
+from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost
+
+N2 = "n2/local"
+
+
+@pytest.fixture
+def desk():
+    """A local scheduler with one CPU, and a peer."""
+    desk = Desk(cpus=1)
+    desk.scheduler.members.start()
+    desk.tell("monitor", NodeJoined(N2, {}))
+    desk.take_sent()
+    return desk
+
+
+def fence_of(desk):
+    """What the scheduler does that is no message, from now on."""
+    done = []
+    desk.scheduler.perform = lambda effect: done.append(effect)
+    return done
+
+
+def test_a_node_that_is_declared_lost_kills_its_workers_and_ends(desk):
+    desk.submit(desk.new_spec())
+    worker = desk.give_birth()
+    done = fence_of(desk)
+    desk.tell("monitor", NodeLost("local", "silent"))
+    assert done[0] == e.KillWorker(worker) and type(done[1]) is e.EndSession
+
+
+def run_lease(desk, seconds):
+    """So much time passes in steps, without an answer.  The number of the last heartbeat."""
+    for _ in range(round(seconds / LOAD_SECONDS)):
+        desk.now += LOAD_SECONDS
+        desk.tell("timer", LoadTimeout())
+    beats = [message.number for _, message in desk.take_sent(Heartbeat)]
+    return beats[-1] if beats else 0
+
+
+def test_a_node_whose_lease_is_over_kills_its_workers_and_ends(desk):
+    """DESIGN 11: it fences itself, before the verdict on it."""
+    desk.submit(desk.new_spec())
+    worker = desk.give_birth()
+    done = fence_of(desk)
+    number = run_lease(desk, 1.0)
+    run_lease(desk, 1.0)
+    desk.tell("monitor", HeartbeatReply(number))  # it took a second: the lease runs from when that was sent
+    run_lease(desk, 1.0)
+    desk.tell("host", HostProbed("monitor", Finding.OUT_OF_REACH))
+    assert {type(effect) for effect in done} == {ProbeHost}
+    run_lease(desk, 0.4)
+    assert [effect for effect in done if type(effect) is not ProbeHost][0] == e.KillWorker(worker)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
+def test_the_lease_is_as_long_as_the_monitor_says(desk):
+    """That of a program outside of the cluster."""
+    done = fence_of(desk)
+    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1), 30.0))
+    run_lease(desk, 29.0)
+    assert {type(effect) for effect in done} <= {ProbeHost}
+    run_lease(desk, 1.5)
+    assert type(done[-1]) is e.EndSession and "for 30 s" in done[-1].reason
+
+
+@pytest.mark.parametrize("finding", [Finding.ENDED, Finding.STANDS_STILL])
+def test_a_node_waits_for_a_head_that_can_give_no_verdict_but_not_for_ever(desk, finding):
+    desk.scheduler.members.lease.head_wait = 10.0
+    done = fence_of(desk)
+    for _ in range(20):
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", finding))
+        assert {type(effect) for effect in done} == {ProbeHost} or desk.now > 10.0
+    assert type(done[-1]) is e.EndSession and "for 10 s" in done[-1].reason
+
+
+def test_a_head_that_was_started_again_has_time_to_answer(desk):
+    """It counts those that it knew from its start on, and for longer: a machine that is busy starts slowly."""
+    done = fence_of(desk)
+    run_lease(desk, 1.0)
+    desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    ended_at = desk.now - 0.5
+    while desk.now < ended_at + 7.0:
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", Finding.ANSWERS))
+    assert {type(effect) for effect in done} == {ProbeHost}
+    run_lease(desk, 2.0)
+    assert type(done[-1]) is e.EndSession
+    assert desk.now < ended_at + RETURN_TICKS_MAX * TICK_SECONDS
+
+
+def test_what_the_head_was_before_it_answered_extends_no_lease(desk):
+    done = fence_of(desk)
+    number = run_lease(desk, 1.0)
+    desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    desk.tell("monitor", HeartbeatReply(number))
+    run_lease(desk, 2.4)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
+def test_a_look_at_the_head_before_this_one_extends_no_lease(desk):
+    """It was under way when the new head was found."""
+    done = fence_of(desk)
+    run_lease(desk, 1.0)
+    desk.tell("host", HeadChanged("head", "again", ["again/global"]))
+    desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    run_lease(desk, 2.4)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
+def test_an_answer_that_comes_after_the_wait_extends_the_lease(desk):
+    done = fence_of(desk)
+    for _ in range(20):
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", Finding.ENDED))
+    number = run_lease(desk, 0.1)
+    desk.tell("monitor", HeartbeatReply(number))
+    run_lease(desk, 2.0)
+    assert {type(effect) for effect in done} == {ProbeHost}
+
+
+def test_a_node_that_was_stopped_asks_before_it_gives_up(desk):
+    """SIGSTOP, or a lid: what it could not count does not count (F03, F04)."""
+    done = fence_of(desk)
+    run_lease(desk, 0.3)
+    desk.now += 600.0
+    desk.tell("timer", LoadTimeout())
+    assert {type(effect) for effect in done} <= {ProbeHost}
+    number = run_lease(desk, 0.1)
+    desk.tell("monitor", HeartbeatReply(number))
+    run_lease(desk, 2.0)
+    assert {type(effect) for effect in done} <= {ProbeHost}
