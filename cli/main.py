@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "doctor": "Say what is wrong on the way to a cluster.",
     "drain": "Have a node finish, hand over, and leave.",
     "gcs": "Verify what the shards of a cluster have written down.",
     "keys": "Show who is let into a cluster, and let some in no more.",

@@ -29,6 +29,8 @@ HEAD_PORT = 6379
 # How long a head that is started again waits for its port.
 PORT_SECONDS = 5.0
 HOST_ID_LENGTH = 16
+# Why one is refused whose version fits, and who names nobody (doctor.py).
+NEEDS_NEW = "a host id and a key that are new are needed"
 
 
 def found_cluster(
@@ -140,7 +142,7 @@ class Admission:
         if is_again:
             return ""
         if not is_id or known or message.host == self.host or len(message.public_key) != KEY_BYTES:
-            return "a host id and a key that are new are needed"
+            return NEEDS_NEW
         if message.public_key in self.roster.ring.keys:
             return "that key is known already"
         if message.former and not self._may_return(message.former):
