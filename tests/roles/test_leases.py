@@ -83,6 +83,19 @@ def test_a_node_waits_for_a_head_that_can_give_no_verdict_but_not_for_ever(desk,
     assert type(done[-1]) is e.EndSession and "for 10 s" in done[-1].reason
 
 
+def test_a_head_is_waited_for_from_when_it_was_found_to_have_ended(desk):
+    """A program that had been cut off from it for a minute has not waited for it yet."""
+    desk.scheduler.members.lease.head_wait = 30.0
+    done = fence_of(desk)
+    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1), 30.0))
+    for finding in [Finding.OUT_OF_REACH] * 28 + [Finding.ENDED] * 28:
+        run_lease(desk, 1.0)
+        desk.tell("host", HostProbed("monitor", finding))
+    assert {type(effect) for effect in done} == {ProbeHost}
+    run_lease(desk, 3.0)
+    assert type(done[-1]) is e.EndSession and "was not started again for 30 s" in done[-1].reason
+
+
 def test_a_head_that_was_started_again_has_time_to_answer(desk):
     """It counts those that it knew from its start on, and for longer: a machine that is busy starts slowly."""
     done = fence_of(desk)

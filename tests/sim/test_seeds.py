@@ -404,3 +404,9 @@ def test_a_value_from_a_node_that_is_lost_has_come_if_what_is_inside_is_there():
     assert_all_is_well([22003067], nodes=2, shards=2, replicas=1, deaths=True, cuts=True, disks=True, oneway=True)
     options = {"deaths": True, "curious": True, "groups": True, "crashes": True, "cuts": True, "schedulers": True}
     assert_all_is_well([30101589], nodes=3, shards=4, replicas=2, oneway=True, weather=True, **options)
+
+
+def test_a_program_that_was_cut_off_waits_for_a_head_that_has_ended_since():
+    """For a minute from then on, not from its last answer: that of its last second was taken for the whole."""
+    options = {"deaths": True, "heads": True, "drains": True, "crashes": True, "cuts": True, "oneway": True}
+    assert_all_is_well([42000259], nodes=4, shards=2, weather=True, **options)

@@ -8,6 +8,8 @@
                                          head that had ended at an earlier look was started after that, and gives
                                          those that it knew time to come back
 
+For a head that has ended, or stands still, we wait from when that was found first: it may have lived until then.
+
 The node of a program outside of the cluster is told with each answer how long its lease is: it runs nothing of others,
 and may be cut off for longer.
 
@@ -55,6 +57,7 @@ class Lease:
         self.looked_at = -1.0  # where a look is under way
         self.head_has_ended = False  # what the last look said
         self.ended_at = NEVER  # when the last look began that said so, and no answer has come since
+        self.missed_at = NEVER  # when the first one began that found it ended, or standing still
 
     def count(self, now: float) -> None:
         """A step of ours."""
@@ -75,14 +78,14 @@ class Lease:
         self.seconds = seconds or LEASE_SECONDS
         while self.sent and self.sent[0][0] <= number:
             self.answered_at = self.sent.popleft()[1]
-            self.ended_at = NEVER
+            self.ended_at = self.missed_at = NEVER
         self.granted_at = max(self.granted_at, self.answered_at)
 
     def extended(self) -> None:
         """A head that was started again knows us as a member: it counts from now.  A look at the former one is void."""
         self.looked_at = -1.0
         self.granted_at = self.answered_at = self.clock
-        self.ended_at = NEVER
+        self.ended_at = self.missed_at = NEVER
 
     def begin_to_look(self) -> bool:
         """Whether it is time to look at the head from outside."""
@@ -97,6 +100,8 @@ class Lease:
             return
         if has_ended or stands_still:
             self.granted_at = max(self.granted_at, self.looked_at)
+            if self.missed_at == NEVER:
+                self.missed_at = self.looked_at
             if has_ended:
                 self.ended_at = self.looked_at
         self.looked_at = -1.0
@@ -124,7 +129,7 @@ class Lease:
         """Why we are no member any more; "" while we are."""
         if self.is_cut_off:
             return f"the head has not answered for {self.seconds:g} s, and this node may be cut off"
-        if self.clock - self.answered_at > max(self.head_wait, self.seconds):
+        if self.clock - max(self.answered_at, self.missed_at) > max(self.head_wait, self.seconds):
             what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
             return f"the head of the cluster {what} for {self.head_wait:g} s"
         return ""
