@@ -99,6 +99,9 @@ class Results:
         spec = task.spec
         objects.drop_all(spec.deps)
         objects.drop_all(spec.holds)
+        if task.origin in node.recovery.lost:
+            objects.drop_all(self.unheld.pop(task.origin, []))  # as in node_lost, which has been
+            return
         if not held:
             tell(back)
             return
