@@ -324,3 +324,19 @@ def test_large_answers_of_its_own_too(cluster):
         assert zray.get(taker.have_a_look.remote(), timeout=30) == [(0, 0, 200_000)] * number
     kill_home(cluster, taker)
     assert zray.get(taker.have_a_look.remote(), timeout=60) == [(0, 0, 200_000)] * 10
+
+
+@pytest.mark.slow
+def test_a_large_answer_that_nobody_has_yet_is_given_again_when_its_call_runs_again_elsewhere(cluster):
+    """The guardians know of it, and are about to pull it: who asked for it, on the lost node too, asks again."""
+    home = cluster.worker_nodes[0]
+    there = NodeAffinitySchedulingStrategy(home.node_id, soft=True)
+    taker = Taker.options(scheduling_strategy=there).remote()
+    giver = Giver.options(scheduling_strategy=there, checkpoint_interval=0).remote()
+    size = 12_000_000
+    taken = taker.take.remote(giver, size)
+    until(lambda: zray.get(giver.given.remote(), timeout=30) == 1)
+    os.kill(home.pid, signal.SIGKILL)
+    cluster.remove_node(home)
+    assert zray.get(taken, timeout=60) == [(1, 1, size)]
+    assert zray.get(giver.given.remote(), timeout=30) == 1

@@ -116,6 +116,38 @@ def test_large_answers_that_lay_on_the_lost_node_are_not_made_once_more(seed, mo
     assert not outcome.error, outcome.error
 
 
+@pytest.mark.parametrize("seed", [1, 10, 21, 26, 50, 71])
+def test_large_answers_that_nobody_had_yet_are_given_again_by_the_calls_that_run_again(seed, monkeypatch):
+    """They lay on the lost node alone: who sent the call again got an ObjectLostError."""
+    from zray.sim import maker_programs, recovery_programs
+
+    monkeypatch.setattr(maker_programs, "ALLOWED", ())
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
+    )
+    assert not outcome.error, outcome.error
+
+
+@pytest.mark.parametrize("seed", [26, 40, 63, 96])
+def test_so_are_those_of_calls_that_are_in_the_last_checkpoint(seed, monkeypatch):
+    """Their callers have them before the guardian has that checkpoint."""
+    from zray.sim import maker_programs, recovery_programs, workloads
+
+    def often(random):
+        return (random.choice((1, 1, 2, 3)), 40, 1, "room", True)
+
+    monkeypatch.setitem(workloads.SPECIAL_PROGRAMS, "couple", (workloads.SPECIAL_PROGRAMS["couple"][0], often))
+    monkeypatch.setattr(maker_programs, "ALLOWED", ())
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.01, **options
+    )
+    assert not outcome.error, outcome.error
+
+
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():
     """The node was lost with it; nobody else knew that it was to be made."""
     outcome = run_program("relay", seed=144, nodes=4, cpus=1, node_kills=1, node_kill_probability=0.01)

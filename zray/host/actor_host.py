@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import posix_ipc
 
 from ..exceptions import encode_system_error
-from ..ids import return_id
+from ..ids import return_id, task_of
 from ..store.errors import deserialize_error, serialize_error
 from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
@@ -111,6 +111,8 @@ class ActorHost:
         worker.run_task = self.run_call  # type: ignore[method-assign]
         worker.say(ActorStarted(self.actor_id))
         worker.flush()
+        if self.recovery is not None:
+            self.recovery.given.clear()
         self.leave_if_asked()
 
     def _death_by(self, error: BaseException) -> bytes:
@@ -188,10 +190,12 @@ class ActorHost:
             self.recovery.call_ended(spec)
 
     def run_once_more(self, spec: TaskSpec) -> None:
-        """A call of a process before this one: its result has been told."""
+        """A call of a process before this one: its result has been told, but what was large of it may be lost."""
         try:
             args, kwargs = self.worker.arguments_of(spec)
-            self.method_of(spec)(*args, **kwargs)
+            value = self.method_of(spec)(*args, **kwargs)
+            if self.recovery is not None and any(task_of(object_id) == spec.task_id for object_id in self.order.again):
+                self.recovery.give(spec, self.result_of(spec, value))
         except BaseException as error:
             if is_success(error):  # that process died before it could say so
                 self.exiting = self._left_by(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ids import checkpoint_id
+from ..ids import checkpoint_id, return_id
 from ..object_ref import ObjectRef
 from ..store.values import serialize
 from ..wire.actors import ActorSaved
@@ -17,7 +17,7 @@ from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .submitter import Call
 
 if TYPE_CHECKING:
-    from .actor_host import ActorHost
+    from .actor_host import ActorHost, Result
 
 SAVE = ("__zray_save__", "__ray_save__")
 RESTORE = ("__zray_restore__", "__ray_restore__")
@@ -35,6 +35,7 @@ class Recovery:
         self.count = host.order.call_count  # calls so far, but for readonly ones
         self.saved_at = self.count
         self.saved: ObjectRef | None = None  # the last checkpoint that we have put
+        self.given: list[ObjectRef] = []  # what calls that were run again have returned, until the node holds it
 
     def restored(self, cls: Any) -> Any:
         """The instance as it was saved."""
@@ -63,6 +64,16 @@ class Recovery:
                 if type(worker.executor.arguments.pop(object_id, None)) is StoredValue:
                     worker.client.place_unused(object_id)
         host.order.calls = []
+
+    def give(self, spec: TaskSpec, result: Result) -> None:
+        """What a call that was run again has returned is lost, and may be asked for."""
+        worker = self.host.worker
+        values, contained, _ = result
+        with worker.lock:
+            for index, value in enumerate(values, 1):
+                worker.client.put(return_id(spec.task_id, index), value, contained[index - 1] if contained else ())
+                self.given.append(ObjectRef(return_id(spec.task_id, index)))
+            worker.writer.drop_found()
 
     def call_ended(self, spec: TaskSpec) -> None:
         """Save the state, now and then."""

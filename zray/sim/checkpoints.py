@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from ..ids import checkpoint_id, children_prefix
+from ..ids import checkpoint_id, children_prefix, return_id
 from ..wire.actors import ActorSaved, StartActor
 from ..wire.objects import AllocateRefused
 from ..wire.task_spec import TaskSpec, parse_options
@@ -40,8 +40,8 @@ class Recovery:
         yield from actor.restore(state)
         return actor
 
-    def run_again(self, top: Activation, specs: list[TaskSpec]) -> Generator[Any, Any, None]:
-        """The calls since."""
+    def run_again(self, top: Activation, specs: list[TaskSpec], again: list[bytes]) -> Generator[Any, Any, None]:
+        """The calls since.  again: what is put of what they return."""
         worker = self.worker
         for spec in specs:
             top.task_id, top.prefix = spec.task_id, children_prefix(spec.task_id)
@@ -52,10 +52,18 @@ class Recovery:
                 if error is None:
                     result = getattr(worker.actor, parse_options(spec.options).method)(*args)
                     if isinstance(result, Generator):
-                        yield from result
+                        result = yield from result
+                    if any(object_id.startswith(spec.task_id) for object_id in again):
+                        yield from self._put(top, spec, result)
             except (UserError, RemoteError):
                 pass
             self.count += 1
+
+    def _put(self, top: Activation, spec: TaskSpec, result: Any) -> Generator[Any, Any, None]:
+        values, contained = yield from self.worker.returns_of(spec, result)
+        for index, value in enumerate(values, 1):
+            self.worker.client.put(return_id(spec.task_id, index), value, contained[index - 1] if contained else ())
+            top.refs.append(return_id(spec.task_id, index))
 
     def save_after(self, spec: TaskSpec) -> Activation | None:
         """What saves the state, if it is time to."""

@@ -157,8 +157,14 @@ class Worker(Process):
         except (UserError, RemoteError) as raised:
             wants_retry = options.retry_exceptions
             return [failure_of(raised)] * max(1, options.num_returns), (), wants_retry
-        results = [result] if options.num_returns == 1 else list(result or ())
-        assert len(results) == options.num_returns
+        values, contained = yield from self.returns_of(spec, result)
+        return values, contained, False
+
+    def returns_of(self, spec: TaskSpec, result: Any) -> Generator[Any, Any, Any]:
+        """What it returned, as it is told; and the refs inside."""
+        num_returns = parse_options(spec.options).num_returns
+        results = [result] if num_returns == 1 else list(result or ())
+        assert len(results) == num_returns
         values: list[bytes | StoredValue] = []
         contained = []
         for index, item in enumerate(results, 1):
@@ -170,7 +176,7 @@ class Worker(Process):
                     value, inside = encode_system_error("ObjectStoreFullError", value.reason), ()
             values.append(value)
             contained.append(inside)
-        return values, tuple(contained) if any(contained) else (), False
+        return values, tuple(contained) if any(contained) else ()
 
     def _take_code(self) -> Generator[Any, Any, None]:
         """As a worker fetches the modules of its job: what came must be what was sent."""
@@ -221,7 +227,7 @@ class Worker(Process):
         except UserError as raised:
             error = failure_of(raised)
         if self.recovery is not None and error is None:
-            yield from self.recovery.run_again(top, message.calls)
+            yield from self.recovery.run_again(top, message.calls, message.again)
         for object_id in given:
             del self.executor.arguments[object_id]
             self.client.place_unused(object_id)

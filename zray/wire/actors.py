@@ -128,6 +128,7 @@ class StartActor(Message, tag=70):
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": where its constructor leaves it
     call_count: Natural = 0  # so many calls are in that
     calls: list[TaskSpec] = []  # those since, to be run again
+    again: list[ObjectID] = []  # what some of these return is to be put, until the actor has started
 
 
 class ActorSaved(Message, tag=197):

@@ -10,13 +10,14 @@ that actor's guardian has it, too.  What is large of it is held as long, where i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
-from ...ids import return_id
-from ...wire.task_spec import StoredValue
+from ...ids import ObjectID, return_id
+from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, LoggedCall
 from .tables import Actor, Task
@@ -24,7 +25,8 @@ from .tables import Actor, Task
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-# So many results that callers have are told with the next calls; more of them at once.
+# So many results that callers have are told with the next calls; more of them at once, and so are large ones, which
+# the next process would make again.
 TAKEN_COUNT_MAX = 64
 # Answers to calls of actors whose node is lost: nobody says whether these actors are run again, and the last are kept.
 ORPHANS_MAX = 10_000
@@ -35,7 +37,7 @@ ORPHANS_BYTES_MAX = 64 << 20
 class Answers:
     """Of one actor."""
 
-    __slots__ = ("actor", "given", "held", "inherited", "node", "reads", "taken")
+    __slots__ = ("actor", "given", "held", "inherited", "is_due", "node", "reads", "taken")
 
     def __init__(self, node: LocalScheduler, actor: Actor) -> None:
         self.node = node
@@ -44,6 +46,7 @@ class Answers:
         self.inherited: dict[bytes, Answer] = {}
         self.reads: dict[bytes, LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
         self.taken: list[bytes] = []  # those that the guardian need not keep
+        self.is_due = False  # it is to be told of these without more calls
         self.held: dict[bytes, list[bytes]] = {}  # by call of an actor: its large returns, which are here
 
     def all(self) -> dict[bytes, Answer]:
@@ -80,6 +83,10 @@ class Answers:
         actor = self.node.calls.actors.get(caller)
         return actor is not None and actor.shipping is not None
 
+    def large_given(self) -> set[bytes]:
+        """Calls whose large answers their callers may not have yet."""
+        return {task_id for task_id, answer in self.given.items() if answer.large}
+
     def inherit(self, answers: dict[bytes, Answer]) -> None:
         """Calls that are sent again get these."""
         self.inherited = {
@@ -102,6 +109,8 @@ class Answers:
             else:
                 self.taken.append(task_id)
             self._finish_again(task, answer)
+            if task_id not in self.given:
+                self._let_go(task_id)
         return left
 
     def _finish_again(self, task: Task, answer: Answer) -> None:
@@ -121,6 +130,25 @@ class Answers:
                 contained.append(entry.contained)
         self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
+    def to_be_made_again(self, calls: Iterable[TaskSpec]) -> list[ObjectID]:
+        """What these have returned that was large and is lost, and may be asked for: they run again, and return it."""
+        entries, lost = self.node.objects.entries, []
+        for spec in calls if self.inherited else ():
+            answer = self.inherited.get(spec.task_id)
+            for object_id in answer.large if answer is not None else ():
+                entry = entries.get(object_id)
+                if entry is None or entry.value is None or entry.is_lost:
+                    lost.append(object_id)
+        return lost
+
+    def made_again(self, calls: Iterable[TaskSpec]) -> None:
+        """They have run again: what is here of it stays until it is asked for."""
+        for spec in calls if self.inherited else ():
+            answer = self.inherited.get(spec.task_id)
+            if answer is not None and answer.large and spec.task_id not in self.held:
+                if not self.to_be_made_again([spec]):
+                    self._hold(answer)
+
     def caller_goes_on(self, origin: str) -> None:
         """What its node sends again went ahead: it has all the other answers."""
         for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
@@ -134,10 +162,16 @@ class Answers:
         shipping = self.actor.shipping
         self._let_go(task_id)
         is_logged = self.reads.pop(task_id, None) is None
-        if self.given.pop(task_id, None) is not None and is_logged and shipping.is_started:
+        answer = self.given.pop(task_id, None)
+        if answer is None or not shipping.is_started:
+            return
+        if is_logged:
             self.taken.append(task_id)
-            if len(self.taken) >= TAKEN_COUNT_MAX:
+            if answer.large or len(self.taken) >= TAKEN_COUNT_MAX:
+                self.is_due = True
                 self.node.logs.touched[self.actor.actor_id] = shipping
+        if answer.large:
+            shipping.say_offer()
 
     def node_lost(self, lost: str) -> None:
         """Nobody there sends a call again; but actors that were there may do so from another node."""

@@ -252,6 +252,8 @@ class Calls:
             journal.nested.is_settling = False
             journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
             order.checkpoint, order.call_count, order.calls = journal.checkpoint, journal.first, list(journal.calls)
+            if actor.shipping is not None:
+                order.again = actor.shipping.answers.to_be_made_again(journal.calls)
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
 
@@ -261,6 +263,8 @@ class Calls:
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
             return
         actor.state = ActorState.ALIVE
+        if actor.shipping is not None:
+            actor.shipping.answers.made_again(actor.journal.calls)
         self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
 

@@ -58,6 +58,8 @@ def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
             node.to_seal.append(put.object_id)
         elif len(value) > objects.small_max:  # type: ignore[arg-type]
             objects.inline_bytes += len(value)  # type: ignore[arg-type]
+        if entry.task is not None:
+            continue  # a call's that has run on another node (answers): it gets this when it is answered
         if entry.waiting is not None:
             waiting, entry.waiting = entry.waiting, None
             for task in waiting:

@@ -28,7 +28,7 @@ from ...wire.message import Message
 from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
-from .answers import TAKEN_COUNT_MAX, Answers
+from .answers import Answers
 from .journals import Journal
 from .tables import Actor, Process, Task, TaskState
 
@@ -69,10 +69,12 @@ class Shipping:
         "acked",
         "actor",
         "answers",
+        "awaited",
         "delivered",
         "epoch",
         "held",
         "is_known",
+        "is_offer_said",
         "is_on",
         "is_started",
         "is_unseen",
@@ -103,6 +105,8 @@ class Shipping:
         self.delivered = 0  # of this epoch: so many were sent
         self.offered = b""  # the checkpoint that it is asked to pull
         self.offered_count = 0
+        self.is_offer_said = True
+        self.awaited: set[bytes] = set()  # calls in it whose large answers are to be with their callers first
         self.unoffered_size = 0  # bytes that the calls since then take
         self.offered_all_of: list[bytes] = []  # the calls that these were made by are in it
         self.held: list[bytes] = []  # what the log's beginning takes, until it is there
@@ -124,7 +128,7 @@ class Shipping:
             return
         self.is_started = True
         journal.nested.forget_all(journal.done_with(self.actor))
-        self.offered_count, self.unoffered_size = journal.first, 0
+        self.offered_count, self.unoffered_size, self.is_offer_said = journal.first, 0, True
         self.delivered = sum(1 for _ in journal.nested.answers())
         self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
@@ -212,15 +216,28 @@ class Shipping:
         """
         journal = self.actor.journal
         if not self.offered and journal.checkpoint and journal.first > self.offered_count and not journal.is_full:
-            is_late = journal.first - self.offered_count > LATE_CALLS_MAX or self.unoffered_size > LATE_BYTES_MAX
-            if not is_late and journal.nested.are_under_way(journal.done_with(self.actor)):
+            if not self._is_late and journal.nested.are_under_way(journal.done_with(self.actor)):
                 return
             self.unoffered_size = 0
             self.offered, self.offered_count = journal.checkpoint, journal.first
             self.node.objects.retain(self.offered)
-            all_of = self.offered_all_of = journal.done_with(self.actor)
-            message = LogCheckpoint(self.actor.actor_id, self.epoch, self.offered, self.offered_count, all_of)
-            self._put(Item(message=message), (self.offered,))
+            self.offered_all_of = journal.done_with(self.actor)
+            self.is_offer_said, self.awaited = False, self.answers.large_given()
+        self.say_offer()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the guardian has too much since its checkpoint."""
+        count = self.actor.journal.count - self.offered_count
+        return count > LATE_CALLS_MAX or self.unoffered_size > LATE_BYTES_MAX
+
+    def say_offer(self) -> None:
+        """When callers have what is large of what the calls in it returned: these would return it again till then."""
+        if not self.is_offer_said and (self._is_late or self.awaited.isdisjoint(self.answers.given)):
+            self.is_offer_said, self.awaited = True, set()
+            actor_id, offered = self.actor.actor_id, self.offered
+            message = LogCheckpoint(actor_id, self.epoch, offered, self.offered_count, self.offered_all_of)
+            self._put(Item(message=message), (offered,))
 
     def _put(self, item: Item, refs: Iterable[bytes]) -> None:
         """Behind what there is, when the shards know that we hold what it takes."""
@@ -251,7 +268,7 @@ class Shipping:
                 self._send_calls(calls, nested)
                 calls, nested = [], []
                 self.node.send(self.actor.guardian, item.message)  # type: ignore[arg-type]
-        if self.is_started and len(self.answers.taken) >= TAKEN_COUNT_MAX and not (calls or nested or self.queue):
+        if self.is_started and self.answers.is_due and not (calls or nested or self.queue):
             self._send(LogCalls(self.actor.actor_id, self.epoch, []))
         self._send_calls(calls, nested)
 
@@ -268,7 +285,7 @@ class Shipping:
             self._send(message)
 
     def _send(self, message: LogCalls) -> None:
-        message.taken, self.answers.taken = self.answers.taken, []
+        message.taken, self.answers.taken, self.answers.is_due = self.answers.taken, [], False
         self.node.send(self.actor.guardian, message)
 
     def acknowledged(self, message: CallsLogged) -> None:
@@ -292,7 +309,7 @@ class Shipping:
 
     def _let_go_of_offer(self) -> None:
         if self.offered:
-            offered, self.offered, self.offered_all_of = self.offered, b"", []
+            offered, self.offered, self.offered_all_of, self.is_offer_said = self.offered, b"", [], True
             self.node.objects.drop(offered)
 
     def stop(self, *, is_known: bool = False) -> None:
