@@ -282,6 +282,26 @@ def test_what_is_claimed_is_the_life_that_was_handed_over_though_an_earlier_one_
     assert (claim.node, claim.life) == ("local", life)
 
 
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_who_has_claimed_an_actor_forgets_it_at_no_late_word_of_its_lost_node(is_dead):
+    """The shard gave it to who knew nothing of it any more, and it had a home for ever (found by seed 80210091)."""
+    desk = Desk()
+    desk.scheduler.is_embedded = False
+    desk.scheduler.members.peers[N1] = {}
+    spec, options = TaskSpec(ACTOR, b"f" * 16), ActorOptions(max_restarts=1)
+    desk.tell(N1, GuardActor(spec, options, MADE, JOB, JobFacts(home=N1)))
+    desk.scheduler.guards.guarded[ACTOR].options = ActorOptions(
+        max_restarts=1, detached=True
+    )  # its driver went as well
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    desk.tell(N1, UnguardActor(ACTOR, MADE.birth, is_dead))
+    desk.take_sent()
+    desk.tell("gcs-0", ActorClaimed(ACTOR, MOVED, is_held=True))
+    assert (ACTOR in desk.scheduler.calls.actors) != is_dead
+    assert (ACTOR in desk.scheduler.ends.graves) == is_dead
+    assert not desk.scheduler.guards.guarded
+
+
 def test_a_claim_that_is_granted_after_it_was_made_anew_here_makes_no_other_life_of_it():
     """The one that had been made anew was forgotten: its process stayed for ever."""
     desk = Desk()

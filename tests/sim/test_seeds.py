@@ -410,3 +410,9 @@ def test_a_program_that_was_cut_off_waits_for_a_head_that_has_ended_since():
     """For a minute from then on, not from its last answer: that of its last second was taken for the whole."""
     options = {"deaths": True, "heads": True, "drains": True, "crashes": True, "cuts": True, "oneway": True}
     assert_all_is_well([42000259], nodes=4, shards=2, weather=True, **options)
+
+
+def test_a_chain_is_at_rest_when_its_first_member_has_heard_that_all_have_it():
+    """A run was looked at when the client had its answer, and the acknowledgement was still on its way back."""
+    options = {"deaths": True, "drains": True, "cuts": True, "disks": True, "oneway": True, "schedulers": True}
+    assert_all_is_well([33000035], nodes=8, shards=4, replicas=3, **options)

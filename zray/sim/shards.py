@@ -317,8 +317,12 @@ class Shards:
         return host.machine if host is not None else ""
 
     def are_done(self) -> bool:
-        """Whether nothing is asked of a shard, and none has something to say to another one."""
-        return self.have_said_all() and not any(client.pending for client in self.clients())
+        """Whether nothing is asked of a shard, none has something to say to another one, and all that was written is
+        acknowledged: the client hears of it before the first member does.
+        """
+        if not self.have_said_all() or any(client.pending for client in self.clients()):
+            return False
+        return not any(member.history for name in self.names for member in self.members(name))
 
     def clients(self) -> list[ChainClient]:
         """Of all nodes."""

@@ -54,6 +54,7 @@ class Guard(Struct, gc=False, eq=False):
     job: JobFacts
     home: str
     is_over: bool = False  # its job has ended
+    is_dead: bool = False  # it had ended before its home did
     copy: Copy | None = None  # what it recovers from, if it does
 
 
@@ -234,6 +235,9 @@ class Guards:
         node, guard = self.node, self.guarded.get(message.actor_id)
         if guard is None or guard.life.birth != message.birth or guard.home != node.sender:
             return
+        if guard.home in node.recovery.lost:
+            guard.is_dead = guard.is_dead or message.is_dead
+            return  # we have claimed it since, and bury it when it is ours
         self._let_go(message.actor_id)
         self._say_unguarded(message.actor_id, message.birth, guard.life.term)
         if message.is_dead:
@@ -353,6 +357,8 @@ class Guards:
         count = actor.life.restart_count
         if is_over:
             text = f"The driver that made the {in_words(options)} has ended."
+        elif guard.is_dead:
+            text = f"The {in_words(options)} has ended."
         elif claim.is_killed:
             text = f"The {in_words(options)} was killed by kill()."
         elif not claim.is_held and not options.detached:
