@@ -251,7 +251,7 @@ def test_what_is_let_go_of_before_what_is_inside_is_held_leaves_nothing(desk, ar
     desk.tell("gcs-0", HoldAtNodeReply(1, are_gone))
     assert desk.take_sent() == [("objects", FreeObjects([ONE]))]
     fetches = desk.scheduler.fetches
-    assert not (fetches.ordered or fetches.in_vain or desk.scheduler.acks.expected)
+    assert not (fetches.ordered or fetches.unheld or desk.scheduler.acks.expected)
 
 
 def test_where_everybody_waits_for_room_it_is_an_error(desk):

@@ -416,3 +416,9 @@ def test_a_chain_is_at_rest_when_its_first_member_has_heard_that_all_have_it():
     """A run was looked at when the client had its answer, and the acknowledgement was still on its way back."""
     options = {"deaths": True, "drains": True, "cuts": True, "disks": True, "oneway": True, "schedulers": True}
     assert_all_is_well([33000035], nodes=8, shards=4, replicas=3, **options)
+
+
+def test_a_value_whose_inside_is_to_be_held_counts_as_ordered_when_nobody_wants_it_any_more():
+    """Its node was told to leave: the task that it was for had gone, and what is inside was not acknowledged yet."""
+    options = {"curious": True, "drains": True, "crashes": True, "cuts": True, "disks": True}
+    assert_all_is_well([50000010], nodes=7, shards=2, replicas=2, oneway=True, weather=True, **options)

@@ -54,7 +54,7 @@ class Acks:
     def on_held(self, message: HoldAtNodeReply) -> None:
         """HoldAtNodeReply."""
         if message.are_gone:
-            self.node.fetches.in_vain.add(message.request)
+            self.node.fetches.inside_is_gone(message.request)
         self.acknowledged(message.request)
 
     def node_lost(self, lost: str) -> None:

@@ -108,8 +108,10 @@ def _of_objects(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     objects = len(node.objects.entries)
     yield "objects whose place is asked for", len(node.remote.subscribed), objects
     yield "objects that are here, and not said to be", len(node.remote.unsaid), len(node.acks.expected)
-    yield "requests for what is gone", len(node.fetches.in_vain), len(node.acks.expected)
-    yield "objects on their way here", len(node.fetches.ordered), objects
+    unheld = len(node.fetches.unheld)
+    yield "values with refs inside that shards are to hold", unheld, len(node.acks.expected)
+    # Those stay ordered until the shards have answered, also where nobody wants them any more.
+    yield "objects on their way here", len(node.fetches.ordered), objects + unheld
     yield "large objects on their way here", len(node.load.fetching), len(node.fetches.ordered)
 
 

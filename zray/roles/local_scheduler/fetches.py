@@ -30,7 +30,8 @@ class Fetches:
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.ordered: dict[bytes, bool] = {}  # by object: whether it is urgent
-        self.in_vain: set[int] = set()  # requests to hold what is inside of a value, and that is gone: membership only
+        # Requests to hold what is inside of a value that has come: whether some of that is gone.
+        self.unheld: dict[int, bool] = {}
 
     def begin(self, entry: ObjectEntry, shared: Shared, *, is_urgent: bool = False) -> None:
         """Have it brought here, once.  is_urgent: a process waits for it, and may have room that others wait for."""
@@ -79,13 +80,18 @@ class Fetches:
         for object_id in inside:
             node.objects.entries[object_id].share()
         request = node.acks.next_request()
+        self.unheld[request] = False
         expected = node.remote._hold_at_shards(inside, request, are_inside=True)
         node.acks.expect(request, expected, lambda: self._inside_is_held(entry, message, request))
 
+    def inside_is_gone(self, request: int) -> None:
+        """A shard's word: it did not hold all that this request, if it is one of these, was for."""
+        if request in self.unheld:
+            self.unheld[request] = True
+
     def _inside_is_held(self, entry: ObjectEntry, message: ObjectFetched, request: int) -> None:
         node, object_id = self.node, message.object_id
-        is_in_vain = request in self.in_vain
-        self.in_vain.discard(request)
+        is_in_vain = self.unheld.pop(request)
         is_wanted = node.objects.entries.get(object_id) is entry and entry.value is None
         if is_wanted and not is_in_vain:
             self._is_here(entry, message)
