@@ -3,13 +3,14 @@
 from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_trips import OTHER, desk_with_a_peer
 from zray.roles.local_scheduler.load import IDLE_REPORT_SECONDS
+from zray.roles.local_scheduler.members import LoadTimeout
 from zray.wire.scheduling import LoadReport, PlaceTask
 from zray.wire.task_spec import TaskSpec
 
 
-def place(desk, *numbers):
+def place(desk, *numbers, scheduler="global"):
     for number in numbers:
-        desk.tell("global", PlaceTask(TaskSpec(number.to_bytes(16, "big"), FUNCTION), OTHER, JOB))
+        desk.tell(scheduler, PlaceTask(TaskSpec(number.to_bytes(16, "big"), FUNCTION), OTHER, JOB))
 
 
 def run_all(desk, worker):
@@ -50,3 +51,17 @@ def test_of_what_its_own_programs_do_the_regular_reports_say_enough():
     desk, worker = desk_with_a_worker()
     desk.submit(desk.new_spec())
     assert run_all(desk, worker) == []
+
+
+def test_what_a_scheduler_places_that_it_has_not_been_told_of_counts():
+    """That of a head that was started again: what is in no report it took to be under way, and in use, for good."""
+    desk, worker = desk_with_a_worker()
+    place(desk, 2, 3, scheduler="n9/global")
+    place(desk, 4, scheduler="n9/local")
+    run_all(desk, worker)
+    desk.scheduler.addresses.add_schedulers(["n9/global"], ())
+    desk.take_sent()
+    desk.tell("timer", LoadTimeout())
+    counts = {target: report.placed_count for target, report in desk.take_sent(LoadReport)}
+    assert counts == {"global": 1, "n9/global": 2}
+    assert "n9/local" not in desk.scheduler.load.placed_counts

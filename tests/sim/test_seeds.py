@@ -422,3 +422,9 @@ def test_a_value_whose_inside_is_to_be_held_counts_as_ordered_when_nobody_wants_
     """Its node was told to leave: the task that it was for had gone, and what is inside was not acknowledged yet."""
     options = {"curious": True, "drains": True, "crashes": True, "cuts": True, "disks": True}
     assert_all_is_well([50000010], nodes=7, shards=2, replicas=2, oneway=True, weather=True, **options)
+
+
+def test_what_a_head_places_before_it_is_known_is_reported_to_it():
+    """It took that to be under way, and in use, for good: a placement group for the whole cluster had no room."""
+    assert_all_is_well([60000000, 60000051], nodes=5, heads=True)
+    assert_all_is_well([60000013, 60000015], nodes=4, schedulers=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..ids import is_put, task_of
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
+from ..roles.global_scheduler import GlobalScheduler
 from ..roles.monitor import Monitor
 from .values import Failed, decode_failure, is_error
 
@@ -233,8 +234,17 @@ class Checkers:
         for shard in self.world.shards.authorities():
             self.shard_is_empty(shard)
         self.groups_are_whole()
+        self.nothing_is_placed_and_never_reported()
         self.world.shards.at_rest()
         self.world.schedulers.at_rest()
+
+    def nothing_is_placed_and_never_reported(self) -> None:
+        """It would count as in use for good."""
+        for home in {home.name: home for home in self.world.homes.values()}.values():
+            for role in home.roles.values() if home.is_alive else ():
+                for load in role.loads.values() if type(role) is GlobalScheduler else ():
+                    waits = len(load.unreported) + load.waiting_count
+                    assert not waits, f"{role.address} takes {waits} tasks to be under way to {load.node}"
 
     def scheduler_is_empty(self, node: Node) -> None:
         """No task, object, pin, wait, actor; all resources free."""

@@ -25,6 +25,7 @@ from . import (
     journals,
     lending,
     lineage,
+    load,
     members,
     nested,
     scheduler,
@@ -121,8 +122,7 @@ def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "labels of nodes", len(node.members.labels), peers
     yield "nodes outside of the cluster", len(node.members.outside), peers
     yield "nodes that are to leave", len(node.members.leaving), peers
-    schedulers = len(node.addresses.global_schedulers)
-    yield "global schedulers that place tasks here", len(node.load.placed_counts), schedulers
+    yield "global schedulers that place tasks here", len(node.load.placed_counts), load.PLACERS_MAX
     workers = len(node.pool.workers)
     yield "idle workers", sum(map(len, node.pool.idle.values())), workers
     yield "kinds of idle workers", len(node.pool.idle), workers + 1

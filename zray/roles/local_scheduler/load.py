@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ...wire.allowed import kind_of
 from ...wire.groups import plain
 from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
+from ..latest import Latest
 from .resources import CPU
 from .tables import Task, TaskState
 
@@ -26,6 +28,8 @@ LONG_US = 100_000
 # What was placed here and is done already still counts until the next report, ten times a second: a node that has
 # nothing left of it says so at once, so often at most.
 IDLE_REPORT_SECONDS = 0.01
+# Global schedulers that have placed some here, of heads and hosts that came one after the other: nobody has so many.
+PLACERS_MAX = 1_000
 # Queued tasks that are looked at to know what the queue holds.
 SAMPLE_MAX = 100
 
@@ -39,7 +43,9 @@ class Load:
         self.fetching: dict[bytes, int] = {}  # large objects under way, and their sizes
         self.fetched_bytes = 0  # since `fetching_since`
         self.fetching_since = 0.0
-        self.placed_counts: dict[str, int] = {}  # global scheduler -> tasks that it has placed here
+        # Global scheduler -> tasks that it has placed here, whether we have been told of it yet or not: what we do not
+        # count it takes to be on its way for good.
+        self.placed_counts: Latest[str, int] = Latest(PLACERS_MAX)
         self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
         self.is_behind = False  # a global scheduler has placed some since the last report
         self.reported_at = -IDLE_REPORT_SECONDS
@@ -73,7 +79,7 @@ class Load:
     def task_is_placed(self) -> None:
         """By the sender, whatever becomes of it: global schedulers are told of theirs.  Peers place tasks too."""
         counts, sender = self.placed_counts, self.node.sender
-        if sender in self.node.addresses.global_schedulers:
+        if sender in counts or (kind_of(sender) == "global" and sender not in self.node.flights.gone):
             counts[sender] = counts.get(sender, 0) + 1
             self.is_behind = True
 
