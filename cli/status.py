@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
@@ -200,3 +201,7 @@ def status(form: str, address: str | None) -> None:
             print_returning(fact)
         if not found and not returning and not is_silent:
             click.echo("No session runs on this machine.")
+            if elsewhere := os.environ.get("ZRAY_ADDRESS"):
+                click.echo(
+                    f"ZRAY_ADDRESS names one: `zray status --address {elsewhere}` (a token of `zray keys reader`)."
+                )

@@ -34,6 +34,12 @@ def test_without_a_session_there_is_nothing_to_show_or_stop():
         assert (result.returncode, result.stdout) == (0, "No session runs on this machine.\n")
 
 
+def test_who_looks_where_no_session_runs_hears_of_the_one_that_its_programs_use(monkeypatch):
+    monkeypatch.setenv("ZRAY_ADDRESS", "10.0.0.1:6379")
+    result = zray("status")
+    assert result.returncode == 0 and "zray status --address 10.0.0.1:6379" in result.stdout
+
+
 MISTAKES = {
     "no-such-command": ["no-such-command"],
     "no --head": ["start"],

@@ -113,6 +113,8 @@ def test_the_largest_node_is_named():
     assert "the largest node (aaaabbbb) has 32 CPU" in said[0]
     assert "the largest node (ddddeeee) has 8 CPU, 1 GPU" in said[1]
     assert "the largest node (ddddeeee) has 1 GPU" in said[2]
+    node.scheduler.members.facts = ("driver", "", b"")  # nothing runs on a program's own
+    assert node.scheduler.address not in node.scheduler.infeasible.totals()
 
 
 def test_it_goes_up_when_a_node_joins_that_can_run_it():

@@ -356,7 +356,8 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
             why = f"{dealer.over or UNANSWERED} (in {JOIN_SECONDS:g} s)"
             if not dealer.has_connected:
                 why = why_unreached(address)
-            raise ZrayError(f"Cannot join the cluster at {address}: {why}.")
+            doctor = f"`zray doctor --to {address}` tries the way there step by step."
+            raise ZrayError(f"Cannot join the cluster at {address}: {why}.  {doctor}")
     except zmq.ZMQError as error:
         raise ZrayError(f"Cannot join the cluster at {address}: {error}.") from error
     finally:

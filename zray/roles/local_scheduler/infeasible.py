@@ -72,7 +72,9 @@ class Infeasible:
     def totals(self) -> dict[str, Mapping[str, int]]:
         """What each node has that tasks run on."""
         members = self.node.members
-        found: dict[str, Mapping[str, int]] = {self.node.address: self.node.resources.total}
+        found: dict[str, Mapping[str, int]] = {}
+        if not members.is_guest:
+            found[self.node.address] = self.node.resources.total
         found.update((peer, total) for peer, total in members.peers.items() if peer not in members.outside)
         return found
 
