@@ -39,7 +39,8 @@ def test_a_process_that_another_actor_takes_is_ordered_again():
     assert not desk.scheduler.calls.wanting
 
 
-def test_a_caller_on_another_node_hears_of_refs_inside_when_the_shards_know_who_makes_these():
+def desk_with_a_call_from_another_node():
+    """Its actor's worker has begun it, and submitted a task."""
     desk = ActorDesk(cpus=1)
     desk.scheduler.is_embedded = False
     desk.tell("monitor", NodeJoined("other/local", {}))
@@ -50,6 +51,11 @@ def test_a_caller_on_another_node_hears_of_refs_inside_when_the_shards_know_who_
     desk.tell("other/local", ForwardCalls([call]))
     assert desk.begin_call(worker) is call
     desk.tell(worker, SubmitTasks([child]))
+    return desk, worker, call, child
+
+
+def test_a_caller_on_another_node_hears_of_refs_inside_when_the_shards_know_who_makes_these():
+    desk, worker, call, child = desk_with_a_call_from_another_node()
     desk.take_sent()
     desk.tell(worker, TasksFinished([TaskResult(call.task_id, [b"\1"], [(return_id(child.task_id, 1),)])]))
     sent = desk.take_sent()
@@ -63,16 +69,7 @@ def test_a_caller_on_another_node_hears_of_refs_inside_when_the_shards_know_who_
 @pytest.mark.parametrize("is_large", [True, False])
 def test_what_a_call_returns_whose_callers_node_is_lost_is_kept_for_nobody(is_large):
     """It was kept until that node would hold it: for ever."""
-    desk = ActorDesk(cpus=1)
-    desk.scheduler.is_embedded = False
-    desk.tell("monitor", NodeJoined("other/local", {}))
-    desk.create(actor := b"a" * 16, ActorOptions(resources={}))
-    desk.settle()
-    (worker,) = desk.actors
-    call, child = desk.new_call(b"driver", actor), desk.new_spec()
-    desk.tell("other/local", ForwardCalls([call]))
-    assert desk.begin_call(worker) is call
-    desk.tell(worker, SubmitTasks([child]))
+    desk, worker, call, child = desk_with_a_call_from_another_node()
     desk.tell("monitor", NodeLost("other/local", "it was unplugged"))
     answer = return_id(call.task_id, 1)
     done = TaskResult(call.task_id, [StoredValue(0, 0, 5_000)])

@@ -12,19 +12,16 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import zmq
+from typing import NamedTuple
 
 from .. import __version__
 from ..printable import printable
 from ..wire.hosts import HostRefused, JoinCluster, JoinRefused
-from ..wire.link import unnumbered
 from ..wire.message import PROTOCOL_VERSION
-from .dealing import DENIED, WRONG_KEY, Dealer
+from .dealing import DENIED, WRONG_KEY
 from .founding import NEEDS_NEW
 from .keys import Token, require_curve
-from .membership import READER_MAY_NOT, wait_for_reply
+from .membership import READER_MAY_NOT, ask_once
 from .tokens import VARIABLE, cluster_address
 from .versions import python_version
 
@@ -121,15 +118,7 @@ def _knock(address: str, secret: str) -> Iterator[Step]:
         return
     # Of no host: it is refused, and the reason tells how far it came.
     question = JoinCluster(PROTOCOL_VERSION, __version__, python_version(), "", "node", b"")
-    context: zmq.Context[Any] = zmq.Context(io_threads=1)
-    try:
-        dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(question))
-        try:
-            reply = wait_for_reply(dealer, time.monotonic() + ANSWER_SECONDS)
-        finally:
-            dealer.close()
-    finally:
-        context.destroy(linger=0)
+    reply, dealer = ask_once(address, token, question, ANSWER_SECONDS)
     if isinstance(reply, (JoinRefused, HostRefused)):
         yield Step(True, "The token is one of this cluster's, and is let in.")
         yield _verdict(reply.reason)

@@ -364,6 +364,19 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
         context.destroy(linger=0)
 
 
+def ask_once(address: str, token: Token, question: Message, seconds: float) -> tuple[Message | None, Dealer]:
+    """What the head there says to that, under the token's key; None: nothing in time.  And the connection, closed."""
+    context: zmq.Context[Any] = zmq.Context(io_threads=1)
+    try:
+        dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(question))
+        try:
+            return wait_for_reply(dealer, time.monotonic() + seconds), dealer
+        finally:
+            dealer.close()
+    finally:
+        context.destroy(linger=0)
+
+
 def wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
     """What comes back; None: nothing in time, or its attempt is over.
 

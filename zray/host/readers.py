@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import zmq
+from typing import TYPE_CHECKING
 
 from ..exceptions import ZrayError
 from ..wire.hosts import GetNodes, HostRefused, NodeFact, NodesReply
 from ..wire.link import unnumbered
 from ..wire.message import Message
-from .dealing import DENIED, Dealer
+from .dealing import DENIED
 from .keys import Key, Token, require_curve
 from .listener import Arrival, Wire
-from .membership import READER_MAY_NOT, wait_for_reply
+from .membership import READER_MAY_NOT, ask_once
 from .probes import why_unreached
 
 if TYPE_CHECKING:
@@ -60,15 +58,7 @@ def read_cluster(address: str, secret: str) -> list[NodeFact]:
         token = Token.decode(secret)
     except ValueError as error:
         raise ZrayError(str(error)) from error
-    context: zmq.Context[Any] = zmq.Context(io_threads=1)
-    try:
-        dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(GetNodes(1)))
-        try:
-            reply = wait_for_reply(dealer, time.monotonic() + READ_SECONDS)
-        finally:
-            dealer.close()
-    finally:
-        context.destroy(linger=0)
+    reply, dealer = ask_once(address, token, GetNodes(1), READ_SECONDS)
     if type(reply) is NodesReply:
         return reply.nodes
     if type(reply) is HostRefused:
