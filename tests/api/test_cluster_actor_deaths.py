@@ -278,7 +278,7 @@ def test_large_answers_that_lie_elsewhere_are_the_same_for_who_goes_on_elsewhere
     first, second = (NodeAffinitySchedulingStrategy(node.node_id, soft=True) for node in cluster.worker_nodes)
     taker = Taker.options(scheduling_strategy=first).remote()
     giver = Giver.options(scheduling_strategy=second).remote()
-    sizes = [1_000_000, 10, 2_000_000]
+    sizes = [1_000_000, 10, 20 << 20, 2_000_000]
     for size in sizes:
         zray.get(taker.take.remote(giver, size), timeout=30)
     kill_home(cluster, taker)

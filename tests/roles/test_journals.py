@@ -5,10 +5,10 @@ import pytest
 from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN, children_prefix, put_id, return_id, stray_task_id
-from zray.roles.local_scheduler import journals
+from zray.roles.local_scheduler import journals, nested
 from zray.wire.actors import ActorSaved, ActorStarted, CreateActor, StartActor
 from zray.wire.objects import PutObject, PutObjects, ReleaseObjects
-from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
+from zray.wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import ObjectsReady, StopWorker, SubmitTasks
 
 ACTOR = b"an actor, so it is"[:16]
@@ -310,3 +310,19 @@ def test_what_the_constructor_calls_is_known_and_what_threads_call_is_new(parent
     desk.run_calls(1)
     desk.save(1)
     assert not desk.scheduler.calls.actors[ACTOR].journal.nested.count
+
+
+def test_of_what_calls_have_called_so_much_is_kept_that_is_large_and_one_in_any_case(monkeypatch):
+    monkeypatch.setattr(nested, "NESTED_STORED_MAX", 100)
+    desk = ActorDesk()
+    desk.tell(DRIVER, CreateActor(TaskSpec(CHILD, FUNCTION), ActorOptions(class_name="Child")))
+    child = start_child(desk)
+    kept = desk.scheduler.calls.actors[ACTOR].journal.nested
+    for number, size, count in ((1, 200, 1), (2, 10, 1), (3, b"\x01small", 2)):
+        make_call(desk, children_prefix(ACTOR) + number.to_bytes(6, "big"))
+        desk.finish_one(child, StoredValue(0, 4096 * number, size) if type(size) is int else size)
+        assert (kept.count, kept.stored) == (count, 200)
+    desk.call()
+    desk.run_calls(1)
+    desk.save(1)
+    assert (kept.count, kept.stored, kept.size) == (0, 0, 0)

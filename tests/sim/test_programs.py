@@ -148,6 +148,21 @@ def test_so_are_those_of_calls_that_are_in_the_last_checkpoint(seed, monkeypatch
     assert not outcome.error, outcome.error
 
 
+@pytest.mark.parametrize("seed", [1, 3, 134])
+def test_large_answers_count_little_against_what_is_kept_of_calls_of_calls(seed, monkeypatch):
+    """Only refs on them are kept: those calls ran twice, as if their answers lay in the node's memory."""
+    from zray.roles.local_scheduler import nested
+    from zray.sim import recovery_programs
+
+    monkeypatch.setattr(nested, "NESTED_BYTES_MAX", 4_000)
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
+    )
+    assert not outcome.error, outcome.error
+
+
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():
     """The node was lost with it; nobody else knew that it was to be made."""
     outcome = run_program("relay", seed=144, nodes=4, cpus=1, node_kills=1, node_kill_probability=0.01)

@@ -3,7 +3,7 @@
 import pytest
 
 from zray.sim.faults import MEETING_SECONDS
-from zray.sim.language import Call, Create, Drop, Get, MakeGroup, RemoveGroup, Sleep, remote
+from zray.sim.language import Call, Create, Drop, Get, Keep, MakeGroup, RemoveGroup, Sleep, remote
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
 from zray.wire.task_spec import RESOURCE_UNIT
@@ -30,6 +30,53 @@ def make_many(count):
         yield Get(ref)
         yield Drop([ref])
         yield Sleep(0.01)
+
+
+@remote
+class Asker:
+    """It recovers, and has another one asked."""
+
+    def __init__(self, other):
+        self.other = other
+
+    def begin(self):
+        yield Keep(self.other)
+
+    def ask(self, which):
+        return (yield Get((yield Call(self.other, "say", (which,), max_retries=-1))))
+
+
+@remote
+class Teller:
+    """Says it again."""
+
+    def say(self, which):
+        return which
+
+
+def ask_often(count):
+    options = {"max_restarts": -1, "checkpoint_interval": 0}
+    teller = yield Create(Teller, (), resources={"room": RESOURCE_UNIT}, **options)
+    asker = yield Create(Asker, (teller,), resources={"room": RESOURCE_UNIT}, **options)
+    for number in range(count):
+        ref = yield Call(asker, "ask", (number,), max_retries=-1, readonly=True)
+        assert (yield Get(ref)) == number
+        yield Drop([ref])
+    yield Drop([teller, asker])
+
+
+def test_what_readonly_calls_have_called_is_forgotten_by_the_guardian_too():
+    world = Simulator(Options(seed=1, nodes=3))
+    world.run(MEETING_SECONDS)
+    driver = world.start_driver(world.nodes["n1"], 1, ask_often, (ROUNDS,))
+    most = 0
+    while not driver.is_done:
+        assert world.now < 60, "it hangs"
+        world.run(world.now + 0.01, unless=lambda: driver.is_done)
+        for node in world.nodes.values():
+            for guard in node.scheduler.guards.guarded.values():
+                most = max(most, guard.copy.journal.nested.count)
+    assert 0 < most < 5
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -86,6 +86,7 @@ class LogCalls(Message, tag=205):
 
     taken: results that their callers have.
     nested: of calls that the actor's own have made.
+    forgotten: calls, and actors, of those before that are made anew, or by nobody: what they came to is void.
     """
 
     actor_id: ActorID
@@ -94,6 +95,7 @@ class LogCalls(Message, tag=205):
     answers: list[Answer] = []  # of calls before the log
     taken: list[TaskID] = []
     nested: list[NestedAnswer] = []
+    forgotten: list[TaskID] = []
 
 
 class LogCheckpoint(Message, tag=206):

@@ -378,9 +378,9 @@ class Calls:
             actor.inflight.pop(task.spec.task_id, None)
             self.touched[actor.actor_id] = None
             if actor.journal is not None:
-                actor.journal.note(task)
-                if actor.shipping is not None and not task.options.is_readonly:
-                    actor.shipping.ran(task)
+                made_calls = actor.journal.note(task)
+                if actor.shipping is not None:
+                    actor.shipping.ran(task, made_calls=made_calls)
 
     def made_by_call(self, task: Task, worker: Worker | None) -> None:
         """A call of an actor of this node makes this one; and does so again if that actor recovers."""

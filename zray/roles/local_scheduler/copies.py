@@ -95,6 +95,8 @@ class Copy:
             return
         for answer in message.answers:
             self.answers[answer.task_id] = answer
+        if message.forgotten:
+            self._forget(set(message.forgotten))
         for nested in message.nested:
             self.nested_count += 1
             if nested.is_made:
@@ -110,6 +112,14 @@ class Copy:
         for task_id in message.taken:
             self.answers.pop(task_id, None)
         self._advance()
+
+    def _forget(self, made: set[bytes]) -> None:
+        """What these came to, that is here or is to come."""
+        for step in self.steps:
+            if step.nested is not None and step.nested.task_id in made:
+                step.is_void = True
+        for task_id in made:
+            self.journal.nested.forget_one(task_id)
 
     def _call(self, call: LoggedCall) -> None:
         spec = call.spec
@@ -177,7 +187,8 @@ class Copy:
         while not self.broken and self.steps and not self.steps[0].missing:
             step = self.steps.popleft()
             if step.nested is not None:
-                self._apply_nested(step.nested, (*step.spec.deps, *step.spec.holds))
+                if not step.is_void:
+                    self._apply_nested(step.nested, (*step.spec.deps, *step.spec.holds))
                 self._let_go(step)
                 continue
             if not step.is_void and self.journal.is_void(step.spec):
@@ -193,7 +204,9 @@ class Copy:
         self.changed(self)
 
     def _apply(self, spec: TaskSpec, answer: Answer | None) -> None:
-        if not parse_options(spec.options).is_readonly:
+        if parse_options(spec.options).is_readonly:
+            self.journal.nested.forget_read(spec.task_id)
+        else:
             self.journal.append(spec)
         if answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost):
             self.answers[answer.task_id] = answer

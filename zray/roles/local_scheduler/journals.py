@@ -53,13 +53,13 @@ class Journal:
         """So many calls are in the checkpoint."""
         return self.count - len(self.calls)
 
-    def note(self, task: Task) -> None:
-        """It has run this call."""
+    def note(self, task: Task) -> bool:
+        """It has run this call.  Whether that is readonly, and has made others: these are not made again."""
         self.deaths = 0
-        if not task.options.is_readonly:
-            self.append(task.spec)
-        else:
-            self.nested.forget(task.spec.task_id)
+        if task.options.is_readonly:
+            return self.nested.forget_read(task.spec.task_id)
+        self.append(task.spec)
+        return False
 
     def append(self, spec: TaskSpec) -> None:
         """The next call."""

@@ -160,8 +160,10 @@ class Logs:
         copy.cut()
         actor.journal.close()
         actor.journal = copy.journal
-        actor.journal.nested.settle(actor.actor_id)
         shipping = actor.shipping
+        if shipping.is_started:
+            actor.journal.nested.forgotten = []
+        actor.journal.nested.settle(actor.actor_id)
         shipping.is_unseen = False
         shipping.answers.inherit(copy.answers)
         shipping.offered_count = actor.journal.first

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 # the call that made it.  As for the journal itself: the node's memory is for others too.
 NESTED_CALLS_MAX = 100_000
 NESTED_BYTES_MAX = 16 << 20
+# Of what is large only refs are kept: so many bytes of it stay in object stores, though nobody else may want them any
+# more; the stores are for others too.  One that is larger is kept where there is no other.
+NESTED_STORED_MAX = 256 << 20
 
 
 class NestedCall(Struct, gc=False, eq=False):
@@ -46,20 +49,23 @@ class NestedCall(Struct, gc=False, eq=False):
     actor_id: bytes  # on whom; an actor that was made: itself
     answer: NestedAnswer | None = None  # None: it has not ended
     held: tuple[bytes, ...] = ()  # its returns, where the actor lives
-    size: int = 0
+    size: int = 0  # bytes of what it returned that is in its answer
+    stored: int = 0  # and of what is not
     is_actor: bool = False
 
 
 class Nested:
     """Of one actor."""
 
-    __slots__ = ("by_parent", "count", "is_settling", "node", "size")
+    __slots__ = ("by_parent", "count", "forgotten", "is_settling", "node", "size", "stored")
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.by_parent: dict[bytes, dict[bytes, NestedCall]] = {}  # by the prefix of what the call makes
         self.count = 0
         self.size = 0
+        self.stored = 0
+        self.forgotten: list[bytes] | None = None  # what the guardian is to forget, too; None: it has no log
         self.is_settling = False  # the actor has come from a lost node, and has no process yet
 
     # --- where the actor lives ---
@@ -107,8 +113,9 @@ class Nested:
             return None
         call.answer = NestedAnswer(task_id, call.actor_id, _as_told(values, contained, len(call.held)), is_beside)
         self._weigh(call)
-        if self.size > NESTED_BYTES_MAX:
-            self._forget(task_id)
+        is_stored_too_much = call.stored and self.stored > max(NESTED_STORED_MAX, call.stored)
+        if self.size > NESTED_BYTES_MAX or is_stored_too_much:
+            self.forget_one(task_id)
             return None
         return call.answer
 
@@ -121,7 +128,7 @@ class Nested:
             assert call is not None
             if not all(self._is_to_be_had(object_id) for object_id in answer.large):
                 if answer.actor_id != actor_id:
-                    self._forget(answer.task_id)  # it is run again: the others' state is there, the value is not
+                    self._forget_everywhere(answer.task_id)  # it is run again: the state is there, the value is not
                     continue
                 text = "The result lay on the actor's node, which is lost."
                 lost = encode_system_error("ObjectLostError", text)
@@ -159,13 +166,13 @@ class Nested:
                 held, call.held = call.held, ()
                 self.node.objects.drop_all(held)
                 if call.answer is None:
-                    self._forget(task_id)
+                    self.forget_one(task_id)
 
     # --- everywhere ---
 
     def answered(self, answer: NestedAnswer, holds: Sequence[bytes] = ()) -> None:
         """It is noted here, for another node's actor.  holds: of what it has returned, or made, as long."""
-        self._forget(answer.task_id)
+        self.forget_one(answer.task_id)
         if answer.is_made:
             call = self._add(answer.task_id, NestedCall(answer.actor_id, is_actor=True))
         else:
@@ -219,22 +226,30 @@ class Nested:
             call.answer is None and not call.is_actor for prefix in prefixes for call in self.by_parent[prefix].values()
         )
 
+    def forget_read(self, parent: bytes) -> bool:
+        """That call, a readonly one, is not run again.  Whether it has made any."""
+        prefix = children_prefix(parent)
+        has_made = prefix in self.by_parent
+        self.forget_all((prefix,))
+        return has_made
+
     def forget(self, parent: bytes) -> None:
-        """That call is not run again."""
+        """That call is run again, as it has asked for that: what it makes is made again."""
         if self.by_parent:
-            self.forget_all((children_prefix(parent),))
+            for task_id in list(self.by_parent.get(children_prefix(parent), ())):
+                self._forget_everywhere(task_id)
 
     def forget_on(self, actor_id: bytes) -> None:
         """That actor is made anew, by who called it."""
         for calls in list(self.by_parent.values()):
             for task_id in [task_id for task_id, call in calls.items() if call.actor_id == actor_id]:
-                self._forget(task_id)
+                self._forget_everywhere(task_id)
 
     def forget_all(self, prefixes: Iterable[bytes]) -> None:
         """What begins like that is not made again."""
         for prefix in prefixes:
             for task_id in list(self.by_parent.get(prefix, ())):
-                self._forget(task_id)
+                self.forget_one(task_id)
 
     def close(self) -> None:
         """All of it."""
@@ -256,10 +271,22 @@ class Nested:
 
     def _weigh(self, call: NestedCall) -> None:
         assert call.answer is not None
-        call.size = sum(value if type(value) is int else len(value) for value in call.answer.values)  # type: ignore
+        for value in call.answer.values:
+            if type(value) is int:
+                call.stored += value
+            else:
+                call.size += len(value)  # type: ignore[arg-type]
         self.size += call.size
+        self.stored += call.stored
 
-    def _forget(self, task_id: bytes) -> None:
+    def _forget_everywhere(self, task_id: bytes) -> None:
+        call = self._find(task_id)
+        if self.forgotten is not None and call is not None and (call.answer is not None or call.is_actor):
+            self.forgotten.append(task_id)
+        self.forget_one(task_id)
+
+    def forget_one(self, task_id: bytes) -> None:
+        """What that came to."""
         calls = self.by_parent.get(task_id[:PARENT_HASH_BYTES])
         call = calls.pop(task_id, None) if calls is not None else None
         if calls is None or call is None:
@@ -268,6 +295,7 @@ class Nested:
             del self.by_parent[task_id[:PARENT_HASH_BYTES]]
         self.count -= 1
         self.size -= call.size
+        self.stored -= call.stored
         self.node.objects.drop_all(call.held)
 
 

@@ -138,6 +138,7 @@ class Shipping:
         for object_id in refs:
             self.node.objects.retain(object_id)
         first, *others = self._as_messages(self.epoch)
+        journal.nested.forgotten = []
         self._put(Item(message=first), refs)
         for message in others:
             self._put(Item(message=message), ())
@@ -164,13 +165,17 @@ class Shipping:
         for message in self._as_messages(0):
             self.node.send(home, message)
 
-    def ran(self, task: Task) -> None:
-        """The actor has run this call, which is not readonly."""
-        if self.is_started:
+    def ran(self, task: Task, *, made_calls: bool) -> None:
+        """The actor has run this call.  A readonly one that has made others is in the log, too: it made them once."""
+        is_readonly = task.options.is_readonly
+        if self.is_started and (made_calls or not is_readonly):
             reads, self.answers.reads = self.answers.reads, {}
             for read in reads.values():
                 self._put(Item(call=read), ())
             spec = task.spec
+            if is_readonly:
+                self._put(Item(call=LoggedCall(_as_read(spec))), ())
+                return
             call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
             self.unoffered_size += self.actor.journal.size_of(spec)
             self._put(Item(call=call), (*spec.deps, *spec.holds))
@@ -241,7 +246,11 @@ class Shipping:
 
     def _put(self, item: Item, refs: Iterable[bytes]) -> None:
         """Behind what there is, when the shards know that we hold what it takes."""
-        node, refs = self.node, list(dict.fromkeys(refs))
+        node, refs, nested = self.node, list(dict.fromkeys(refs)), self.actor.journal.nested
+        if nested.forgotten:
+            message = LogCalls(self.actor.actor_id, self.epoch, [], forgotten=nested.forgotten)
+            self.queue.append(Item(message=message))
+            nested.forgotten = []
         self.queue.append(item)
         if refs:
             item.is_ready = False
@@ -318,6 +327,7 @@ class Shipping:
         self.is_known = self.is_known and is_known
         self.acked = -1
         self.queue.clear()
+        self.actor.journal.nested.forgotten = None
         self.answers.taken.clear()
         self._let_go_of_offer()
         held, self.held = self.held, []
@@ -337,15 +347,13 @@ class Shipping:
 
     def withhold(self, task: Task, result: TaskResult, process: Process) -> bool:
         """Whether this result is not to be seen yet.  Its call stands in the log already, unless it is readonly."""
-        node, is_readonly = self.node, task.options.is_readonly
+        node = self.node
         answer = self.answers.give(task, result)
-        if not is_readonly:
-            call = self.queue[-1].call if self.queue else None
-            if call is not None and call.spec is task.spec:
-                call.answer = answer
-        elif answer is not None:
-            spec = TaskSpec(task.spec.task_id, b"", options=task.spec.options)
-            self.answers.reads[spec.task_id] = LoggedCall(spec, answer=answer)
+        call = self.queue[-1].call if self.queue else None
+        if call is not None and call.spec.task_id == task.spec.task_id:
+            call.answer = answer
+        elif task.options.is_readonly and answer is not None:
+            self.answers.reads[task.spec.task_id] = LoggedCall(_as_read(task.spec), answer=answer)
         if task.spec.caller == self.actor.actor_id:
             node.calls.nested_ended(
                 task, result.values, result.contained
@@ -388,6 +396,11 @@ class Shipping:
         self.stop()
         self.release()
         self.answers.close()
+
+
+def _as_read(spec: TaskSpec) -> TaskSpec:
+    """What the log has of a readonly call."""
+    return TaskSpec(spec.task_id, b"", options=spec.options)
 
 
 def _batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterable[list[T]]:
