@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -24,6 +21,10 @@ PAPER = "1.8 M tasks/s on 100 nodes of 64 vCPUs: 18,000 per node"
 SPREAD_MAX = 0.15  # of the CPU time per task, between 1 and 8 nodes
 WAVE = 10_000
 IN_FLIGHT = 200  # of each node, where several share these cores
+# So much of each node, in waves of so many, that eight of them leave the cores idle a third of the time (PAPER 2: what
+# emulated nodes take together stays below 1.5 cores): as on machines of their own, none has to wait for another's.
+PACE = 10_000.0  # tasks per second
+PACED_WAVE = 1_000
 WARM_UP = 3_000  # tasks on each node, by when all its workers have started
 BESIDE = """
 import select
@@ -40,15 +41,6 @@ report("ready")
 while not select.select([sys.stdin], [], [], 0)[0]:
     some(1_000)
 zray.shutdown()
-"""
-LOOP = """
-import os, sys, time
-os.sched_setaffinity(0, {int(sys.argv[1])})
-begun = time.process_time()
-total = 0
-for i in range(3_000_000):
-    total += i
-print(time.process_time() - begun)
 """
 SIZES = (1, 5, 10, 20, 50, 100)
 CENTRAL_SIZES = (2, 5, 10, 20)
@@ -87,32 +79,38 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
     paper's figure can be had on one machine.
 
     Each round has all of them; what counts is the median of the rounds' ratios, for the machine may be twice as fast a
-    minute later.  All do equally many tasks, so many that what a node does each second for itself weighs little.
+    minute later.  What has the limit is done at a pace that leaves the cores idle now and then.  Flat out, thirty
+    processes share two cores and their caches, as those of as many machines would not (`on_full_cores`).
     """
-    tasks, rounds = (80_000, 2) if effort.quick else (160_000, 9)
+    paced, flat_out, rounds = (2.0, 80_000, 2) if effort.quick else (4.0, 160_000, 5)
+    at_pace: dict[int, list[tuple[float, float]]] = {count: [] for count in NODES}
     found: dict[int, list[tuple[float, float]]] = {count: [] for count in NODES}
     with contextlib.ExitStack() as stack:
         clusters = {count: stack.enter_context(cluster_of(count)) for count in NODES}
         for number in range(rounds):
             for count in NODES if number % 2 else reversed(NODES):
                 with connected(clusters[count]):
-                    found[count].append(run_on(clusters[count], count, tasks // count))
-    costs = medians(found, 0, 1e6)
+                    at_pace[count].append(run_on(clusters[count], count, int(paced * PACE), PACED_WAVE, PACE))
+                    found[count].append(run_on(clusters[count], count, flat_out // count))
     figure.add(
-        "CPU time per task from 1 to 8 nodes: farthest from that on 1 node",
-        farthest(found) * 100,
+        f"CPU time per task from 1 to 8 nodes of {PACE:,.0f} tasks/s each: farthest from that on 1 node",
+        farthest(at_pace) * 100,
         "%",
         EMULATED,
         paper="near-linear",
         at_most=SPREAD_MAX * 100,
     )
+    label = "the same flat out, where all nodes share two cores and their caches"
+    figure.add(label, farthest(found) * 100, "%", EMULATED)
+    slow, fast = medians(at_pace, 0, 1e6), medians(found, 0, 1e6)
     figure.notes.append(
-        f"CPU time per task in us, of all processes, by number of emulated nodes: {in_words(costs)} (medians of "
-        f"{rounds} rounds, each with all four, {tasks:,} tasks a time). Each node's submitter has {IN_FLIGHT} tasks in "
-        "flight; all nodes share the cores of this machine."
+        f"CPU time per task in us, of all processes, by number of emulated nodes: {in_words(slow)} where each node "
+        f"submits {PACED_WAVE:,} tasks {PACE / PACED_WAVE:g} times a second, so that all together leave the cores idle "
+        f"now and then; {in_words(fast)} flat out, each with {IN_FLIGHT} tasks in flight, {flat_out:,} tasks a time "
+        f"(medians of {rounds} rounds, each with all)."
     )
-    line = [Series("zray", EMULATED, costs)]
-    figure.plots.append(Plot("CPU time per no-op task", "emulated nodes", "us of CPU", line))
+    lines = [Series(f"{PACE:,.0f} tasks/s each", EMULATED, slow), Series("flat out", EMULATED, fast)]
+    figure.plots.append(Plot("CPU time per no-op task", "emulated nodes", "us of CPU", lines))
     line = [Series("zray", EMULATED, medians(found, 1, 1.0))]
     title = "No-op tasks per second, all nodes on the cores of this machine"
     figure.plots.append(Plot(title, "emulated nodes", "tasks/s", line))
@@ -120,8 +118,8 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
 
 
 def on_full_cores(figure: Figure, effort: Effort) -> None:
-    """The same where no row has the cores for itself: beside fewer nodes the rest of the eight run in sessions of their
-    own.  So all are counted at the same speed of the cores, which is another one when the second of them has work too.
+    """Flat out where no row has the cores for itself: beside fewer nodes the rest of the eight run in sessions of their
+    own.  So what it costs that processes share cores is in all of them, and the rest is what a larger cluster costs.
     """
     tasks, rounds = (10_000, 1) if effort.quick else (20_000, 5)
     counts = (NODES[0], NODES[-1]) if effort.quick else NODES
@@ -131,38 +129,13 @@ def on_full_cores(figure: Figure, effort: Effort) -> None:
             with beside(NODES[-1] - count), cluster_of(count) as cluster, connected(cluster):
                 found[count].append(run_on(cluster, count, tasks))
     costs = medians(found, 0, 1e6)
-    figure.add(
-        "the same on full cores, programs of their own beside fewer than 8 nodes: farthest from that on 1 node",
-        farthest(found) * 100,
-        "%",
-        EMULATED,
-        at_most=SPREAD_MAX * 100,
-    )
+    label = "flat out beside programs of their own, eight in all: farthest from that on 1 node"
+    figure.add(label, farthest(found) * 100, "%", EMULATED)
     figure.notes.append(
-        "On full cores: beside a cluster of fewer than eight nodes the rest of the eight run the same in sessions of "
-        f"their own, which are not counted. CPU time per task in us: {in_words(costs)} (medians of {rounds} rounds). "
-        "Without them one node leaves a core idle now and then, and what it does takes less CPU time for that: see the "
-        "bare loop."
+        "Beside a cluster of fewer than eight nodes the rest of the eight run the same in "
+        f"sessions of their own, which are not counted. CPU time per task in us: {in_words(costs)} (medians of "
+        f"{rounds} rounds)."
     )
-    label = "beside it, no zray: CPU time of a bare loop on all cores at once, the slowest, over one core alone"
-    figure.add(label, (bare_loops(3 if effort.quick else 9) - 1) * 100, "%", MEASURED)
-
-
-def bare_loops(rounds: int) -> float:
-    """CPU time of a loop on the slowest core when all run it, over that on the first core when the others rest."""
-    cores = sorted(os.sched_getaffinity(0))
-    ratios = []
-    for _ in range(rounds):
-        alone = loops_on(cores[:1])
-        ratios.append(max(loops_on(cores)) / alone[0])
-    return statistics.median(ratios)
-
-
-def loops_on(cores: list[int]) -> list[float]:
-    """Seconds of CPU that a loop takes on each of these cores, at the same time."""
-    commands = [[sys.executable, "-c", LOOP, str(core)] for core in cores]
-    programs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    return [float(program.communicate()[0]) for program in programs]
 
 
 def medians(found: dict[int, list[tuple[float, float]]], index: int, unit: float) -> list[tuple[float, float]]:
@@ -195,23 +168,29 @@ def beside(count: int) -> Iterator[None]:
             program.go_on()
 
 
-def run_on(cluster: Cluster, count: int, tasks: int) -> tuple[float, float]:
-    """(seconds of CPU per task, tasks per second), with so many tasks of each of its nodes.  We are its driver."""
+def run_on(cluster: Cluster, count: int, tasks: int, wave: int = IN_FLIGHT, pace: float = 0.0) -> tuple[float, float]:
+    """(seconds of CPU per task, tasks per second), with so many tasks of each of its nodes.  We are its driver.
 
-    def submit(number: int) -> int:
+    pace: tasks per second of each node, 0 for as many as it can; the nodes' waves begin one after the other.
+    """
+
+    def submit(number: int, period: float, phase: float) -> int:
         @zray.remote
         def nothing() -> None:
             pass
 
         zray.get([nothing.remote() for _ in range(4)])  # the node learns how long it takes
-        for _ in range(0, number, IN_FLIGHT):
-            zray.get([nothing.remote() for _ in range(IN_FLIGHT)])
+        begin = time.time() + (phase - time.time()) % period if period else 0.0
+        for done in range(0, number, wave):
+            time.sleep(max(0.0, begin + done // wave * period - time.time()))
+            zray.get([nothing.remote() for _ in range(wave)])
         return number
 
+    period = wave / pace if pace else 0.0
     on_each = [zray.remote(submit).options(resources={f"node-{i}": 1}, num_cpus=1) for i in range(count)]
-    zray.get([task.remote(WARM_UP) for task in on_each])
+    zray.get([task.remote(WARM_UP, 0.0, 0.0) for task in on_each])
     before, started = cluster_seconds(cluster), time.perf_counter()
-    done = sum(zray.get([task.remote(tasks) for task in on_each]))
+    done = sum(zray.get([task.remote(tasks, period, period * i / count) for i, task in enumerate(on_each)]))
     seconds = time.perf_counter() - started
     return (cluster_seconds(cluster) - before) / done, done / seconds
 
