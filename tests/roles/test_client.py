@@ -212,6 +212,25 @@ def test_borrowed_values_are_asked_for_once():
     assert [message.object_ids for message in asked] == [[IDS[0]]]
 
 
+def test_whether_it_is_there_is_asked_once_however_often_somebody_looks():
+    """A node holds so many questions of a process at once; one that polls for hours has one."""
+    client = make_client()
+    borrowed = IDS[:2]
+    for object_id in borrowed:
+        client.hold(object_id)
+    for _ in range(3):
+        client.ask_whether(borrowed)
+    asked = [message for message in client.take_messages() if type(message) is WaitObjects]
+    assert [list(message.object_ids) for message in asked] == [[object_id] for object_id in borrowed]
+    client.handle(WaitReply(asked[0].request, borrowed[:1]))
+    assert client.is_ready(borrowed[0]) and not client.is_ready(borrowed[1])
+    client.released.append(borrowed[1])
+    client.take_messages()
+    client.hold(borrowed[1])
+    client.ask_whether(borrowed[1:])
+    assert [type(message) for message in client.take_messages()].count(WaitObjects) == 1
+
+
 def test_an_answer_that_nobody_waits_for_changes_nothing():
     client = make_client()
     client.handle(WaitReply(7, [IDS[0]]))

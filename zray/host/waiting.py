@@ -229,9 +229,7 @@ class Waiting:
             if fetch:
                 client.ask(borrowed)
             else:
-                for object_id in borrowed:
-                    # One each: every reply names what it found.
-                    client.ask_whether(object_id)
+                client.ask_whether(borrowed)
             runtime.send_buffered()
 
     def _blocked_until_ready(self, missing: list[bytes], needed: int, deadline: float | None, fetch: bool) -> None:

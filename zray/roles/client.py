@@ -68,6 +68,7 @@ class Client:
         self.further_refs: dict[bytes, int] = {}  # object -> refs on it beyond the first; most have none
         self.borrowed: set[bytes] = set()  # refs that were handed to us: their values come only when asked for
         self.asked: set[bytes] = set()  # borrowed ones that we have asked for
+        self.asked_whether: set[bytes] = set()  # of these, only when they are there
         self.values: dict[bytes, bytes | StoredValue] = {}
         self.arrivals = 0  # times that something has become ready; only grows
         self.located: set[bytes] = set()  # said to exist by a wait that did not fetch
@@ -209,6 +210,7 @@ class Client:
             if self.borrowed or self.located:
                 self.borrowed.difference_update(gone)
                 self.asked.difference_update(gone)
+                self.asked_whether.difference_update(gone)
                 self.located.difference_update(gone)
             if gone:
                 self.say(ReleaseObjects(gone))
@@ -257,10 +259,14 @@ class Client:
             # The reply is not awaited: the values themselves are.
             self.say(WaitObjects(self.request, wanted, len(wanted), True, False))
 
-    def ask_whether(self, object_id: bytes) -> None:
-        """Have the node say when it is there, without its value; that it is will stand in `located`."""
-        self.request += 1
-        self.say(WaitObjects(self.request, [object_id], 1, False, False))
+    def ask_whether(self, object_ids: Iterable[bytes]) -> None:
+        """Have the node say when each is there, without its value; that it is will stand in `located`."""
+        for object_id in object_ids:
+            if object_id not in self.asked_whether:  # whoever polls asks once
+                self.asked_whether.add(object_id)
+                self.request += 1
+                # One each: every reply names what it found.
+                self.say(WaitObjects(self.request, [object_id], 1, False, False))
 
     def wait(self, object_ids: list[bytes], count: int, *, fetch: bool, block: bool, aside: bool = False) -> int:
         """Ask the node to say when `count` of them are there.  Returns the request to look for in `replies`."""
@@ -291,6 +297,7 @@ class Client:
         yield "objects with further refs", len(self.further_refs), refs
         yield "values", len(self.values), refs
         yield "refs whose values were asked for", len(self.asked), len(self.borrowed)
+        yield "refs that were asked about", len(self.asked_whether), len(self.borrowed)
         yield "refs that are said to be ready", len(self.located), refs
 
     # --- what the node says ---
@@ -331,6 +338,7 @@ class Client:
         self.arrivals += 1
         if not message.request:
             self._lie_elsewhere(message.ready)
+        self.asked_whether.difference_update(message.ready)
         for object_id in message.ready:
             if object_id not in self.values and object_id in self.held:
                 self.located.add(object_id)
