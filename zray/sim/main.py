@@ -223,6 +223,8 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if given.heads and (given.nodes < 4 or given.replicas > 2):
         parser.error("--heads needs three other nodes: say --nodes, at least 4 (and --replicas 2 or less)")
+    if given.heads and given.schedulers:
+        parser.error("--schedulers kills global schedulers beside a head that lives: say it without --heads")
     if given.drains and given.nodes < 2:
         parser.error("--drains needs nodes that can leave: say --nodes, at least 2")
     began = time.perf_counter()
