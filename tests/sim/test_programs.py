@@ -163,6 +163,38 @@ def test_large_answers_count_little_against_what_is_kept_of_calls_of_calls(seed,
     assert not outcome.error, outcome.error
 
 
+@pytest.mark.parametrize("seed", [69, 199])
+def test_a_handle_is_of_the_actor_that_was_made_anew_where_a_former_one_has_ended(seed, monkeypatch):
+    """The guardian had made it again and seen it off, as nobody had a handle; its maker then made it once more."""
+    from zray.sim import maker_programs, recovery_programs, workloads
+
+    def often(random):
+        return (random.choice((1, 1, 2, 3)), 40, 1, "room", True)
+
+    monkeypatch.setitem(workloads.SPECIAL_PROGRAMS, "couple", (workloads.SPECIAL_PROGRAMS["couple"][0], often))
+    monkeypatch.setattr(maker_programs, "ALLOWED", ())
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.01, **options
+    )
+    assert not outcome.error, outcome.error
+
+
+@pytest.mark.parametrize("seed", [79, 291, 397, 443, 466])
+def test_an_actor_that_is_handed_on_before_the_call_that_made_it_has_ended_is_not_made_anew(seed, monkeypatch):
+    """The call's node was lost: who had the handle saw the actor dead, or what it had done there was gone."""
+    from zray.sim import giver_programs, recovery_programs
+
+    monkeypatch.setattr(giver_programs, "ALLOWED", ())
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        "giver", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
+    )
+    assert not outcome.error, outcome.error
+
+
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():
     """The node was lost with it; nobody else knew that it was to be made."""
     outcome = run_program("relay", seed=144, nodes=4, cpus=1, node_kills=1, node_kill_probability=0.01)

@@ -260,6 +260,7 @@ class Checkers:
         nothing(scheduler.calls.actors, "actors")
         nothing(scheduler.calls.wanting, "actors that want a worker")
         nothing(scheduler.routes.by_actor, "routes to actors of other nodes")
+        nothing(scheduler.logs.unheard.by_actor, "actors that no other node is to hear of")
         nothing(scheduler.moves.asks, "actors that look for room")
         nothing(scheduler.moves.offers, "actors about to arrive")
         nothing(scheduler.acks.expected, "requests to shards that are not acknowledged")

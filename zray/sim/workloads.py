@@ -22,6 +22,7 @@ from .actor_programs import (
     run_spread,
     run_survivors,
 )
+from .giver_programs import run_giver
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
@@ -173,6 +174,15 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "couple": (
         run_maker,
         lambda random: (random.choice((0, 0, 1, 3, 10)), random.choice((3, 10, 40)), 1, "room", True),
+    ),
+    # Its actor, which recovers, makes others and hands them to a third one.
+    "giver": (
+        run_giver,
+        lambda random: (
+            random.choice((0, 1, 1, 2, 3, 10)),
+            random.choice((6, 20, 40)),
+            *(random.choice(("", "room")) for _ in range(3)),
+        ),
     ),
     # It takes more workers than others do.
     "environments": (

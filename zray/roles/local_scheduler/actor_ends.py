@@ -21,7 +21,7 @@ from .tables import Actor, ActorState, Job, Task
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-# Errors of dead actors that are remembered after their last handle is gone: calls may still be on their way.
+# Errors of dead actors are remembered while somebody has a handle, up to so many.
 GRAVES_MAX = 10_000
 
 
@@ -132,7 +132,6 @@ class ActorEnds:
             self.node.calls.promise(actor.options, -1)
         actor.state = ActorState.DEAD
         actor.death = error
-        self.graves[actor.actor_id] = error
         node.calls.creation_done(actor, error)
         spec = actor.creation.spec
         node.objects.drop_all((*spec.deps, *spec.holds))
@@ -155,8 +154,10 @@ class ActorEnds:
             node.send(shard, ActorRemoved(actor.actor_id))
         actor.worker = None
         entry = node.objects.entries.get(actor.actor_id + FIRST_RETURN)
-        if entry is None or entry.actor is not actor:
-            node.moves.forget(actor.actor_id)
+        if entry is not None and entry.actor is actor:
+            self.graves[actor.actor_id] = error
+        else:
+            node.moves.forget(actor.actor_id)  # a handle that comes later is one of another, made anew
 
     def grave(self, call: Task) -> bytes:
         """The error value that a call on a dead actor gets."""

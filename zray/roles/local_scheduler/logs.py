@@ -16,6 +16,7 @@ from .copies import Copy
 from .names import died
 from .shipping import Shipping
 from .tables import Actor, Task
+from .unheard import UnheardActors
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -38,6 +39,7 @@ class Logs:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
+        self.unheard = UnheardActors(node)
         self.touched: dict[bytes, Shipping] = {}
         self.copies: dict[bytes, Copy] = {}  # whose senders are to hear how far they are, at the end of this turn
         self.given: dict[str, list[tuple[bytes, bytes]]] = {}  # by caller's node: (actor, call) of this turn's results

@@ -69,12 +69,14 @@ class Remote:
         for entry in elsewhere:
             self.want(entry)
 
-    def _share(self, object_ids: Iterable[bytes], request: int) -> int:
+    def _share(self, object_ids: Iterable[bytes], request: int, *, is_log: bool = False) -> int:
         """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
 
         In this order: a shard that hears of a copy that nobody holds has it freed.  What is acknowledged comes last:
         who is handed something then asks where it is; and with the records of whatever they are made from, which may
         be with other shards.  Returns how many replies come.
+
+        is_log: for a guardian, who is to hear of actors first.
         """
         shared: dict[bytes, None] = {}
         news: list[ObjectEntry] = []
@@ -94,7 +96,10 @@ class Remote:
             for entry in news:
                 self._announce(entry)
             count = self._hold_at_shards(list(shared), request)
-            return count + self.node.lineage.settled(request) if count else 0
+            if not count:
+                return 0
+            count += 0 if is_log else self.node.logs.unheard.hold_back(shared, request)
+            return count + self.node.lineage.settled(request)
         self._hold_at_shards(list(shared), 0)
         for entry in news:
             self._announce(entry)
@@ -334,11 +339,11 @@ class Remote:
         # Who makes what is inside must be known before others hear of that.
         node, object_id = self.node, entry.object_id
         node.lineage.flush()
-        if len(node.addresses.shards) == 1:
+        if len(node.addresses.shards) == 1 and not node.logs.unheard.are_inside(entry.contained):
             self._share(entry.contained, 0)
             self._announce(entry)
             return
-        # Other shards may be slower than its own.
+        # Other shards may be slower than its own, and actors are to be heard of elsewhere first.
         request = self.unsaid[object_id] = node.acks.next_request()
         node.acks.expect(request, self._share(entry.contained, request), lambda: self._may_say(object_id, request))
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -117,6 +118,7 @@ class Shipping:
         """A guardian is chosen: it is to have all.  Until it does nothing more is seen."""
         self.stop()
         self.is_on = True
+        self.node.logs.unheard.guarded_soon(self.actor.actor_id)
         self.epoch += 1
 
     def start(self) -> None:
@@ -124,6 +126,7 @@ class Shipping:
         journal: Journal = self.actor.journal
         if journal.is_full or not self.is_on:
             self.is_on = False
+            self.node.logs.unheard.guarded(self.actor.actor_id)
             self.release()
             return
         self.is_started = True
@@ -139,7 +142,7 @@ class Shipping:
             self.node.objects.retain(object_id)
         first, *others = self._as_messages(self.epoch)
         journal.nested.forgotten = []
-        self._put(Item(message=first), refs)
+        self._put(Item(message=first), refs, is_log=True)
         for message in others:
             self._put(Item(message=message), ())
 
@@ -203,7 +206,11 @@ class Shipping:
         """An actor, by one of its calls; or its process has no handle on that any more."""
         if self.is_started:
             self.delivered += 1
-            self._put(Item(nested=answer), () if answer.values else (answer.actor_id + FIRST_RETURN,))
+            refs = () if answer.values else (answer.actor_id + FIRST_RETURN,)
+            self._put(Item(nested=answer), refs, is_log=True)
+        if self.is_on and not answer.values:
+            self.node.logs.unheard.made(answer.actor_id)
+            self.undelivered.append((self.delivered, partial(self.node.logs.unheard.maker_said, answer.actor_id)))
 
     def saved(self) -> None:
         """Its state was saved."""
@@ -211,7 +218,8 @@ class Shipping:
             self._offer()
         elif self.actor.guardian and not self.is_on:
             self.begin()  # what was wrong with the log is over
-            self.is_known = self.actor.is_guarded
+            if self.actor.is_guarded:
+                self.shard_knows()
             self.start()
 
     def _offer(self) -> None:
@@ -244,7 +252,7 @@ class Shipping:
             message = LogCheckpoint(actor_id, self.epoch, offered, self.offered_count, self.offered_all_of)
             self._put(Item(message=message), (offered,))
 
-    def _put(self, item: Item, refs: Iterable[bytes]) -> None:
+    def _put(self, item: Item, refs: Iterable[bytes], *, is_log: bool = False) -> None:
         """Behind what there is, when the shards know that we hold what it takes."""
         node, refs, nested = self.node, list(dict.fromkeys(refs)), self.actor.journal.nested
         if nested.forgotten:
@@ -256,7 +264,8 @@ class Shipping:
             item.is_ready = False
             node.lineage.flush()
             request = node.acks.next_request()
-            node.acks.expect(request, node.remote._share(refs, request), lambda: self._is_ready(item))
+            expected = node.remote._share(refs, request, is_log=is_log)
+            node.acks.expect(request, expected, lambda: self._is_ready(item))
         node.logs.touched[self.actor.actor_id] = self
 
     def _is_ready(self, item: Item) -> None:
@@ -324,6 +333,7 @@ class Shipping:
     def stop(self, *, is_known: bool = False) -> None:
         """Nobody has the log."""
         self.is_on = self.is_started = False
+        self.node.logs.unheard.guarded(self.actor.actor_id)
         self.is_known = self.is_known and is_known
         self.acked = -1
         self.queue.clear()
@@ -336,6 +346,7 @@ class Shipping:
     def shard_knows(self) -> None:
         """Who guards it."""
         self.is_known = True
+        self.node.logs.unheard.guarded(self.actor.actor_id)
         self.release()
 
     @property
@@ -358,7 +369,7 @@ class Shipping:
             node.calls.nested_ended(
                 task, result.values, result.contained
             )  # of its own: in the log with the call itself
-        if not self.is_on or (self.is_known and not self.withheld and self.acked >= self.actor.journal.count):
+        if not self.is_on or (not self.withheld and self._is_there(self.actor.journal.count)):
             self.is_unseen = False
             return False
         for index, value in enumerate(result.values, 1):
@@ -374,13 +385,17 @@ class Shipping:
         self.withheld.append(Withheld(self.actor.journal.count, task, result.values, result.contained))
         return True
 
+    def _is_there(self, count: int) -> bool:
+        """Whether what so many calls have done is the same, should this node be lost now."""
+        return self.is_known and self.acked >= count and not self.node.logs.unheard.awaits_maker(self.actor.actor_id)
+
     def release(self) -> None:
         """What may be seen."""
         while self.undelivered and not self.is_on:
             self.undelivered.popleft()[1]()
         while self.withheld:
             item = self.withheld[0]
-            if self.is_on and not (self.is_known and self.acked >= item.count):
+            if self.is_on and not self._is_there(item.count):
                 return
             self.withheld.popleft()
             self.is_unseen = False
