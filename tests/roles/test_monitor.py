@@ -7,7 +7,7 @@ from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
 from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.local_scheduler.members import LoadTimeout
-from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
+from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
 from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from zray.wire.where import NODE_ID_LABEL
 
@@ -294,11 +294,14 @@ def test_who_comes_back_is_told_of_the_losses_that_it_has_missed_of_nodes_that_i
     assert [message.node for _, message in told if type(message) is NodeLost] == news
 
 
-def test_a_newcomer_is_told_of_the_last_loss_before_it(follower):
-    """All others are none of its business; by that one a later monitor knows."""
-    follower.handle("host", e.HostLeft(N1, "told to stop"), 0.0)
+@pytest.mark.parametrize(("count", "news"), [(LOSSES_TOLD, ["n4/local", N2, N1]), (2, [N2, N1]), (1, [N1])])
+def test_a_newcomer_is_told_of_the_last_losses_before_it(follower, count, news, monkeypatch):
+    """Shards may not have heard of these, and say that an actor lives there; by the last one a later monitor knows."""
+    monkeypatch.setattr("zray.roles.monitor.LOSSES_TOLD", count)
+    for node in (N2, N1):
+        follower.handle("host", e.HostLeft(node, "told to stop"), 0.0)
     told = sent(follower, "n9/local", registered("n9/local"))
-    assert [message.node for target, message in told if type(message) is NodeLost] == [N1]
+    assert [message.node for target, message in told if type(message) is NodeLost] == news
 
 
 def test_who_was_lost_before_stays_lost(follower):

@@ -18,6 +18,7 @@ from zray.roles.effects import (
 )
 from zray.roles.monitor import (
     ENDED_TICKS_MAX,
+    LOSSES_TOLD,
     RETURN_TICKS_MAX,
     SILENT_TICKS_MAX,
     STALL_SECONDS,
@@ -96,7 +97,7 @@ class MonitorMachine(RuleBasedStateMachine):
         elif node not in self.silent:
             assert said.pop(0) == NoteMember(register)
             said = [effect for effect in said if type(effect) is not SetTimer]
-            self._check_greetings(node, said, self.lost[-1:], is_new=True)
+            self._check_greetings(node, said, self.lost[-LOSSES_TOLD:], is_new=True)
             self.silent[node] = 0
         else:
             assert not said

@@ -62,6 +62,8 @@ LOOK_TICKS = 5
 DRIVER_WAIT_SECONDS = 60.0
 # From the end of a lease to the verdict: as for a node, whose lease is 2.2 s.
 GRACE_TICKS = 5
+# A node that joins is told of so many that were lost last: others may not have heard of that, and name them to it.
+LOSSES_TOLD = 100
 # What a host has to say of another one is a sentence.
 REASON_CHARACTERS_MAX = 300
 
@@ -140,8 +142,8 @@ class Monitor(Role):
         self.perform(NoteMember(message))
         self.silent_ticks[message.node] = 0
         joined = _joined(message)
-        if self.lost:  # the last one, so that a monitor after us knows which losses are news to it
-            self.send(message.node, NodeLost(next(reversed(self.lost)), "it was lost before this node joined"))
+        for lost in list(self.lost)[-LOSSES_TOLD:]:  # in order: a monitor after us knows by the last one what is news
+            self.send(message.node, NodeLost(lost, "it was lost before this node joined"))
         for node, other in self.nodes.items():
             self.send(message.node, _joined(other, is_earlier=True))
             self.send(node, joined)
