@@ -79,6 +79,21 @@ def test_what_comes_back_goes_first_again_also_when_its_line_is_held():
     assert list(queue) == [held]
 
 
+def test_what_had_begun_comes_back_ahead_of_other_callers_unless_what_it_takes_is_lost():
+    begun, sent, other = call(b"a", 1), call(b"b", 1), call(b"c", 1)
+    queue = queue_of(begun, sent, other)
+    assert take(queue, 2) == [begun, sent]
+    queue.append_first(sent)
+    queue.append_first(begun, has_begun=True)
+    assert queue.has_ready() and list(queue) == [begun, other, sent]
+    begun.missing = 1
+    assert take(queue) == [other, sent]
+    assert list(queue) == [begun] and not queue.has_ready()
+    begun.missing = 0
+    queue.arguments_are_here(begun)
+    assert take(queue) == [begun] and not queue
+
+
 def test_callers_take_turns_where_there_is_not_room_for_all():
     many = [call(b"a", number) for number in range(1, 6)]
     one = call(b"b", 1)

@@ -80,6 +80,21 @@ def test_the_next_process_runs_the_calls_again_that_were_answered_in_their_order
     assert not desk.entries()
 
 
+def test_the_call_that_it_had_begun_runs_first_whoever_else_has_called():
+    """What that has called itself has had its effect: with what it passed then, not with what it would pass later."""
+    desk = ActorDesk()
+    last, options = desk.call(), encode_options(TaskOptions(resources={}, max_retries=-1, actor_id=ACTOR, method="m"))
+    others = [TaskSpec(bytes([caller]) * 16, b"", b"args", options=options) for caller in (1, 2)]
+    desk.submit(*others)
+    begun = desk.queues[desk.worker][0].task_id
+    desk.windows[desk.worker] -= 1
+    desk.die()
+    desk.start()
+    ran = desk.run_calls(3)
+    assert ran[0] == begun
+    assert sorted(ran) == sorted(spec.task_id for spec in (last, *others))
+
+
 def test_it_goes_on_from_its_last_checkpoint():
     desk = ActorDesk()
     for _ in range(5):

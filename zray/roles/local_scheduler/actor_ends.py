@@ -111,7 +111,7 @@ class ActorEnds:
             task.worker = None
             if not begun or limit < 0 or task.attempts < limit:
                 task.attempts += begun
-                self.node.calls.requeue(task)
+                self.node.calls.requeue(task, has_begun=begun and actor.journal is not None)
             else:
                 actor.inflight.pop(task.spec.task_id, None)
                 if actor.journal is not None:

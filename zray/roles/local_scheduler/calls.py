@@ -431,15 +431,15 @@ class Calls:
             actor.journal.nested.forget(task.spec.task_id)
         self.requeue(task)
 
-    def requeue(self, task: Task) -> None:
-        """It goes first again."""
+    def requeue(self, task: Task, *, has_begun: bool = False) -> None:
+        """It goes first again.  has_begun: as in CallQueue.append_first."""
         actor = self.actors.get(task.options.actor_id)
         if actor is None:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
             return
         actor.inflight.pop(task.spec.task_id, None)
         task.state = TaskState.CALL
-        actor.queue.append_first(task)
+        actor.queue.append_first(task, has_begun=has_begun)
         self.touch(actor.actor_id)
 
 
