@@ -130,7 +130,7 @@ def test_large_answers_that_nobody_had_yet_are_given_again_by_the_calls_that_run
     assert not outcome.error, outcome.error
 
 
-@pytest.mark.parametrize("seed", [26, 40, 63, 96])
+@pytest.mark.parametrize("seed", [23, 26, 40, 63, 96, 184])
 def test_so_are_those_of_calls_that_are_in_the_last_checkpoint(seed, monkeypatch):
     """Their callers have them before the guardian has that checkpoint."""
     from zray.sim import maker_programs, recovery_programs, workloads
@@ -193,6 +193,24 @@ def test_an_actor_that_is_handed_on_before_the_call_that_made_it_has_ended_is_no
         "giver", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
     )
     assert not outcome.error, outcome.error
+
+
+@pytest.mark.parametrize("late_calls_max", [3, 1000])
+def test_large_answers_that_nobody_has_pulled_are_given_again_within_a_bound(late_calls_max, monkeypatch):
+    """Their caller's node knows of them, and they lay on the lost node alone.  What is in a checkpoint may be lost."""
+    from zray.roles.local_scheduler import shipping
+    from zray.sim import recovery_programs
+
+    monkeypatch.setattr(shipping, "LATE_CALLS_MAX", late_calls_max)
+    if late_calls_max == 1000:
+        monkeypatch.setattr(recovery_programs, "ALLOWED", ())
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    for seed in range(1, 31):
+        options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+        outcome = run_program(
+            "hoard", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
+        )
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():

@@ -129,6 +129,46 @@ def run_ledger(interval: int, callers: int, count: int, size: int, where: str) -
 
 
 @remote
+def fill_of(value: Any) -> list[Any]:
+    """What a large answer is."""
+    return [value.fill, value.size]
+
+
+def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
+    """Large answers that nobody has a look at for long, some of which are let go of, or taken by tasks anywhere."""
+    ledger = yield Create(Ledger, (0,), max_restarts=-1, checkpoint_interval=interval, resources={where: 10_000})
+    refs: list[Ref] = []
+    numbers, tasks, taken = [], [], []
+    for number in range(1, count + 1):
+        ref = yield Call(ledger, "enter_large", ("driver", number, size), max_retries=-1)
+        if number % 7 == 5:
+            yield Drop([ref])
+            continue
+        refs.append(ref)
+        numbers.append(number)
+        if number % 5 == 3:
+            tasks.append((yield Submit(fill_of, (ref,), max_retries=-1)))
+            taken.append(number)
+        if number % 4 == 0:
+            yield Sleep(0.01)
+    (entered,) = yield from outcomes([(yield Call(ledger, "enter", ("driver", count + 1), max_retries=-1))])
+    yield Sleep(0.1)
+    answers = yield from outcomes(refs)
+    looks = yield from outcomes(tasks)
+    yield Drop([ledger])
+    for answer in [entered, *answers]:
+        if type(answer) is Failed:
+            is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in FINAL)
+            assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
+    assert type(entered) is Failed or entered == count + 1, f"{entered} entries, {count + 1} were made"
+    for number, answer in zip(numbers, answers, strict=True):
+        assert type(answer) is Failed or answer == Big(number % 250, size), f"answer {number}: {answer}"
+    for number, look in zip(taken, looks, strict=True):  # others may want what is lost before it is given again
+        assert type(look) is Failed or look == [number % 250, size], f"answer {number}: {look}"
+    return [entered, answers, looks]
+
+
+@remote
 class Relay(Ledger):
     """Enters, and has others enter, itself among them."""
 

@@ -26,7 +26,7 @@ from .giver_programs import run_giver
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
-from .recovery_programs import run_ledger, run_relay
+from .recovery_programs import run_hoard, run_ledger, run_relay
 from .task_programs import (
     run_backlog,
     run_chain,
@@ -183,6 +183,11 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
             random.choice((6, 20, 40)),
             *(random.choice(("", "room")) for _ in range(3)),
         ),
+    ),
+    # Its driver pulls the large answers of an actor that recovers only in the end.
+    "hoard": (
+        run_hoard,
+        lambda random: (random.choice((0, 1, 3, 10)), random.choice((3, 10, 40)), 5_000, "room"),
     ),
     # It takes more workers than others do.
     "environments": (

@@ -217,6 +217,7 @@ class ForwardCalls(Message, tag=179):
 
     specs: list[TaskSpec]
     attempts: list[Natural] = []  # that each of them has had; empty: none
+    answered: list[TaskID] = []  # of these, the ones that are not run: their answer, lost since, is to be given again
 
 
 class CallsAccepted(Message, tag=180):
@@ -233,7 +234,10 @@ class CallResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class CallsFinished(Message, tag=181):
-    """local scheduler -> local scheduler of the caller.  receipt: to be acknowledged by that (AnswersTaken); 0: not."""
+    """local scheduler -> local scheduler of the caller.  receipt: to be acknowledged by that (AnswersTaken); 0: not.
+
+    A result of which something is large, and that is to be acknowledged, comes alone.
+    """
 
     results: list[CallResult]
     receipt: Natural = 0

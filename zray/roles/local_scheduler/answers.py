@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TAKEN_COUNT_MAX = 64
 # Answers to calls of actors whose node is lost: nobody says whether these actors are run again, and the last are kept.
 ORPHANS_MAX = 10_000
+LOST = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
 # So many bytes of what these have returned that lies in the store; the last one in any case.
 ORPHANS_BYTES_MAX = 64 << 20
 
@@ -37,13 +38,14 @@ ORPHANS_BYTES_MAX = 64 << 20
 class Answers:
     """Of one actor."""
 
-    __slots__ = ("actor", "given", "held", "inherited", "is_due", "node", "reads", "taken")
+    __slots__ = ("actor", "asked", "given", "held", "inherited", "is_due", "node", "reads", "taken")
 
     def __init__(self, node: LocalScheduler, actor: Actor) -> None:
         self.node = node
         self.actor = actor
         self.given: dict[bytes, Answer] = {}
         self.inherited: dict[bytes, Answer] = {}
+        self.asked: set[bytes] = set()  # calls that come again for their answers, and are not run
         self.reads: dict[bytes, LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
         self.taken: list[bytes] = []  # those that the guardian need not keep
         self.is_due = False  # it is to be told of these without more calls
@@ -95,13 +97,23 @@ class Answers:
             if answer.is_nested or answer.origin != self.node.address or task_id in self.node.tasks
         }
 
+    @property
+    def are_known(self) -> bool:
+        """Of some calls that may come."""
+        return bool(self.inherited or self.asked)
+
     def again(self, batch: dict[bytes, Task]) -> dict[bytes, Task]:
         """Of these calls, those that are to be run; the others were."""
         left = {}
         for task_id, task in batch.items():
             answer = self.inherited.pop(task_id, None)
-            if answer is None:
+            if answer is None and task_id not in self.asked:
                 left[task_id] = task
+                continue
+            self.asked.discard(task_id)
+            if answer is None:
+                if not self.node.routes.unpulled.give_up(task):
+                    self.node.lifecycle.fail_with(task, LOST)
                 continue
             self.node.small_values.forget_task(task_id)
             if task.origin or answer.is_nested:
@@ -114,7 +126,6 @@ class Answers:
         return left
 
     def _finish_again(self, task: Task, answer: Answer) -> None:
-        lost = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
         values: list[bytes | StoredValue] = []
         contained: list[tuple[bytes, ...]] = []
         for index, value in enumerate(answer.values, 1):
@@ -123,12 +134,13 @@ class Answers:
                 values.append(value)
                 contained.append(())
             elif entry is None or entry.value is None or entry.is_lost:
-                values.append(lost)
+                values.append(LOST)
                 contained.append(())
             else:  # it lies here
                 values.append(entry.value)
                 contained.append(entry.contained)
-        self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
+        if LOST not in values or not self.node.routes.unpulled.give_up(task):
+            self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
     def to_be_made_again(self, calls: Iterable[TaskSpec]) -> list[ObjectID]:
         """What these have returned that was large and is lost, and may be asked for: they run again, and return it."""
@@ -199,6 +211,7 @@ class Answers:
         self.given.clear()
         self.inherited.clear()
         self.reads.clear()
+        self.asked.clear()
         for task_id in list(self.held):
             self._let_go(task_id)
 

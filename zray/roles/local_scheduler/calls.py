@@ -330,7 +330,7 @@ class Calls:
         is_serial = actor.options.max_concurrency == 1 and not actor.options.is_async
         may_follow = self._makers_are_in if is_serial else _never
         batch = actor.queue.take(limit - busy, may_follow)
-        while batch and actor.shipping is not None and actor.shipping.answers.inherited:
+        while batch and actor.shipping is not None and actor.shipping.answers.are_known:
             batch = actor.shipping.answers.again(batch)
             if batch:
                 break

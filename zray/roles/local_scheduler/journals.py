@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ids import children_prefix
 from ...wire.actors import ActorSaved
-from ...wire.task_spec import TaskSpec
+from ...wire.task_spec import StoredValue, TaskSpec
 from .nested import Nested
 from .tables import Actor, Task
 
@@ -82,6 +82,11 @@ class Journal:
             if type(value) is bytes:
                 size += len(value)
         return size
+
+    def stored_by(self, spec: TaskSpec) -> int:
+        """Bytes of what it takes that lies in the store."""
+        values = (self.node.objects.entries[object_id].value for object_id in spec.deps)
+        return sum(value.size for value in values if type(value) is StoredValue)
 
     def saved(self, object_id: bytes, count: int) -> None:
         """Its state after `count` calls is that object.  Their results came ahead of it: it is all that it has run."""

@@ -233,7 +233,7 @@ class Lineage:
                 specs.append(task.spec)
             else:
                 specs_by_shard.setdefault(node.addresses.shard_of(task.spec.task_id), []).append(task.spec)
-            if entry.task is None and entry.value is None:
+            if entry.task is None and entry.value is None and (entry.shared is None or entry.is_released):
                 dead.append(entry.object_id)
             for other in task.more or ():
                 if other.task is not None or other.value is not None:

@@ -63,9 +63,13 @@ class Logs:
 
     def gives(self, task: Task) -> None:
         """The result of this call leaves for its caller's node."""
+        if self.may_be_asked_again(task):
+            self.given.setdefault(task.origin, []).append((task.options.actor_id, task.spec.task_id))
+
+    def may_be_asked_again(self, task: Task) -> bool:
+        """Whether its actor recovers, and its result is kept until the caller's node has it."""
         actor = self.node.calls.actors.get(task.options.actor_id)
-        if actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers.given:
-            self.given.setdefault(task.origin, []).append((actor.actor_id, task.spec.task_id))
+        return actor is not None and actor.shipping is not None and task.spec.task_id in actor.shipping.answers.given
 
     def receipt(self, origin: str) -> int:
         """Of the results that leave for there now; 0: there is nothing to be acknowledged."""

@@ -154,7 +154,7 @@ class Members:
         self.leaving.discard(message.node)
         self.node.recovery.node_lost(message)
         self.node.acks.node_lost(message.node)
-        self.node.routes.node_lost(message.node)
+        self.node.routes.node_lost(message.node, is_drained=message.is_drained)
         self.node.remote_calls.node_lost(message.node)
         self.node.results.node_lost(message.node)
         self.node.logs.node_lost(message.node)

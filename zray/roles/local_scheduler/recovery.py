@@ -153,6 +153,9 @@ class Recovery:
             return
         if not is_put(message.object_id) and entry.task is not None:
             return  # it is being made after all
+        if message.object_id in node.routes.unpulled.by_object:
+            node.routes.unpulled.said_to_be_lost(entry)
+            return
         entry.shared.is_fetching = False
         entry.shared.is_lost = True
         node.object_is_here(entry, encode_system_error("ObjectLostError", message.reason))

@@ -331,6 +331,7 @@ class Remote:
 
     def value_is_here(self, entry: ObjectEntry) -> None:
         """A value that others may know of has come: the shard learns where it is."""
+        self.node.routes.unpulled.is_over(entry.object_id)
         if entry.is_lost:
             return
         if not entry.contained:
@@ -412,6 +413,7 @@ class Remote:
                 if entry is None or not entry.is_released:
                     continue  # freed by the shard's word, or held again, within this turn
                 gone.append(object_id)
+                self.node.routes.unpulled.is_over(object_id)
                 self.subscribed.discard(object_id)  # the shard answers no node that has let go of it
                 # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.
                 if (entry.value is None or entry.is_lost) and entry.task is None:

@@ -36,8 +36,12 @@ class RemoteCalls:
 
     def pump(self) -> None:
         """End of a turn: results leave."""
-        results, self.results = self.results, {}
-        for origin, batch in results.items():
+        for origin in list(self.results):
+            self._leave(origin)
+
+    def _leave(self, origin: str) -> None:
+        batch = self.results.pop(origin, None)
+        if batch:
             self.node.send(origin, CallsFinished(batch, self.node.logs.receipt(origin)))
 
     def on_forward_calls(self, message: ForwardCalls) -> None:
@@ -59,6 +63,8 @@ class RemoteCalls:
             job = actor.job if actor is not None else Job(b"", JobFacts())
             task = node.lifecycle.accept_placed(spec, options, job, origin)
             task.attempts = attempt
+            if spec.task_id in message.answered and actor is not None and actor.shipping is not None:
+                actor.shipping.answers.asked.add(spec.task_id)
             if spec.deps or spec.holds:
                 self.join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))
             node.calls.submit(task)
@@ -79,14 +85,17 @@ class RemoteCalls:
         self.node.results.give(task, values, contained, lambda back: self._tell(task, back))
 
     def _tell(self, task: Task, back: list[bytes | int]) -> None:
-        """Its caller's node, at the end of this turn."""
-        node = self.node
-        batch = self.results.setdefault(task.origin, [])
+        """Its caller's node, at the end of this turn; or at once, where it acknowledges this one later than others."""
+        origin, logs = task.origin, self.node.logs
+        is_alone = any(type(value) is int for value in back) and logs.may_be_asked_again(task)
+        if is_alone:
+            self._leave(origin)
+        batch = self.results.setdefault(origin, [])
         batch.append(CallResult(task.spec.task_id, back))
-        node.logs.gives(task)
-        if len(batch) == BATCH_COUNT_MAX or sum(len(value) for value in back if type(value) is bytes) > 1000:
-            del self.results[task.origin]
-            node.send(task.origin, CallsFinished(batch, node.logs.receipt(task.origin)))
+        logs.gives(task)
+        size = sum(len(value) for value in back if type(value) is bytes)
+        if is_alone or len(batch) == BATCH_COUNT_MAX or size > 1000:
+            self._leave(origin)
 
     def node_lost(self, lost: str) -> None:
         """Nobody there waits for anything."""

@@ -24,6 +24,7 @@ from ...wire.actors import (
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
 from .names import MADE_ANEW, name_of_call
 from .tables import Job, ObjectEntry, Task, TaskState
+from .unpulled import Asked, Unpulled
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -71,6 +72,7 @@ class Routes:
         # Where calls were sent -> the refs that each of them takes, held until they are accepted there.
         self.lent: dict[str, dict[bytes, tuple[bytes, ...]]] = {}
         self.touched: dict[bytes, None] = {}  # routes to look at, at the end of the turn
+        self.unpulled = Unpulled(node)
 
     def route(self, actor_id: bytes) -> Route:
         """The way to it; a new one asks where it lives."""
@@ -101,9 +103,7 @@ class Routes:
 
     def queue(self, route: Route, task: Task) -> None:
         node, spec = self.node, task.spec
-        if not route.is_retaining:
-            route.is_retaining = True
-            node.objects.retain(route.actor_id + FIRST_RETURN)
+        self._retain(route)
         item = Leaving(task)
         route.queue.append(item)
         if not spec.deps and not spec.holds:
@@ -113,6 +113,11 @@ class Routes:
         request = node.acks.next_request()
         expected = node.remote._share([*spec.deps, *spec.holds], request)
         node.acks.expect(request, expected, lambda: self._may_leave(item))
+
+    def _retain(self, route: Route) -> None:
+        if not route.is_retaining:
+            route.is_retaining = True
+            self.node.objects.retain(route.actor_id + FIRST_RETURN)
 
     def _may_leave(self, item: Leaving) -> None:
         item.is_ready = True
@@ -165,7 +170,11 @@ class Routes:
 
     def _fail_begun(self, route: Route) -> None:
         """Nobody knows whether its former home had begun these calls; they may not be repeated."""
-        begun = [task for task in route.sent.values() if 0 <= task.options.max_retries <= task.attempts]
+        begun = [
+            task
+            for task in route.sent.values()
+            if 0 <= task.options.max_retries <= task.attempts and type(task) is not Asked
+        ]
         for task in begun:
             del route.sent[task.spec.task_id]
             call = name_of_call(task)
@@ -230,6 +239,8 @@ class Routes:
             if calls.attempts or task.attempts:
                 calls.attempts.append(task.attempts)
             calls.specs.append(spec)
+            if type(task) is Asked:
+                calls.answered = [*calls.answered, spec.task_id]
             route.sent[spec.task_id] = task
             if spec.deps or spec.holds:
                 self._lend(route.home, task)
@@ -275,6 +286,8 @@ class Routes:
                     self.node.send(home, ResultsHeld(ids))
                 continue
             self._finish_here(task, result.values, home)
+            if message.receipt and len(message.results) == 1 and any(type(value) is int for value in result.values):
+                self.unpulled.keep(task, home, self.node.logs.receipt_waits())
             self.calls_ended(route)
         self.node.logs.end_taking()
 
@@ -291,6 +304,8 @@ class Routes:
             entry.task = None
             if type(value) is int:
                 elsewhere.append((entry, value))
+            elif type(task) is Asked:
+                self.unpulled.look_for(entry)
             elif entry.value is None:
                 node.object_is_here(entry, value)  # type: ignore[arg-type]
             else:
@@ -328,6 +343,7 @@ class Routes:
             self.node.objects.drop(route.actor_id + FIRST_RETURN)
         if route.is_forgotten:
             self.by_actor.pop(route.actor_id, None)
+            self.unpulled.actor_is_gone(route.actor_id)
 
     def fail_route(self, route: Route, error: bytes) -> None:
         """All its calls get the error."""
@@ -337,11 +353,10 @@ class Routes:
         if entry is not None and entry.actor is route:
             entry.actor = None
         route.is_forgotten = True
-        for task in list(route.sent.values()):
-            self.node.lifecycle.fail_with(task, error)
-        for item in list(route.queue):
-            item.task.missing = 0
-            self.node.lifecycle.fail_with(item.task, error)
+        for task in [*route.sent.values(), *(item.task for item in route.queue)]:
+            task.missing = 0
+            if not self.unpulled.give_up(task):
+                self.node.lifecycle.fail_with(task, error)
         route.sent.clear()
         route.queue.clear()
         self.calls_ended(route)
@@ -380,20 +395,28 @@ class Routes:
         items = list(route.queue)
         route.queue.clear()
         route.is_forgotten = True
+        actor = self.node.calls.actors.get(route.actor_id)
         for item in items:
             spec = item.task.spec
+            if type(item.task) is Asked and actor is not None and actor.shipping is not None:
+                actor.shipping.answers.asked.add(spec.task_id)
             self.node.calls.submit(item.task)
             self.node.objects.drop_all((*spec.deps, *spec.holds))
         self.calls_ended(route)
 
-    def node_lost(self, lost: str) -> None:
+    def node_lost(self, lost: str, *, is_drained: bool) -> None:
         """Its actors are dead, or made again elsewhere: their shards will say."""
         for object_ids in self.lent.pop(lost, {}).values():
             self.node.objects.drop_all(object_ids)
         for route in self.by_actor.values():
             if lost in (route.home, route.hint):
                 route.hint = ""
-            if route.home == lost:
+            is_home = route.home == lost
+            asked = self.unpulled.home_lost(route.actor_id, lost, is_asked=is_home and not is_drained)
+            if asked:
+                route.sent = {**asked, **route.sent}
+                self._retain(route)
+            if is_home:
                 route.home = ""
                 route.is_unsure = True
                 self.locate(route, lost=lost)

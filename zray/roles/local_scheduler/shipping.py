@@ -43,6 +43,8 @@ BATCH_COUNT_MAX = 1000
 # A checkpoint waits for what its calls have called, while the guardian has at most so many calls and bytes since.
 LATE_CALLS_MAX = 1000
 LATE_BYTES_MAX = 1 << 20
+# Or bytes of what these take that lies in stores, where the log holds it; callers that pull results let it go on.
+LATE_STORED_MAX = 64 << 20
 
 
 class Item(Struct, gc=False, eq=False):
@@ -86,6 +88,7 @@ class Shipping:
         "queue",
         "undelivered",
         "unoffered_size",
+        "unoffered_stored",
         "withheld",
     )
 
@@ -109,6 +112,7 @@ class Shipping:
         self.is_offer_said = True
         self.awaited: set[bytes] = set()  # calls in it whose large answers are to be with their callers first
         self.unoffered_size = 0  # bytes that the calls since then take
+        self.unoffered_stored = 0  # and of what they take that is large
         self.offered_all_of: list[bytes] = []  # the calls that these were made by are in it
         self.held: list[bytes] = []  # what the log's beginning takes, until it is there
 
@@ -131,7 +135,8 @@ class Shipping:
             return
         self.is_started = True
         journal.nested.forget_all(journal.done_with(self.actor))
-        self.offered_count, self.unoffered_size, self.is_offer_said = journal.first, 0, True
+        self.offered_count, self.is_offer_said = journal.first, True
+        self.unoffered_size = self.unoffered_stored = 0
         self.delivered = sum(1 for _ in journal.nested.answers())
         self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
@@ -181,6 +186,7 @@ class Shipping:
                 return
             call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
             self.unoffered_size += self.actor.journal.size_of(spec)
+            self.unoffered_stored += self.actor.journal.stored_by(spec)
             self._put(Item(call=call), (*spec.deps, *spec.holds))
 
     def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
@@ -231,7 +237,7 @@ class Shipping:
         if not self.offered and journal.checkpoint and journal.first > self.offered_count and not journal.is_full:
             if not self._is_late and journal.nested.are_under_way(journal.done_with(self.actor)):
                 return
-            self.unoffered_size = 0
+            self.unoffered_size = self.unoffered_stored = 0
             self.offered, self.offered_count = journal.checkpoint, journal.first
             self.node.objects.retain(self.offered)
             self.offered_all_of = journal.done_with(self.actor)
@@ -242,7 +248,8 @@ class Shipping:
     def _is_late(self) -> bool:
         """Whether the guardian has too much since its checkpoint."""
         count = self.actor.journal.count - self.offered_count
-        return count > LATE_CALLS_MAX or self.unoffered_size > LATE_BYTES_MAX
+        is_large = self.unoffered_size > LATE_BYTES_MAX or self.unoffered_stored > LATE_STORED_MAX
+        return is_large or count > LATE_CALLS_MAX
 
     def say_offer(self) -> None:
         """When callers have what is large of what the calls in it returned: these would return it again till then."""
