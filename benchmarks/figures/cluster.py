@@ -28,7 +28,7 @@ class Plan:
     every_s: float = 5.0
 
 
-FULL = Plan(megabytes=transfer.MEGABYTES_NEEDED, rounds=7, trips=2_000, joins=cluster.JOINS, deaths=10, tasks=20_000)
+FULL = Plan(megabytes=transfer.MEGABYTES_NEEDED, rounds=11, trips=2_000, joins=cluster.JOINS, deaths=10, tasks=20_000)
 QUICK = Plan(megabytes=250, rounds=2, trips=200, joins=10, deaths=2, tasks=2_000, every_s=1.5)
 
 
