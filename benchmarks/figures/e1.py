@@ -25,6 +25,7 @@ IN_FLIGHT = 200  # of each node, where several share these cores
 # emulated nodes take together stays below 1.5 cores): as on machines of their own, none has to wait for another's.
 PACE = 10_000.0  # tasks per second
 PACED_WAVE = 1_000
+PACED_TASKS = 20_000  # of each node: two seconds
 WARM_UP = 3_000  # tasks on each node, by when all its workers have started
 BESIDE = """
 import select
@@ -78,11 +79,11 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
     """CPU time of all processes per task on 1, 2, 4 and 8 emulated nodes, each with a submitter of its own: so the
     paper's figure can be had on one machine.
 
-    Each round has all of them; what counts is the median of the rounds' ratios, for the machine may be twice as fast a
-    minute later.  What has the limit is done at a pace that leaves the cores idle now and then.  Flat out, thirty
-    processes share two cores and their caches, as those of as many machines would not (`on_full_cores`).
+    Each round has all of them; what counts is the median of many rounds' ratios, for the machine may be half as fast
+    again ten seconds later.  What has the limit is done at a pace that leaves the cores idle now and then.  Flat out,
+    thirty processes share two cores and their caches, as those of as many machines would not (`on_full_cores`).
     """
-    paced, flat_out, rounds = (2.0, 80_000, 2) if effort.quick else (4.0, 160_000, 5)
+    rounds, flat_rounds, flat_out = (2, 2, 80_000) if effort.quick else (16, 5, 160_000)
     at_pace: dict[int, list[tuple[float, float]]] = {count: [] for count in NODES}
     found: dict[int, list[tuple[float, float]]] = {count: [] for count in NODES}
     with contextlib.ExitStack() as stack:
@@ -90,8 +91,9 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
         for number in range(rounds):
             for count in NODES if number % 2 else reversed(NODES):
                 with connected(clusters[count]):
-                    at_pace[count].append(run_on(clusters[count], count, int(paced * PACE), PACED_WAVE, PACE))
-                    found[count].append(run_on(clusters[count], count, flat_out // count))
+                    at_pace[count].append(run_on(clusters[count], count, PACED_TASKS, PACED_WAVE, PACE))
+                    if number < flat_rounds:
+                        found[count].append(run_on(clusters[count], count, flat_out // count))
     figure.add(
         f"CPU time per task from 1 to 8 nodes of {PACE:,.0f} tasks/s each: farthest from that on 1 node",
         farthest(at_pace) * 100,
@@ -106,8 +108,8 @@ def several_nodes(figure: Figure, effort: Effort) -> None:
     figure.notes.append(
         f"CPU time per task in us, of all processes, by number of emulated nodes: {in_words(slow)} where each node "
         f"submits {PACED_WAVE:,} tasks {PACE / PACED_WAVE:g} times a second, so that all together leave the cores idle "
-        f"now and then; {in_words(fast)} flat out, each with {IN_FLIGHT} tasks in flight, {flat_out:,} tasks a time "
-        f"(medians of {rounds} rounds, each with all)."
+        f"now and then (medians of {rounds} rounds, each with all); {in_words(fast)} flat out, each with {IN_FLIGHT} "
+        f"tasks in flight, {flat_out:,} tasks a time (of {flat_rounds} rounds)."
     )
     lines = [Series(f"{PACE:,.0f} tasks/s each", EMULATED, slow), Series("flat out", EMULATED, fast)]
     figure.plots.append(Plot("CPU time per no-op task", "emulated nodes", "us of CPU", lines))
@@ -121,7 +123,7 @@ def on_full_cores(figure: Figure, effort: Effort) -> None:
     """Flat out where no row has the cores for itself: beside fewer nodes the rest of the eight run in sessions of their
     own.  So what it costs that processes share cores is in all of them, and the rest is what a larger cluster costs.
     """
-    tasks, rounds = (10_000, 1) if effort.quick else (20_000, 5)
+    tasks, rounds = (10_000, 1) if effort.quick else (20_000, 3)
     counts = (NODES[0], NODES[-1]) if effort.quick else NODES
     found: dict[int, list[tuple[float, float]]] = {count: [] for count in counts}
     for number in range(rounds):
