@@ -418,6 +418,12 @@ def test_a_chain_is_at_rest_when_its_first_member_has_heard_that_all_have_it():
     assert_all_is_well([33000035], nodes=8, shards=4, replicas=3, **options)
 
 
+def test_an_actor_that_ends_while_it_is_handed_over_is_guarded_no_more():
+    """Its group was removed where it was to live; who handed it over guarded it for good."""
+    options = {"deaths": True, "groups": True, "crashes": True, "cuts": True, "weather": True}
+    assert_all_is_well([911003340], nodes=3, shards=1, replicas=2, **options)
+
+
 def test_a_value_whose_inside_is_to_be_held_counts_as_ordered_when_nobody_wants_it_any_more():
     """Its node was told to leave: the task that it was for had gone, and what is inside was not acknowledged yet."""
     options = {"curious": True, "drains": True, "crashes": True, "cuts": True, "disks": True}

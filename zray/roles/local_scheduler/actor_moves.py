@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import ActorAccepted, ActorDeferred, ActorHandedOver, PlaceActor, SpillActor
-from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, ActorRefused
+from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, ActorRefused, UnguardActor
 from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions, TaskSpec
@@ -229,6 +229,9 @@ class ActorMoves:
     def on_handed_over(self, message: ActorHandedOver) -> None:
         """ActorHandedOver: it is ours, if the shard agrees."""
         actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
+        if actor is None and origin in self.node.members.peers:  # it has ended here before it was ours
+            is_dead = message.actor_id in self.node.ends.graves
+            self.node.send(origin, UnguardActor(message.actor_id, message.life.birth, is_dead))
         if self.offers.get(message.actor_id) != origin or actor is None or actor.life.birth != message.life.birth:
             return
         self.offers[message.actor_id] = ""
