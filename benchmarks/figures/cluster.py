@@ -22,11 +22,11 @@ class Plan:
     rounds: int  # of the transfer
     trips: int
     joins: int
-    join_rounds: int
     deaths: int  # of each kind
     tasks: int  # under fire
     task_seconds: float = 0.02
     every_s: float = 5.0
+    join_rounds: int = 1
 
 
 FULL = Plan(
@@ -34,11 +34,11 @@ FULL = Plan(
     rounds=11,
     trips=2_000,
     joins=cluster.JOINS,
-    join_rounds=3,
     deaths=10,
     tasks=20_000,
+    join_rounds=3,
 )
-QUICK = Plan(megabytes=250, rounds=2, trips=200, joins=10, join_rounds=1, deaths=2, tasks=2_000, every_s=1.5)
+QUICK = Plan(megabytes=250, rounds=2, trips=200, joins=10, deaths=2, tasks=2_000, every_s=1.5)
 
 
 def measure(figure: Figure, effort: Effort) -> None:
