@@ -86,113 +86,84 @@ def test_actors_that_recover_do_so_elsewhere_when_one_node_dies(name, seeds, mon
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
+def survives(name, seed, monkeypatch, probability=0.02):
+    """No caller notices that a node dies, whatever else happens to processes and connections."""
+    from zray.sim import recovery_programs
+
+    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
+    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
+    outcome = run_program(
+        name, seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=probability, **options
+    )
+    assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def often(random):
+    """What a couple is run with, to have checkpoints often."""
+    return (random.choice((1, 1, 2, 3)), 40, 1, "room", True)
+
+
 @pytest.mark.parametrize("orphans_bytes_max", [0, 64 << 20])
 @pytest.mark.parametrize("seed", [37, 56, 57, 65])
 def test_what_actors_that_recover_have_made_is_found_from_another_node_too(seed, orphans_bytes_max, monkeypatch):
     """The actors' homes are asked for; who has a handle on them keeps it.  So is what was under way to them."""
     from zray.roles.local_scheduler import answers
-    from zray.sim import recovery_programs
 
     monkeypatch.setattr(answers, "ORPHANS_BYTES_MAX", orphans_bytes_max)  # the last one is kept in any case
-
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "maker", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("maker", seed, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", [21, 38, 44, 64, 85, 123, 140, 162])
 def test_large_answers_that_lay_on_the_lost_node_are_not_made_once_more(seed, monkeypatch):
     """The actor that was asked was on that node too; its guardian knows that it has answered."""
-    from zray.sim import recovery_programs
-
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("couple", seed, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", [1, 10, 21, 26, 50, 71])
 def test_large_answers_that_nobody_had_yet_are_given_again_by_the_calls_that_run_again(seed, monkeypatch):
     """They lay on the lost node alone: who sent the call again got an ObjectLostError."""
-    from zray.sim import maker_programs, recovery_programs
+    from zray.sim import maker_programs
 
     monkeypatch.setattr(maker_programs, "ALLOWED", ())
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("couple", seed, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", [23, 26, 40, 63, 96, 184])
 def test_so_are_those_of_calls_that_are_in_the_last_checkpoint(seed, monkeypatch):
     """Their callers have them before the guardian has that checkpoint."""
-    from zray.sim import maker_programs, recovery_programs, workloads
-
-    def often(random):
-        return (random.choice((1, 1, 2, 3)), 40, 1, "room", True)
+    from zray.sim import maker_programs, workloads
 
     monkeypatch.setitem(workloads.SPECIAL_PROGRAMS, "couple", (workloads.SPECIAL_PROGRAMS["couple"][0], often))
     monkeypatch.setattr(maker_programs, "ALLOWED", ())
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.01, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("couple", seed, monkeypatch, 0.01)
 
 
 @pytest.mark.parametrize("seed", [1, 3, 134])
 def test_large_answers_count_little_against_what_is_kept_of_calls_of_calls(seed, monkeypatch):
     """Only refs on them are kept: those calls ran twice, as if their answers lay in the node's memory."""
     from zray.roles.local_scheduler import nested
-    from zray.sim import recovery_programs
 
     monkeypatch.setattr(nested, "NESTED_BYTES_MAX", 4_000)
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("couple", seed, monkeypatch)
 
 
 @pytest.mark.parametrize("seed", [69, 199])
 def test_a_handle_is_of_the_actor_that_was_made_anew_where_a_former_one_has_ended(seed, monkeypatch):
     """The guardian had made it again and seen it off, as nobody had a handle; its maker then made it once more."""
-    from zray.sim import maker_programs, recovery_programs, workloads
-
-    def often(random):
-        return (random.choice((1, 1, 2, 3)), 40, 1, "room", True)
+    from zray.sim import maker_programs, workloads
 
     monkeypatch.setitem(workloads.SPECIAL_PROGRAMS, "couple", (workloads.SPECIAL_PROGRAMS["couple"][0], often))
     monkeypatch.setattr(maker_programs, "ALLOWED", ())
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "couple", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.01, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("couple", seed, monkeypatch, 0.01)
 
 
 @pytest.mark.parametrize("seed", [79, 291, 397, 443, 466])
 def test_an_actor_that_is_handed_on_before_the_call_that_made_it_has_ended_is_not_made_anew(seed, monkeypatch):
     """The call's node was lost: who had the handle saw the actor dead, or what it had done there was gone."""
-    from zray.sim import giver_programs, recovery_programs
+    from zray.sim import giver_programs
 
     monkeypatch.setattr(giver_programs, "ALLOWED", ())
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
-    options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-    outcome = run_program(
-        "giver", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
-    )
-    assert not outcome.error, outcome.error
+    survives("giver", seed, monkeypatch)
 
 
 @pytest.mark.parametrize("late_calls_max", [3, 1000])
@@ -204,13 +175,8 @@ def test_large_answers_that_nobody_has_pulled_are_given_again_within_a_bound(lat
     monkeypatch.setattr(shipping, "LATE_CALLS_MAX", late_calls_max)
     if late_calls_max == 1000:
         monkeypatch.setattr(recovery_programs, "ALLOWED", ())
-    monkeypatch.setattr(recovery_programs, "FINAL", recovery_programs.FINAL_OF_PROCESSES)
     for seed in range(1, 31):
-        options = {"kills": 2 * (seed % 2), "kill_probability": 0.02, "breaks": seed % 3, "node_kills": 1}
-        outcome = run_program(
-            "hoard", seed=seed, nodes=3 + seed % 2, cpus=1 + seed % 3, node_kill_probability=0.02, **options
-        )
-        assert not outcome.error, f"seed {seed}: {outcome.error}"
+        survives("hoard", seed, monkeypatch)
 
 
 def test_what_a_call_has_called_is_made_again_until_it_has_ended_though_its_own_effect_is_in_a_checkpoint():

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ...exceptions import encode_system_error
 from ...ids import ObjectID, return_id
 from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, LoggedCall
+from .names import LOST_WITH_ACTOR
 from .tables import Actor, Task
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 TAKEN_COUNT_MAX = 64
 # Answers to calls of actors whose node is lost: nobody says whether these actors are run again, and the last are kept.
 ORPHANS_MAX = 10_000
-LOST = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
 # So many bytes of what these have returned that lies in the store; the last one in any case.
 ORPHANS_BYTES_MAX = 64 << 20
 
@@ -113,7 +112,7 @@ class Answers:
             self.asked.discard(task_id)
             if answer is None:
                 if not self.node.routes.unpulled.give_up(task):
-                    self.node.lifecycle.fail_with(task, LOST)
+                    self.node.lifecycle.fail_with(task, LOST_WITH_ACTOR)
                 continue
             self.node.small_values.forget_task(task_id)
             if task.origin or answer.is_nested:
@@ -134,12 +133,12 @@ class Answers:
                 values.append(value)
                 contained.append(())
             elif entry is None or entry.value is None or entry.is_lost:
-                values.append(LOST)
+                values.append(LOST_WITH_ACTOR)
                 contained.append(())
             else:  # it lies here
                 values.append(entry.value)
                 contained.append(entry.contained)
-        if LOST not in values or not self.node.routes.unpulled.give_up(task):
+        if LOST_WITH_ACTOR not in values or not self.node.routes.unpulled.give_up(task):
             self.node.lifecycle.finish(task, values, tuple(contained) if any(contained) else ())
 
     def to_be_made_again(self, calls: Iterable[TaskSpec]) -> list[ObjectID]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .tables import Task
 
 MADE_ANEW = "is gone: the task that made it died, and has made another"
+LOST_WITH_ACTOR = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
 
 
 def in_words(options: ActorOptions) -> str:

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, PARENT_HASH_BYTES, TASK_ID_BYTES, ObjectID, children_prefix, return_id
 from ...wire.task_spec import ActorOptions, StoredValue
 from ...wire.wards import NestedAnswer
 from .actor_names import NOTHING
-from .names import died
+from .names import LOST_WITH_ACTOR, died
 from .tables import ActorState, Process, Task
 
 if TYPE_CHECKING:
@@ -130,9 +129,7 @@ class Nested:
                 if answer.actor_id != actor_id:
                     self._forget_everywhere(answer.task_id)  # it is run again: the state is there, the value is not
                     continue
-                text = "The result lay on the actor's node, which is lost."
-                lost = encode_system_error("ObjectLostError", text)
-                values = [value if type(value) is bytes else lost for value in values]
+                values = [value if type(value) is bytes else LOST_WITH_ACTOR for value in values]
             before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
             for object_id, value in zip(call.held, values, strict=True):
                 entry = node.objects.retain(object_id)
