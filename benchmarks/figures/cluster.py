@@ -89,7 +89,7 @@ def coming_and_going(figure: Figure, plan: Plan) -> None:
     joined = min(joined for joined, _ in joins)
     figure.add_fact("all of them are members", joined == plan.joins, f"{joined} of {plan.joins}", EMULATED)
     each = ", ".join(f"{seconds:.1f}" for _, seconds in joins)
-    figure.notes.append(f"{plan.joins} joins at once took {each} s: the first finds the machine's memory cold.")
+    figure.notes.append(f"{plan.joins} joins at once took {each} s, each time in a new cluster.")
     lines = []
     for what, times in cluster.deaths(plan.deaths).items():
         _, most = cluster.SIGNALS[what]

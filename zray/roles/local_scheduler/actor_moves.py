@@ -229,10 +229,12 @@ class ActorMoves:
     def on_handed_over(self, message: ActorHandedOver) -> None:
         """ActorHandedOver: it is ours, if the shard agrees."""
         actor, origin = self.node.calls.actors.get(message.actor_id), self.node.sender
-        if actor is None and origin in self.node.members.peers:  # it has ended here before it was ours
-            is_dead = message.actor_id in self.node.ends.graves
-            self.node.send(origin, UnguardActor(message.actor_id, message.life.birth, is_dead))
-        if self.offers.get(message.actor_id) != origin or actor is None or actor.life.birth != message.life.birth:
+        if actor is None:  # it has ended here before it was ours
+            if origin in self.node.members.peers:
+                is_dead = message.actor_id in self.node.ends.graves
+                self.node.send(origin, UnguardActor(message.actor_id, message.life.birth, is_dead))
+            return
+        if self.offers.get(message.actor_id) != origin or actor.life.birth != message.life.birth:
             return
         self.offers[message.actor_id] = ""
         actor.life = message.life

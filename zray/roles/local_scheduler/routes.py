@@ -240,7 +240,7 @@ class Routes:
                 calls.attempts.append(task.attempts)
             calls.specs.append(spec)
             if type(task) is Asked:
-                calls.answered = [*calls.answered, spec.task_id]
+                calls.answered.append(spec.task_id)
             route.sent[spec.task_id] = task
             if spec.deps or spec.holds:
                 self._lend(route.home, task)
