@@ -30,6 +30,13 @@ def test_any_of_it(runs, asked):
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
+def test_a_slow_worker_of_a_slow_node_has_its_task_as_long_as_both_make_it():
+    """Nobody waited for it, so that the run looked whether all had ended while it was running."""
+    asked = {"deaths": True, "curious": True, "crashes": True, "cuts": True, "oneway": True, "tight": True}
+    outcome = run_seed(935000814, Wanted(nodes=3, shards=2, replicas=1, weather=True, **asked))
+    assert not outcome.error, outcome.error
+
+
 def world_of(**options):
     world = Simulator(Options(seed=1, nodes=3, **options))
     world.run(1.0)

@@ -19,6 +19,7 @@ from .faults import MEETING_SECONDS
 from .options import NOTHING_MORE, Options, Wanted, options_of
 from .sequential import Sequential
 from .simulator import Simulator
+from .weather import DRAG
 from .workloads import program, several
 
 # After the last fault everything ends within so many virtual seconds (USERS 2.4, 12).
@@ -97,8 +98,9 @@ def _run(world: Simulator) -> None:
     if options.prints:
         _have_all_output(world, until)
     # Tasks that nobody waits for may still run; then everything is let go.
-    takes_long = options.slow_worker_probability or options.is_small
-    world.run(world.now + 10.0 * (30 if takes_long else 1), unless=lambda: _is_quiet(world))
+    patience = 10.0 * (30 if options.slow_worker_probability or options.is_small else 1)
+    patience *= DRAG[1] if options.slow_nodes else 1  # what began on a slow node takes so much longer again
+    world.run(world.now + patience, unless=lambda: _is_quiet(world))
     is_one_way = options.one_way_pairs or options.one_way_nodes
     if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest or is_one_way:
         world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
