@@ -43,6 +43,13 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     answer: Answer | None = None  # None: nobody on another node waits for it
 
 
+class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    """A call that has made others, and has not ended: it is the first to run where the actor is made again."""
+
+    spec: TaskSpec
+    origin: str  # the caller's local scheduler
+
+
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What a call has come to that a call of the actor has made: it is not made once more when that runs again.
 
@@ -87,6 +94,7 @@ class LogCalls(Message, tag=205):
     taken: results that their callers have.
     nested: of calls that the actor's own have made.
     forgotten: calls, and actors, of those before that are made anew, or by nobody: what they came to is void.
+    begun: calls that have not ended, behind all these; or are forgotten as well.
     """
 
     actor_id: ActorID
@@ -96,6 +104,7 @@ class LogCalls(Message, tag=205):
     taken: list[TaskID] = []
     nested: list[NestedAnswer] = []
     forgotten: list[TaskID] = []
+    begun: list[BegunCall] = []
 
 
 class LogCheckpoint(Message, tag=206):
@@ -116,7 +125,7 @@ class CallsLogged(Message, tag=207):
 
     offered: the last checkpoint that needs to be offered no more, by its count of calls.
     broken: why it could not be, after what came last; only a new log helps.
-    nested: so many answers to calls that its calls have made are here.
+    nested: so many answers to calls that its calls have made are here, and calls that have begun.
     """
 
     actor_id: ActorID

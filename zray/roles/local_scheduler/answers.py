@@ -37,7 +37,7 @@ ORPHANS_BYTES_MAX = 64 << 20
 class Answers:
     """Of one actor."""
 
-    __slots__ = ("actor", "asked", "given", "held", "inherited", "is_due", "node", "reads", "taken")
+    __slots__ = ("actor", "asked", "given", "held", "inherited", "is_due", "node", "reads", "taken", "unasked")
 
     def __init__(self, node: LocalScheduler, actor: Actor) -> None:
         self.node = node
@@ -45,6 +45,7 @@ class Answers:
         self.given: dict[bytes, Answer] = {}
         self.inherited: dict[bytes, Answer] = {}
         self.asked: set[bytes] = set()  # calls that come again for their answers, and are not run
+        self.unasked: dict[bytes, str] = {}  # calls that run ahead of their callers' asking again, and their nodes
         self.reads: dict[bytes, LoggedCall] = {}  # readonly ones that no log has: none that it has was run since
         self.taken: list[bytes] = []  # those that the guardian need not keep
         self.is_due = False  # it is to be told of these without more calls
@@ -58,14 +59,19 @@ class Answers:
         """A call has come to this.  None: nobody would ask for it again."""
         spec = task.spec
         is_nested = bool(spec.caller) and spec.caller != self.actor.actor_id
-        if not task.origin and not (is_nested and self._recovers(spec.caller)):
+        unasked = self.unasked.pop(spec.task_id, "") if not task.origin else ""
+        if not task.origin and not unasked and not (is_nested and self._recovers(spec.caller)):
             return None
-        answer = Answer(spec.task_id, task.origin or self.node.address, _as_told(result), is_nested)
-        if answer.origin not in self.node.recovery.lost:
+        answer = Answer(spec.task_id, task.origin or unasked or self.node.address, _as_told(result), is_nested)
+        if unasked:
+            if not is_nested and (unasked == self.node.address or unasked in self.node.recovery.lost):
+                return None
+            self.inherited[answer.task_id] = answer
+        elif answer.origin not in self.node.recovery.lost:
             self.given[answer.task_id] = answer
         elif is_nested:
             self.inherited[answer.task_id] = answer
-        if is_nested and answer.large:
+        if (is_nested or unasked) and answer.large:
             self._hold(answer)
         if answer.task_id in self.inherited:
             self._drop_oldest()
@@ -162,6 +168,8 @@ class Answers:
 
     def caller_goes_on(self, origin: str) -> None:
         """What its node sends again went ahead: it has all the other answers."""
+        for task_id in [task_id for task_id, asker in self.unasked.items() if asker == origin]:
+            del self.unasked[task_id]
         for task_id in [task_id for task_id, answer in self.inherited.items() if answer.origin == origin]:
             if task_id not in self.node.tasks:
                 del self.inherited[task_id]
@@ -211,6 +219,7 @@ class Answers:
         self.inherited.clear()
         self.reads.clear()
         self.asked.clear()
+        self.unasked.clear()
         for task_id in list(self.held):
             self._let_go(task_id)
 

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 class CallQueue:
     """One line per caller with calls that wait."""
 
-    __slots__ = ("_begun", "_count", "_held", "_open")
+    __slots__ = ("_count", "_held", "_open", "begun")
 
     def __init__(self) -> None:
         self._count = 0  # calls that have come
         self._open: dict[bytes, deque[Task]] = {}  # lines to look at, the one that was served last at the end
         self._held: dict[bytes, deque[Task]] = {}  # lines whose first call waits for an argument
-        self._begun: deque[Task] = deque()  # ahead of all lines
+        self.begun: deque[Task] = deque()  # ahead of all lines
 
     def __bool__(self) -> bool:
-        return bool(self._begun or self._open or self._held)
+        return bool(self.begun or self._open or self._held)
 
     def __iter__(self) -> Iterator[Task]:
         """All of them, in order per caller."""
-        yield from self._begun
+        yield from self.begun
         for lines in (self._open, self._held):
             for line in lines.values():
                 yield from line
@@ -58,7 +58,7 @@ class CallQueue:
         has_begun: ahead of other callers' too: what it has called itself has had its effect, with what it passed then.
         """
         if has_begun:
-            self._begun.appendleft(task)
+            self.begun.appendleft(task)
             return
         caller = _caller_of(task)
         line = self._held.pop(caller, None)
@@ -71,6 +71,20 @@ class CallQueue:
             position += 1
         line.insert(position, task)
 
+    def take_out(self, task: Task) -> bool:
+        """It is not in its line any more.  Whether it was."""
+        caller = _caller_of(task)
+        line = self._open.get(caller) or self._held.get(caller)
+        if line is None or task not in line:
+            return False
+        line.remove(task)
+        self._held.pop(caller, None)
+        if line:
+            self._open[caller] = line
+        else:
+            self._open.pop(caller, None)
+        return True
+
     def arguments_are_here(self, task: Task) -> None:
         """It lacks nothing any more."""
         caller = _caller_of(task)
@@ -80,7 +94,7 @@ class CallQueue:
 
     def has_ready(self) -> bool:
         """Whether some call could be sent."""
-        return bool(self._begun) or any(not line[0].missing for line in self._open.values())
+        return bool(self.begun) or any(not line[0].missing for line in self._open.values())
 
     def take(self, count: int, may_go: Callable[[Task, dict[bytes, Task]], bool]) -> dict[bytes, Task]:
         """Up to `count` calls to send, by id, in order.
@@ -88,13 +102,13 @@ class CallQueue:
         may_go: whether one that lacks an argument may go with those that are already taken.
         """
         taken: dict[bytes, Task] = {}
-        while self._begun and len(taken) < count:
-            task = self._begun[0]
+        while self.begun and len(taken) < count:
+            task = self.begun[0]
             if task.missing and not may_go(task, taken):
-                while self._begun:  # what it takes is lost meanwhile: nobody else waits for that
-                    self.append_first(self._begun.pop())
+                while self.begun:  # what it takes is lost meanwhile: nobody else waits for that
+                    self.append_first(self.begun.pop())
                 break
-            taken[task.spec.task_id] = self._begun.popleft()
+            taken[task.spec.task_id] = self.begun.popleft()
         for caller in list(self._open):
             line = self._open.pop(caller)
             while line:
@@ -109,7 +123,7 @@ class CallQueue:
         return taken
 
     def clear(self) -> None:
-        self._begun.clear()
+        self.begun.clear()
         self._open.clear()
         self._held.clear()
 

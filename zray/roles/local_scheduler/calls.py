@@ -22,12 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN, children_prefix, stray_task_id
-from ...wire.actors import (
-    ActorStarted,
-    ActorStartFailed,
-    CreateActor,
-    StartActor,
-)
+from ...wire.actors import ActorStarted, ActorStartFailed, CreateActor, StartActor
 from ...wire.groups import plain_name
 from ...wire.homes import ActorLife
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
@@ -265,6 +260,7 @@ class Calls:
         actor.state = ActorState.ALIVE
         if actor.shipping is not None:
             actor.shipping.answers.made_again(actor.journal.calls)
+            actor.shipping.begun.run_first()
         self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
 
@@ -382,11 +378,13 @@ class Calls:
                 if actor.shipping is not None:
                     actor.shipping.ran(task, made_calls=made_calls)
 
-    def made_by_call(self, task: Task, worker: Worker | None) -> None:
-        """A call of an actor of this node makes this one; and does so again if that actor recovers."""
+    def made_by_call(self, task: Task, worker: Worker | None) -> bool:
+        """A call of an actor of this node makes this one; again, if that recovers.  Whether it waits for a guardian."""
         maker = self._recovering(worker, task.spec.task_id)
-        if maker is not None:
-            maker.journal.nested.made(task)
+        if maker is None:
+            return False
+        maker.journal.nested.made(task)
+        return maker.shipping is not None and maker.shipping.begun.hold_back(task)
 
     def lies_elsewhere(self, task_id: bytes, worker: Worker | None) -> bool:
         """Whether an actor that recovers makes this call again, and what it has returned is on another node."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ...ids import FIRST_RETURN
 from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec, parse_options
-from ...wire.wards import Answer, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
 from .tables import Job, Task, TaskState
@@ -29,6 +29,7 @@ class Step(Task, gc=False, eq=False):
     is_void: bool = False
     answer: Answer | None = None
     nested: NestedAnswer | None = None  # or what one of its calls has made
+    begun: BegunCall | None = None  # or one that has not ended
     count: int = 0  # calls in the checkpoint; or which one of those it is
     all_of: Sequence[bytes] = ()  # what was made by calls in it
 
@@ -109,6 +110,9 @@ class Copy:
                 self.journal.nested.answered(nested)
         for call in message.calls:
             self._call(call)
+        for begun in message.begun:
+            self.nested_count += 1
+            self._put(Step(begun.spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count))
         for task_id in message.taken:
             self.answers.pop(task_id, None)
         self._advance()
@@ -116,23 +120,24 @@ class Copy:
     def _forget(self, made: set[bytes]) -> None:
         """What these came to, that is here or is to come."""
         for step in self.steps:
-            if step.nested is not None and step.nested.task_id in made:
+            if (step.nested is not None or step.begun is not None) and step.spec.task_id in made:
                 step.is_void = True
         for task_id in made:
             self.journal.nested.forget_one(task_id)
+            self.journal.begun_ended(task_id)
 
     def _call(self, call: LoggedCall) -> None:
         spec = call.spec
         if not self.steps and not spec.deps and not spec.holds:
             self._apply(spec, call.answer)
             return
-        step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), is_void=call.is_void, answer=call.answer)
-        self.steps.append(step)
-        self._await(step)
+        self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), is_void=call.is_void, answer=call.answer))
 
     def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
-        step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), nested=nested, count=self.nested_count)
+        self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), nested=nested, count=self.nested_count))
+
+    def _put(self, step: Step) -> None:
         self.steps.append(step)
         self._await(step)
 
@@ -191,6 +196,11 @@ class Copy:
                     self._apply_nested(step.nested, (*step.spec.deps, *step.spec.holds))
                 self._let_go(step)
                 continue
+            if step.begun is not None:
+                if not step.is_void:
+                    self.journal.begin(step.begun)
+                self._let_go(step)
+                continue
             if not step.is_void and self.journal.is_void(step.spec):
                 self.broken = "what a call took that is to be run again is lost with it"
             self._apply(step.spec, step.answer)
@@ -204,6 +214,7 @@ class Copy:
         self.changed(self)
 
     def _apply(self, spec: TaskSpec, answer: Answer | None) -> None:
+        self.journal.begun_ended(spec.task_id)
         if parse_options(spec.options).is_readonly:
             self.journal.nested.forget_read(spec.task_id)
         else:
@@ -293,5 +304,5 @@ class Copy:
         """What the actor's home is to know."""
         if not self.is_based and not self.broken:
             return None
-        missing = next((step.count for step in self.steps if step.nested is not None), self.nested_count + 1)
+        missing = next((step.count for step in self.steps if step.count), self.nested_count + 1)
         return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken, missing - 1)

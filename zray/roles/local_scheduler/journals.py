@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...ids import children_prefix
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec
+from ...wire.wards import BegunCall
 from .nested import Nested
 from .tables import Actor, Task
 
@@ -35,12 +36,13 @@ DEATHS_MAX = 10
 class Journal:
     """Of one actor."""
 
-    __slots__ = ("calls", "checkpoint", "count", "deaths", "is_full", "nested", "node", "size", "strays")
+    __slots__ = ("begun", "calls", "checkpoint", "count", "deaths", "is_full", "nested", "node", "size", "strays")
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.checkpoint = b""  # the object with its state; b"": as constructed
         self.calls: deque[TaskSpec] = deque()  # since then
+        self.begun: dict[bytes, BegunCall] = {}  # those that its guardian knows to run after them
         self.count = 0  # calls that it has run, those in the checkpoint included
         self.size = 0  # bytes of what `calls` take
         self.is_full = False  # some of those since are not there
@@ -56,6 +58,7 @@ class Journal:
     def note(self, task: Task) -> bool:
         """It has run this call.  Whether that is readonly, and has made others: these are not made again."""
         self.deaths = 0
+        self.begun_ended(task.spec.task_id)
         if task.options.is_readonly:
             return self.nested.forget_read(task.spec.task_id)
         self.append(task.spec)
@@ -73,6 +76,26 @@ class Journal:
         if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
             self._clear()
             self.is_full = True
+
+    def begin(self, call: BegunCall) -> None:
+        """It has begun this call, which has made others."""
+        if call.spec.task_id not in self.begun:
+            self.begun[call.spec.task_id] = call
+            for object_id in (*call.spec.deps, *call.spec.holds):
+                self.node.objects.retain(object_id)
+
+    def begun_ended(self, task_id: bytes) -> None:
+        """That call is one that it has run, or is not to be run."""
+        call = self.begun.pop(task_id, None)
+        if call is not None:
+            self.node.objects.drop_all((*call.spec.deps, *call.spec.holds))
+
+    def give_up(self, task_id: bytes) -> None:
+        """That call, which had begun, is not run again."""
+        self.nested.forget(task_id)
+        if task_id in self.begun and self.nested.forgotten is not None:
+            self.nested.forgotten.append(task_id)
+        self.begun_ended(task_id)
 
     def size_of(self, spec: TaskSpec) -> int:
         """Bytes that it takes."""
@@ -131,7 +154,8 @@ class Journal:
 
     def refs(self) -> list[bytes]:
         """What it takes to be there again."""
-        refs = [object_id for spec in self.calls for object_id in (*spec.deps, *spec.holds)]
+        specs = (*self.calls, *(call.spec for call in self.begun.values()))
+        refs = [object_id for spec in specs for object_id in (*spec.deps, *spec.holds)]
         refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
 
@@ -143,6 +167,7 @@ class Journal:
         if not self.nested.by_parent:
             return []
         others = [task.spec for task in (*actor.inflight.values(), *actor.queue)]
+        others += [call.spec for call in self.begun.values()]
         needed = {children_prefix(spec.task_id) for spec in (*self.calls, *others)}
         if not self.checkpoint:
             needed.add(children_prefix(actor.actor_id))  # its constructor
@@ -156,6 +181,8 @@ class Journal:
     def close(self) -> None:
         """The actor is dead."""
         self._clear()
+        for task_id in list(self.begun):
+            self.begun_ended(task_id)
         self.nested.close()
         if self.checkpoint:
             self.node.objects.drop(self.checkpoint)

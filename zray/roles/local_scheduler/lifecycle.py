@@ -62,9 +62,8 @@ class Lifecycle:
                 objects.inline_bytes += len(spec.args)
             fresh.append(task)
             if options.actor_id:
-                if spec.caller:
-                    self.node.calls.made_by_call(task, worker)
-                self.node.calls.submit(task)
+                if not spec.caller or not self.node.calls.made_by_call(task, worker):
+                    self.node.calls.submit(task)
                 continue
             function = functions.get(spec.function_id)
             if function is not None:

@@ -47,6 +47,12 @@ class Logs:
         self.receipt_count = 0
         self.taking: Taking | None = None  # the results that are looked at
 
+    def say_begun(self) -> None:
+        """End of a turn, ahead of what leaves in it."""
+        for shipping in list(self.touched.values()):
+            if shipping.is_started:
+                shipping.begun.say()
+
     def pump(self) -> None:
         """End of a turn."""
         touched, self.touched = self.touched, {}

@@ -339,6 +339,8 @@ class LocalScheduler(Role):
     def end_turn(self, now: float) -> list[Any]:
         """Decide once for all that the turn brought, then let the values out."""
         self.now = now
+        if self.logs.touched:
+            self.logs.say_begun()
         self._give_work_out()
         self._let_values_out()
         self._send_seals()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -28,18 +28,16 @@ from ...ids import FIRST_RETURN, return_id
 from ...wire.message import Message
 from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
-from ...wire.wards import CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
+from ...wire.wards import BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import Answers
+from .begun import BegunCalls
 from .journals import Journal
+from .log_batches import in_batches, size_of_call, size_of_nested
 from .tables import Actor, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-T = TypeVar("T")
-# One message of calls holds at most so much.
-BATCH_BYTES_MAX = 1 << 20
-BATCH_COUNT_MAX = 1000
 # A checkpoint waits for what its calls have called, while the guardian has at most so many calls and bytes since.
 LATE_CALLS_MAX = 1000
 LATE_BYTES_MAX = 1 << 20
@@ -73,8 +71,10 @@ class Shipping:
         "actor",
         "answers",
         "awaited",
+        "begun",
         "delivered",
         "epoch",
+        "heard",
         "held",
         "is_known",
         "is_offer_said",
@@ -104,9 +104,11 @@ class Shipping:
         self.queue: deque[Item] = deque()
         self.withheld: deque[Withheld] = deque()
         self.answers = Answers(node, actor)
+        self.begun = BegunCalls(node, actor)
         # Answers that its calls got, which the guardian may not have yet: (their number, whom to tell when it has).
         self.undelivered: deque[tuple[int, Callable[[], None]]] = deque()
-        self.delivered = 0  # of this epoch: so many were sent
+        self.delivered = 0  # of this epoch: so many were sent, and calls that have begun
+        self.heard = 0  # of these the guardian has so many
         self.offered = b""  # the checkpoint that it is asked to pull
         self.offered_count = 0
         self.is_offer_said = True
@@ -137,7 +139,7 @@ class Shipping:
         journal.nested.forget_all(journal.done_with(self.actor))
         self.offered_count, self.is_offer_said = journal.first, True
         self.unoffered_size = self.unoffered_stored = 0
-        self.delivered = sum(1 for _ in journal.nested.answers())
+        self.delivered = sum(1 for _ in journal.nested.answers()) + len(journal.begun)
         self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
             self.offered, self.offered_count = journal.checkpoint, journal.first
@@ -150,6 +152,7 @@ class Shipping:
         self._put(Item(message=first), refs, is_log=True)
         for message in others:
             self._put(Item(message=message), ())
+        self.begun.start(self.delivered)
 
     def _as_messages(self, epoch: int) -> Iterable[Message]:
         """All of it, from its beginning on."""
@@ -163,10 +166,12 @@ class Shipping:
         calls.reverse()
         for answer in answers.values():
             yield LogCalls(actor_id, epoch, [], [answer])
-        for nested in _batches(journal.nested.answers(), _size_of_nested):
+        for nested in in_batches(journal.nested.answers(), size_of_nested):
             yield LogCalls(actor_id, epoch, [], nested=nested)
-        for batch in _batches(calls, _size_of):
+        for batch in in_batches(calls, size_of_call):
             yield LogCalls(actor_id, epoch, batch)
+        if journal.begun:
+            yield LogCalls(actor_id, epoch, [], begun=list(journal.begun.values()))
 
     def send_all_to(self, home: str) -> None:
         """The actor goes there; the shards know all that it takes."""
@@ -176,6 +181,7 @@ class Shipping:
     def ran(self, task: Task, *, made_calls: bool) -> None:
         """The actor has run this call.  A readonly one that has made others is in the log, too: it made them once."""
         is_readonly = task.options.is_readonly
+        self.begun.ended(task.spec.task_id)
         if self.is_started and (made_calls or not is_readonly):
             reads, self.answers.reads = self.answers.reads, {}
             for read in reads.values():
@@ -188,6 +194,21 @@ class Shipping:
             self.unoffered_size += self.actor.journal.size_of(spec)
             self.unoffered_stored += self.actor.journal.stored_by(spec)
             self._put(Item(call=call), (*spec.deps, *spec.holds))
+
+    def has_begun(self, call: BegunCall) -> int:
+        """The log says so: which of its words that is."""
+        self.delivered += 1
+        message = LogCalls(self.actor.actor_id, self.epoch, [], begun=[call])
+        self._put(Item(message=message), (*call.spec.deps, *call.spec.holds))
+        return self.delivered
+
+    def has_heard(self, count: int) -> bool:
+        """Whether the guardian has so many of these words, and would be the one that is asked for the actor."""
+        return self.is_on and self.is_known and self.heard >= count
+
+    def is_there(self, count: int, said: int) -> bool:
+        """Whether so many calls have done the same, and the begun ones will, should this node be lost now."""
+        return self.has_heard(said) and self._is_there(count)
 
     def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
         """A call that one of its calls has made; done: when it would not be made again on another node either."""
@@ -300,8 +321,8 @@ class Shipping:
     def _send_calls(self, calls: list[LoggedCall], nested: list[NestedAnswer]) -> None:
         """What calls may have seen goes ahead of them."""
         actor_id, epoch = self.actor.actor_id, self.epoch
-        batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in _batches(nested, _size_of_nested)]
-        for batch in _batches(calls, _size_of):
+        batches = [LogCalls(actor_id, epoch, [], nested=batch) for batch in in_batches(nested, size_of_nested)]
+        for batch in in_batches(calls, size_of_call):
             if len(batches) == 1 and not batches[0].calls:
                 batches[0].calls = batch
             else:
@@ -321,7 +342,7 @@ class Shipping:
             self.stop(is_known=True)
             self.release()
             return
-        self.acked = message.count
+        self.acked, self.heard = message.count, message.nested
         while self.undelivered and self.undelivered[0][0] <= message.nested:
             self.undelivered.popleft()[1]()
         held, self.held = self.held, []
@@ -342,7 +363,8 @@ class Shipping:
         self.is_on = self.is_started = False
         self.node.logs.unheard.guarded(self.actor.actor_id)
         self.is_known = self.is_known and is_known
-        self.acked = -1
+        self.acked, self.heard = -1, 0
+        self.begun.stop()
         self.queue.clear()
         self.actor.journal.nested.forgotten = None
         self.answers.taken.clear()
@@ -398,6 +420,7 @@ class Shipping:
 
     def release(self) -> None:
         """What may be seen."""
+        self.begun.leave()
         while self.undelivered and not self.is_on:
             self.undelivered.popleft()[1]()
         while self.withheld:
@@ -423,25 +446,3 @@ class Shipping:
 def _as_read(spec: TaskSpec) -> TaskSpec:
     """What the log has of a readonly call."""
     return TaskSpec(spec.task_id, b"", options=spec.options)
-
-
-def _batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterable[list[T]]:
-    batch: list[T] = []
-    size = 0
-    for item in items:
-        batch.append(item)
-        size += size_of(item)
-        if size > BATCH_BYTES_MAX or len(batch) == BATCH_COUNT_MAX:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _size_of(call: LoggedCall) -> int:
-    values = call.answer.values if call.answer is not None else []
-    return len(call.spec.args) + sum(len(value) for value in values if type(value) is bytes)
-
-
-def _size_of_nested(answer: NestedAnswer) -> int:
-    return sum(len(value) for value in answer.values if type(value) is bytes)
