@@ -77,6 +77,13 @@ class Answers:
             self._drop_oldest()
         return answer
 
+    def asked_for(self, task_id: bytes, origin: str) -> None:
+        """From there, before it was seen."""
+        self.unasked.pop(task_id, None)
+        answer = self.inherited.pop(task_id, None)
+        if answer is not None:
+            self.given[task_id] = replace(answer, origin=origin)
+
     def _hold(self, answer: Answer) -> None:
         self._let_go(answer.task_id)  # it has run twice
         self.held[answer.task_id] = answer.large

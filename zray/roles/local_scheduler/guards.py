@@ -326,6 +326,7 @@ class Guards:
         guard = self.guarded.get(actor_id)
         if guard is not None and guard.life.birth == message.birth:
             self._let_go(actor_id)
+            node.logs.made_is_gone(actor_id)
             if message.is_gone:
                 self._free_name(guard)
         actor = node.calls.actors.get(actor_id)

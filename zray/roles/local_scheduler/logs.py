@@ -189,6 +189,8 @@ class Logs:
         node, or is nowhere yet.
         """
         node = self.node
+        if actor_id in node.guards.guarded:
+            return  # we claim it ourselves: whether it is had again is said then
         for guard in node.guards.guarded.values():
             if guard.copy is not None and guard.home in node.recovery.lost and lost in ("", guard.home):
                 guard.copy.journal.nested.is_gone(actor_id)

@@ -52,7 +52,10 @@ class RemoteCalls:
             options = parse_options(spec.options)
             known = node.tasks.get(spec.task_id)
             if known is not None:
-                known.origin = origin  # its caller runs again, on another node
+                known.origin = origin  # its caller runs again, on another node; or the call ran ahead of it
+                actor = node.calls.actors.get(options.actor_id)
+                if actor is not None and actor.shipping is not None:
+                    actor.shipping.answers.asked_for(spec.task_id, origin)
                 node.reject("a call forwarded twice")
                 if spec.deps or spec.holds:
                     node.send(origin, CallsAccepted([spec.task_id]))
