@@ -4,7 +4,7 @@ import pytest
 
 from zray.roles.gcs import aside
 from zray.sim.caps import LOWERED, chosen, lowered
-from zray.sim.main import run_seed
+from zray.sim.main import run_program, run_seed
 from zray.sim.options import Wanted
 
 ASKED = [
@@ -23,6 +23,14 @@ def test_programs_do_not_notice_how_much_may_wait(asked):
     failed = [outcome for seed in range(301, 305) if (outcome := run_seed(seed, wanted)).error]
     told = [f"scripts/simulate --seed {it.seed} --runs 1{wanted.flags()}\n{it.error}" for it in failed]
     assert not failed, "\n\n".join(told)
+
+
+@pytest.mark.sim
+def test_a_chain_that_takes_one_far_request_after_the_other_is_slow_and_not_stuck():
+    """Programs whose actors recover ask it for 2,500 things, one each 0.16 s, though nothing fails."""
+    options = {"nodes": 3, "cpus": 2, "drivers": 8, "delay": "far", "replicas": 3, "is_tight": True}
+    outcome = run_program("ledger", seed=157, **options)
+    assert not outcome.error, outcome.error
 
 
 def test_caps_are_as_before_when_a_run_is_over():

@@ -194,12 +194,12 @@ def test_what_the_calls_of_actors_that_recover_have_made_has_its_effect_once_too
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_what_the_calls_of_actors_that_recover_have_made_is_made_once(nodes):
+@pytest.mark.parametrize("name, nodes", [("maker", 1), ("maker", 3), ("couple", 3), ("couple", 4)])
+def test_what_the_calls_of_actors_that_recover_have_made_is_made_once(name, nodes):
     """Actors, by their constructors and by their calls; others call these too."""
     for seed in range(1, 31):
         options = {"kills": 6 * (1 + seed % 2), "kill_probability": 0.03, "breaks": seed % 3}
-        outcome = run_program("maker", seed=seed, nodes=nodes, cpus=3, **options)
+        outcome = run_program(name, seed=seed, nodes=nodes, cpus=3, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
 
 

@@ -84,7 +84,10 @@ def _run(world: Simulator) -> None:
     # A slow worker is no fault that ends: its time is not counted.
     until *= 100 if options.slow_worker_probability else 1
     # Nor is distance: a message takes up to 0.4 s, and what was killed is run again, with all its children.
-    until *= 10 if options.delay == "far" else 1
+    is_far = options.delay == "far"
+    until *= 10 if is_far else 1
+    # Nor is a chain that may have little under way: over such lines it does some six requests a second.
+    until *= 3 if is_far and options.is_tight and world.shards.are_replicated else 1
     # Nor is a full store: each put of a program may wait until it is refused (FULL_SECONDS), one after another, and so
     # may each result that it fetches.
     until *= 30 if options.is_small else 1

@@ -33,6 +33,7 @@ from .shards import Shards
 from .trace import Trace
 from .weather import Weather
 from .worker import Worker
+from .workloads import PROGRAMS_THAT_NEED_ROOM
 
 WORKER_START_SECONDS = (0.5e-3, 5e-3)
 # How long the news of a process's end takes.
@@ -122,7 +123,9 @@ class Simulator:
             return 10
         if name in ("n1", self.heads.home):
             return 0
-        return 10 if self.options.loses_nodes or self.options.node_drains or self.options.nodes == 2 else 1
+        options = self.options
+        is_short = options.nodes == 2 or not PROGRAMS_THAT_NEED_ROOM.isdisjoint(options.programs)
+        return 10 if options.loses_nodes or options.node_drains or is_short else 1
 
     def _join(self, node: Node) -> None:
         node.scheduler.now = node.now

@@ -202,6 +202,8 @@ PROGRAMS_WITH_ACTORS = frozenset(
 PROGRAMS_OF_CLUSTERS = frozenset({"crowd"})
 # Their actors need two nodes beside the driver's, for as long as they live.
 PROGRAMS_THAT_NEED_NODES = frozenset({"crowd", "spread", "survivors"})
+# Three of their actors hold room at once, and the first two do so until the third has it.
+PROGRAMS_THAT_NEED_ROOM = frozenset({"couple"})
 PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 
