@@ -434,3 +434,8 @@ def test_what_a_head_places_before_it_is_known_is_reported_to_it():
     """It took that to be under way, and in use, for good: a placement group for the whole cluster had no room."""
     assert_all_is_well([60000000, 60000051], nodes=5, heads=True)
     assert_all_is_well([60000013, 60000015], nodes=4, schedulers=True)
+
+
+def test_a_group_has_its_places_though_its_shard_was_late_to_hear_of_its_keeper():
+    options = {"deaths": True, "curious": True, "crashes": True, "cuts": True, "disks": True, "weather": True}
+    assert_all_is_well([945000249], nodes=3, shards=5, replicas=2, schedulers=True, **options)

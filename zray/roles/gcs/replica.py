@@ -14,6 +14,9 @@ from ..effects import Effect, Send
 from ..latest import LOST_MAX, Latest
 from .shard import GcsShard
 
+# Words for roles that have asked for nothing yet: a chain that is late may hear of a node by another one first.
+EARLY_MAX = 10_000
+
 
 class Result(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """Something that the shard has said to a role of a client, because of update `sequence`."""
@@ -52,6 +55,7 @@ class Sessions(Struct, array_like=True, forbid_unknown_fields=True):
     clock: float
     sessions: list[Session]
     lost: list[str]
+    early: dict[str, list[ShardReply]] = {}
 
 
 _encode = Encoder().encode
@@ -68,6 +72,7 @@ class Replica:
         self.sessions: dict[str, Session] = {}
         self.client_by_role: dict[str, str] = {}
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # clients whose nodes are; they do not come back
+        self.early: dict[str, list[ShardReply]] = {}  # role that has asked for nothing yet -> what it is to be told
         self.undeliverable = 0
 
     def apply(self, update: Update) -> list[str]:
@@ -93,6 +98,7 @@ class Replica:
             if source not in session.roles:
                 session.roles[source] = None
                 self.client_by_role[source] = update.client
+                self._keep([Send(source, message) for message in self.early.pop(source, ())], touched)
             effects = self.shard.handle(source, request, update.now)
             if type(request) is NodeLost:
                 self._forget(request.node)
@@ -110,7 +116,7 @@ class Replica:
             assert type(effect) is Send, "a shard only speaks: nothing else could be done by the tail alone"
             client = self.client_by_role.get(effect.destination)
             if client is None:
-                self.undeliverable += 1  # a role of a node that is lost
+                self._keep_early(effect.destination, effect.message)  # type: ignore[arg-type]
                 continue
             session = self.sessions[client]
             session.produced += 1
@@ -118,8 +124,16 @@ class Replica:
             session.results.append(result)
             touched[client] = None
 
+    def _keep_early(self, role: str, message: ShardReply) -> None:
+        """Until it asks for something; not of a node that is lost."""
+        if role in self.shard.lost or sum(map(len, self.early.values())) >= EARLY_MAX:
+            self.undeliverable += 1
+        else:
+            self.early.setdefault(role, []).append(message)
+
     def _forget(self, role: str) -> None:
         """The node of this role is lost, and with it all that its host was."""
+        self.early.pop(role, None)
         client = self.client_by_role.get(role)
         if client is not None:
             self.lost[client] = None
@@ -138,7 +152,8 @@ class Replica:
 
     def dump_sessions(self, epoch: int) -> bytes:
         """The first part."""
-        return _encode(Sessions(self.sequence, epoch, self.clock, list(self.sessions.values()), list(self.lost)))
+        sessions, lost = list(self.sessions.values()), list(self.lost)
+        return _encode(Sessions(self.sequence, epoch, self.clock, sessions, lost, self.early))
 
     @classmethod
     def load(
@@ -171,6 +186,7 @@ class Replica:
         self.sessions = {session.client: session for session in found.sessions}
         self.client_by_role = {role: session.client for session in found.sessions for role in session.roles}
         self.lost.update(dict.fromkeys(found.lost))
+        self.early = found.early
         return found.epoch
 
 
