@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,6 +53,61 @@ def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_i
     finally:
         pool.close()
         theirs.close()
+
+
+@pytest.fixture
+def deaths(monkeypatch, tmp_path):
+    """`deaths(*lives)`: fork servers that die after so many seconds each (None: before they are ready).  How many the
+    node has seen when it gives up (0: it does not), and what it says of the last death.
+    """
+    (tmp_path / ("f" * 16) / "logs").mkdir(parents=True)
+    clock, ends = [100.0], []
+
+    def launch(session):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ends.append(theirs)
+        return 1, ours
+
+    monkeypatch.setattr(workers, "launch_fork_server", launch)
+    monkeypatch.setattr(workers, "reap", lambda pid: "was killed by SIGKILL")
+    monkeypatch.setattr(workers, "end_children", lambda: None)
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    pool = Workers(Session("f" * 16, str(tmp_path)), None, lambda message: None, print, lambda: None)
+
+    def run(*lives):
+        if pool.connection is None:
+            pool.launch()
+        for number, life in enumerate(lives, 1):
+            clock[0] += 30.0  # to import all that workers need: on a busy machine it takes long
+            if life is not None:
+                ends[-1].send(msgpack.encode(["ready"]))
+                assert pool.receive()
+                clock[0] += life
+            ends[-1].close()
+            if not pool.receive():
+                return number, pool.death
+        return 0, pool.death
+
+    yield run
+    pool.close()
+    for theirs in ends:
+        theirs.close()
+
+
+def test_fork_servers_that_die_in_quick_succession_end_the_node_and_those_that_had_lived_do_not(deaths):
+    """A session lasts for weeks, and an OOM killer comes by now and then."""
+    assert deaths(0.1, *[4.5] * 20, 0.1, 0.1, 0.1, 4.5, 0.1, 0.1, 0.1)[0] == 0
+    assert deaths(0.1, 0.1)[0] == 1
+
+
+def test_fork_servers_that_are_never_ready_end_the_node_however_long_they_take(deaths):
+    assert deaths(*[None] * 20)[0] == 5
+
+
+def test_a_fork_server_that_left_no_words_is_not_quoted(deaths, tmp_path):
+    assert deaths(1.0)[1] == "its fork server was killed by SIGKILL; it left no words in its log"
+    (tmp_path / ("f" * 16) / "logs" / "fork-server.log").write_text("\nMemoryError\n")
+    assert deaths(1.0)[1] == "its fork server was killed by SIGKILL; the end of the log of that:\nMemoryError\n"
 
 
 def test_a_store_that_the_machine_cannot_hold_is_warned_of_and_works_up_to_what_there_is(start):

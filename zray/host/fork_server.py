@@ -8,7 +8,7 @@ The node ends it with everything else.  When the node is killed it sees that, en
 removes what the node had no time to remove.  Spoken on the socket, one msgpack list per packet:
 
     node           ["start", worker, worker_id]   ["kill", worker]
-    fork server    ["started", worker, pid]  ["failed", worker, reason]  ["exited", worker, status, pid]
+    fork server    ["ready"]  ["started", worker, pid]  ["failed", worker, reason]  ["exited", worker, status, pid]
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class ForkServer:
 
     def run(self) -> None:
         """Until the node ends."""
+        self.tell("ready")
         while True:
             for descriptor, _ in self.poll.poll():
                 if descriptor == self.node_pidfd:

@@ -8,6 +8,7 @@ token is never given back by its taker, so a kill -9 between two of them leaves 
 from __future__ import annotations
 
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -26,8 +27,11 @@ from .spawn import PACKET_BYTES_MAX
 # with an actor for each request, say, they would fill its folder, through which drivers look ten times a second.
 DEAD_LOGS_MAX = 200
 DEAD_LOGS_BYTES_MAX = 512 << 20  # of all these; the newest stays in any case
-# A fork server that dies is replaced, but not for ever (USERS 2.1: restart budgets).
-FORK_SERVER_STARTS_MAX = 5
+# A fork server that dies is replaced, but not for ever (USERS 2.1: restart budgets): after so many deaths in quick
+# succession the node gives up.  One that was ready for some seconds is sound: what has ended it came from outside (an
+# OOM killer, say), and in a session that lasts that may happen any number of times.
+FORK_SERVER_DEATHS_MAX = 5
+SOUND_SECONDS = 3.0
 
 
 class Workers:
@@ -51,8 +55,9 @@ class Workers:
         self.unjoined: dict[str, None] = {}  # ordered, and not heard of yet
         self.dead_logs: deque[tuple[int, int, int]] = deque()  # (worker's number, pid, bytes)
         self.dead_bytes = 0  # of these
-        self.starts = 0
+        self.deaths = 0  # of fork servers, since the last sound one
         self.death = ""  # of the last fork server that has died
+        self.ready_at: float | None = None  # since when this one forks; None: it is not ready yet
         self.pid = 0
         self.connection: socket.socket | None = None  # None: there is no fork server yet
         # What it has not been told: it is not there, or its end of the connection is full.  At most a start and a kill
@@ -70,7 +75,7 @@ class Workers:
         return connection
 
     def _use(self, fork_server: tuple[int, socket.socket]) -> socket.socket:
-        self.starts += 1
+        self.ready_at = None
         self.pid, connection = fork_server
         self.connection = connection
         return connection
@@ -128,7 +133,11 @@ class Workers:
             packet = b""
         if not packet:
             return self._fork_server_died()
-        kind, worker, detail, *rest = msgpack.decode(packet)
+        kind, *report = msgpack.decode(packet)
+        if kind == "ready":
+            self.ready_at = time.monotonic()
+            return True
+        worker, detail, *_ = report
         if kind == "started":
             self.pids[worker] = detail
             self.deliver(WorkerStarted(worker, detail))
@@ -188,11 +197,15 @@ class Workers:
         self.orders.clear()
         self.is_full = False
         how = reap(self.pid)
-        log = last_lines(self.session.log_path("fork-server"), 10)
-        self.death = f"its fork server {how}; the end of the log of that:\n{log}\n"
+        log = last_lines(self.session.log_path("fork-server"), 10).strip()
+        words = f"the end of the log of that:\n{log}\n" if log else "it left no words in its log"
+        self.death = f"its fork server {how}; {words}"
         self.log(self.death)
         end_children()
-        if self.starts >= FORK_SERVER_STARTS_MAX:
+        if self.ready_at is not None and time.monotonic() - self.ready_at >= SOUND_SECONDS:
+            self.deaths = 0
+        self.deaths += 1
+        if self.deaths >= FORK_SERVER_DEATHS_MAX:
             return False
         lost = [worker for worker in self.windows if worker not in self.unjoined]
         again = list(self.unjoined)
