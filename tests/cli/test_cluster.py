@@ -139,6 +139,7 @@ REFUSED = {
     "both": (["--head", "--address", "127.0.0.1:1"], "", 2, "--head"),
     "no token": (["--address", "127.0.0.1:1"], "", 2, "ZRAY_TOKEN"),
     "no address": (["--address", "nonsense"], "x", 2, "HOST:PORT"),
+    "the address of a page": (["--address", "http://127.0.0.1:6379"], "x", 2, "HOST:PORT, not 'http://127.0.0.1:6379'"),
     "no port": (["--address", "127.0.0.1:0"], "x", 2, "HOST:PORT"),
     "all addresses to be reached at": (["--address", "127.0.0.1:1", "--advertise", "0.0.0.0"], "x", 2, "to advertise"),
     "a port to be reached at that is none": (["--address", "127.0.0.1:1", "--advertise", "h:0"], "x", 2, "HOST:PORT"),

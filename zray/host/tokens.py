@@ -6,6 +6,8 @@ import os
 
 VARIABLE = "ZRAY_TOKEN"
 _taken = ""
+# Of a URL, or of an IPv6 address: what was given is no name that could be known.
+_IN_NO_NAME = frozenset("/:@[] ")
 
 
 def token_from_environment() -> str:
@@ -25,7 +27,8 @@ def cluster_address(text: str) -> str:
     import socket
 
     host, colon, port = text.removeprefix("zray://").removeprefix("ray://").rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    is_name = bool(host) and not set(host) & _IN_NO_NAME
+    if not colon or not is_name or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"An address must be HOST:PORT, not {text[:100]!r}.")
     try:
         return f"{socket.gethostbyname(host)}:{int(port)}"
