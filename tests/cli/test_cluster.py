@@ -157,6 +157,19 @@ REFUSED = {
     "a port that is none": (["--head", "--port", "70000"], "", 2, "70000"),
     "another's address": (["--head", "--host", "192.0.2.1"], "", 2, "no address of this machine"),
     "all addresses": (["--head", "--host", "0.0.0.0"], "", 2, "Name one address"),
+    "a state in a file": (
+        ["--head", "--state-dir", "/dev/null"],
+        "",
+        1,
+        "in /dev/null: that is no folder.  Give",
+    ),
+    "a state below a file": (
+        ["--head", "--state-dir", "/dev/null/x"],
+        "",
+        1,
+        "/null/x: a part of that path is no folder",
+    ),
+    "a state where nothing can be made": (["--head", "--state-dir", "/proc/x"], "", 1, "in /proc/x: no such file or"),
     "no file": (["--address", "127.0.0.1:1", "--token-file", "/nowhere/token"], "", 1, "/nowhere/token"),
 }
 

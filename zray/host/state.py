@@ -68,12 +68,13 @@ class StateFolder:
         is_lasting: bool = True,
     ) -> None:
         """Raises:
-        ZrayError: another head has it; it was made for another number of shards; something in it is damaged.
+        ZrayError: it cannot be made; another head has it; it was made for another number of shards; something in it is
+            damaged.
         PermissionError: others may enter it.
         """
         self.path = os.path.abspath(path)
         self.is_lasting = is_lasting
-        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        make_folder(self.path)
         check_private(self.path)
         self._lock = lock_patiently(self.path)
         self.former_port = 0  # where a head before this one listened; 0: there was none
@@ -160,6 +161,26 @@ class StateFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def make_folder(path: str) -> None:
+    """Where there is none.
+
+    Raises:
+        ZrayError: it cannot be.
+    """
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        if isinstance(error, FileExistsError):
+            why = "that is no folder"
+        elif isinstance(error, NotADirectoryError):
+            why = "a part of that path is no folder"
+        raise ZrayError(
+            f"A head cannot keep its state in {path}: {why}.  Give --state-dir a folder of your own, or the name of "
+            "one that can be made."
+        ) from error
 
 
 def lock_patiently(folder: str) -> int:
