@@ -105,6 +105,26 @@ def test_chains_with_logs(chunk, monkeypatch):
             raise AssertionError(f"seed {seed}") from error
 
 
+def test_lives_that_each_write_little_do_not_leave_a_log_that_grows_for_ever(monkeypatch):
+    """A snapshot is taken for what is found at the start, too."""
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES", 1_000)
+    desk = ChainDesk(replicas=1, offers=1, is_durable=True)
+    lengths = []
+    for _ in range(20):
+        desk.ask()
+        desk.settle()
+        member, disk = one(desk)
+        lengths.append(sum(map(len, disk.records)))
+        before = desk.whole(member)
+        desk.start_anew(disk)
+        desk.settle()
+        member, disk = one(desk)
+        assert desk.whole(member)[1:] == before[1:]  # the first part has the epoch
+    assert max(lengths) < 1_000 + 2 * sum(map(len, disk.snapshot)) + lengths[0], lengths
+    assert lengths[0] < 1_000
+    desk.check_all_is_well()
+
+
 def test_a_full_disk_refuses_says_so_stays_readable_and_recovers(desk):
     member, disk = one(desk)
     desk.ask()

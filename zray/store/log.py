@@ -57,7 +57,6 @@ class Log:
         self.is_lasting = is_lasting
         self.last = 0
         self.cut_bytes = 0
-        self.log_bytes = 0  # of all log files: what a start has to read
         self.broken = ""  # why it takes no more
         self._snapshot = -1  # its number; -1: there is none
         self._logs: list[int] = []
@@ -142,7 +141,6 @@ class Log:
         if not scan.is_headless and scan.before != number:
             raise StoreDamaged(path, 0, f"it begins after record {scan.before}")
         self.last = max(self.last, number + scan.count)
-        self.log_bytes += scan.end
         self.cut_bytes += scan.size - scan.end
         return scan
 
@@ -189,7 +187,6 @@ class Log:
         except OSError as error:
             raise self._break("fsync", error) from error
         self._end += len(data)
-        self.log_bytes += len(data)
         self.last += len(records)
         return self.last
 
@@ -311,7 +308,6 @@ class Log:
         for name in sorted(os.listdir(self.folder)):
             if _NAME.fullmatch(name) and name not in keep:
                 os.unlink(os.path.join(self.folder, name))
-        self.log_bytes = sum(os.stat(self._path("log", number)).st_size for number in self._logs)
 
     # --- pages ---
 

@@ -83,7 +83,7 @@ from .bounds import bounds_of_member
 from .flushing import Flushing, RetryFlush
 from .handover import Handover
 from .inspection import check_member, count_member
-from .journal import Journal, RetryAppend, recover
+from .journal import Journal, RetryAppend
 from .replica import Replica
 from .results import Results
 
@@ -147,7 +147,7 @@ class ChainMember(Role):
             ValueError: a record makes no sense.  It is the last one that was taken from `records`.
         """
         assert self.journal is not None
-        self.replica, self.epoch = recover(self.shard, list(parts), records)
+        self.replica, self.epoch = self.journal.recover(parts, records)
         self.entered = self.epoch
         self.is_recovered = self.replica is not None
         self.forgotten = self.journal.logged = max(self.sequence, 0)

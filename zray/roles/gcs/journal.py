@@ -9,7 +9,7 @@ where the log leads to something else than the member has, a new one's, the reco
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import MsgspecError, Struct
@@ -68,8 +68,19 @@ class Journal:
         self._parts = 0
         self._dump_epoch = 0
         self._is_paused = False  # there was no space for a snapshot, and there must be one
-        self._bytes = 0  # since the last snapshot began
+        self._bytes = 0  # of records since the last snapshot began, in another life too
         self._snapshot_bytes = 0
+
+    def recover(self, parts: Iterable[bytes], records: Iterable[bytes]) -> tuple[Replica | None, int]:
+        """As the function.  What is found counts: a log of lives that each wrote little is made short as well."""
+        found = list(parts)
+        self._snapshot_bytes = sum(map(len, found))
+        return recover(self.member.shard, found, self._counted(records))
+
+    def _counted(self, records: Iterable[bytes]) -> Iterator[bytes]:
+        for record in records:
+            self._bytes += len(record)
+            yield record
 
     def update(self, update: Update) -> None:
         """It has been applied."""
