@@ -6,7 +6,7 @@ from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
 from zray.roles.effects import Finding, HostProbed, ProbeHost, Send
 from zray.roles.gcs.master import ChainMaster
-from zray.roles.hosting import Hosting
+from zray.roles.hosting import FAILURES_MAX, Hosting, SpreadAgain
 from zray.roles.replica_effects import (
     LetInReplica,
     MachineIsFree,
@@ -25,6 +25,7 @@ from zray.wire.hosting import (
     ReplicaEnded,
     ReplicaListens,
     ReplicaOutOfReach,
+    ReplicaRefused,
     StartReplica,
     StopReplica,
 )
@@ -117,6 +118,53 @@ def test_one_that_somebody_cannot_connect_to_is_moved():
     ((to, _),) = sent(desk.say("c/tunnels", ReplicaOutOfReach(replica.host)), StopReplica)
     again = sent(desk.say("a/replicas", ReplicaEnded(replica.host, "killed")), StartReplica)
     assert to == "a/replicas" and [it for it, _ in again] == ["b/replicas"]
+
+
+SHARDS = [f"gcs-{number}" for number in range(FAILURES_MAX)]
+
+
+def orders(effects):
+    return [order for _, order in sent(effects, StartReplica)]
+
+
+def test_a_node_where_all_end_in_one_moment_is_asked_again():
+    """An unlucky moment of the machine's, and no chain would ever be two again."""
+    desk = Desk(SHARDS)
+    running = [desk.run("a", order)[0] for order in orders(desk.say("a/replicas", MayHost(True, [])))]
+    for replica in running:
+        assert not orders(desk.say("a/replicas", ReplicaEnded(replica.host, "killed"))), "not at once"
+    assert [order.shard for order in orders(desk.say("timer", SpreadAgain("a")))] == SHARDS
+
+
+def test_a_node_where_none_may_start_for_a_moment_is_asked_again():
+    desk = Desk(SHARDS)
+    for order in orders(desk.say("a/replicas", MayHost(True, []))):
+        assert not orders(desk.say("a/replicas", ReplicaRefused(order.number, "fork: try again"))), "not at once"
+    assert len(orders(desk.say("timer", SpreadAgain("a")))) == len(SHARDS)
+
+
+def test_the_ends_of_what_ran_do_not_add_up():
+    """Each is replaced elsewhere: the node is asked no more until it is the only one."""
+    desk = Desk(SHARDS)
+    running = [desk.run("a", order)[0] for order in orders(desk.say("a/replicas", MayHost(True, [])))]
+    desk.say("b/replicas", MayHost(True, []))
+    for replica in running:
+        assert len(orders(desk.say("a/replicas", ReplicaEnded(replica.host, "killed")))) == 1
+        desk.say("timer", SpreadAgain("a"))
+    assert len(orders(desk.say("h/monitor", NodeLost("b/local", "killed")))) == len(SHARDS)
+
+
+def test_a_node_where_one_try_after_the_other_fails_is_left_alone():
+    desk = Desk(["gcs-0"])
+    effects = desk.say("a/replicas", MayHost(True, []))
+    for _ in range(FAILURES_MAX):
+        (order,) = orders(effects)
+        replica = HostedReplica(f"a-{order.number}", "gcs-0", b"k", "a:7")
+        desk.say("a/replicas", ReplicaListens(order.number, replica))
+        desk.say("host", HostProbed(f"{replica.host}/host", Finding.OUT_OF_REACH))
+        assert not orders(desk.say("a/replicas", ReplicaEnded(replica.host, "it cannot be reached")))
+        effects = desk.say("timer", SpreadAgain("a"))
+    assert not orders(effects)
 
 
 def test_a_node_that_leaves_is_free_when_its_replicas_are_gone():

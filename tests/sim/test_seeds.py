@@ -439,3 +439,9 @@ def test_what_a_head_places_before_it_is_known_is_reported_to_it():
 def test_a_group_has_its_places_though_its_shard_was_late_to_hear_of_its_keeper():
     options = {"deaths": True, "curious": True, "crashes": True, "cuts": True, "disks": True, "weather": True}
     assert_all_is_well([945000249], nodes=3, shards=5, replicas=2, schedulers=True, **options)
+
+
+def test_a_node_whose_replicas_all_end_at_about_the_same_time_is_given_some_again():
+    """Five deaths of five shards' replicas were five failures in a row: chains stayed alone for good."""
+    options = {"deaths": True, "heads": True, "drains": True, "crashes": True, "cuts": True, "disks": True}
+    assert_all_is_well([955002777], nodes=4, shards=5, replicas=2, oneway=True, tight=True, weather=True, **options)

@@ -51,7 +51,7 @@ from .role import Role
 
 # The clients go on first: a start takes a processor for a moment (as on the head, host/services.py).
 AGAIN_SECONDS_MIN, AGAIN_SECONDS_MAX = 0.1, 5.0
-# A node where one after the other ends, or cannot be reached, is left alone.
+# A node where one after the other does not start, or cannot be reached, is left alone.
 FAILURES_MAX = 5
 
 
@@ -71,7 +71,7 @@ class Candidate:
         self.is_willing = True
         self.is_leaving = False
         self.rests = False  # one of it has just ended
-        self.failures = 0  # without one that was let in
+        self.failures = 0  # rests in a row that began with an order of which nothing was let in
         self.ordered: dict[int, str] = {}  # number of the order -> shard
         self.running: dict[str, HostedReplica] = {}  # by host; not all are let in yet
 
@@ -139,12 +139,14 @@ class Hosting(Role):
         candidate.ordered[self.count] = shard
         self.send(candidate.keeper, StartReplica(self.count, shard, self.lineage_bytes))
 
-    def _failed(self, node: str, candidate: Candidate) -> None:
-        """Not at once again."""
-        candidate.failures += 1
+    def _failed(self, node: str, candidate: Candidate, *, was_let_in: bool = False) -> None:
+        """Not at once again.  A bad moment for all that a node runs is one failure, not one for each shard: nothing was
+        tried in between.  The end of one that had been let in is none: it was no vain try.
+        """
         if not candidate.rests:
             candidate.rests = True
-            seconds = min(AGAIN_SECONDS_MAX, AGAIN_SECONDS_MIN * 2 ** min(candidate.failures - 1, 20))
+            candidate.failures += not was_let_in
+            seconds = min(AGAIN_SECONDS_MAX, AGAIN_SECONDS_MIN * 2 ** min(max(0, candidate.failures - 1), 20))
             self.set_timer(seconds, SpreadAgain(node))
         self._look_whether_free(node, candidate)
         self._spread()
@@ -246,8 +248,9 @@ class Hosting(Role):
         replica = candidate.running.pop(message.host, None) if candidate is not None else None
         if candidate is None or replica is None:
             return
+        was_let_in = message.host in self.let_in
         self._gone(replica, message.reason)
-        self._failed(_host(self.sender), candidate)
+        self._failed(_host(self.sender), candidate, was_let_in=was_let_in)
 
     def _gone(self, replica: HostedReplica, reason: str) -> None:
         """For all others.  The chain master may know it from before the services did."""
