@@ -1,14 +1,16 @@
 """Joining a cluster: what a token buys, and what it does not (USERS S4, S5; B08)."""
 
+import contextlib
 import os
 import socket
+import threading
 
 import pytest
 
 from tests.host.wires import Host, Stranger, pump
 from zray import __version__
-from zray.exceptions import ZrayError
-from zray.host import membership
+from zray.exceptions import AuthenticationError, ZrayError
+from zray.host import dealing, membership
 from zray.host.founding import Admission
 from zray.host.keys import KeyPair, Token
 from zray.host.membership import HeadSilence, addresses_of
@@ -178,6 +180,75 @@ def test_a_newcomer_to_a_port_where_nobody_listens_is_told_what_to_look_at(head,
         ZrayError, match=f"{endpoint}: that machine answers, and nobody listens there: the head has ended"
     ):
         membership.ask_head(endpoint, head.token, request())
+
+
+def greets_first(call):
+    call.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+
+def hangs_up(call):
+    call.shutdown(socket.SHUT_RDWR)
+
+
+def reads_a_line(call):
+    """As web servers do."""
+    with call.makefile("rb") as lines:
+        lines.readline()
+    call.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "answer, found",
+    [
+        (greets_first, "it began with b'SSH-2.0-"),
+        (hangs_up, "hung up without"),
+        (reads_a_line, "began with b'HTTP"),
+    ],
+)
+def test_a_newcomer_to_another_programs_port_is_told_so_and_does_not_wait(head, monkeypatch, answer, found):
+    monkeypatch.setattr(dealing, "HANDSHAKE_MS", 300)
+    monkeypatch.setattr(dealing, "UNANSWERED_MS", 200)
+    with strangers_port(answer) as endpoint, pytest.raises(ZrayError) as refused:
+        membership.ask_head(endpoint, head.token, request())
+    assert f"{endpoint}: what listens there is no zray: " in str(refused.value) and found in str(refused.value)
+    assert not isinstance(refused.value, AuthenticationError)
+
+
+def test_a_newcomer_to_a_port_that_is_silent_waits(head, monkeypatch):
+    """A head that stands still is: its kernel takes the calls."""
+    monkeypatch.setattr(dealing, "HANDSHAKE_MS", 300)
+    monkeypatch.setattr(dealing, "UNANSWERED_MS", 200)
+    monkeypatch.setattr(membership, "JOIN_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ZrayError, match="whoever listens there does not answer"):
+            membership.ask_head(endpoint, head.token, request())
+
+
+@contextlib.contextmanager
+def strangers_port(answer):
+    """Another program's, which does that with each call."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            with contextlib.suppress(OSError):  # the port is closed
+                while True:
+                    call = listening.accept()[0]
+                    threading.Thread(target=serve_one, args=(call,)).start()
+
+        def serve_one(call):
+            with call, contextlib.suppress(OSError):
+                answer(call)
+                while call.recv(100):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def test_a_silent_head_that_answers_looks_is_noted_only_when_that_lasts():

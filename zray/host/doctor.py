@@ -10,7 +10,6 @@ the version  would it let a node of this version join?  Nobody joins by this, an
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,13 +21,12 @@ from .dealing import DENIED, WRONG_KEY
 from .founding import NEEDS_NEW
 from .keys import Token, require_curve
 from .membership import READER_MAY_NOT, ask_once
+from .probes import is_greeting, read_greeting
 from .tokens import VARIABLE, cluster_address
 from .versions import python_version
 
 CALL_SECONDS = 5.0
 ANSWER_SECONDS = 6.0
-# What libzmq says first: a signature of ten bytes.
-_GREETING_BYTES, _FIRST, _LAST = 10, 0xFF, 0x7F
 
 
 class Step(NamedTuple):
@@ -86,19 +84,11 @@ def _call(address: str) -> Iterator[Step]:
 
 
 def _greeting(call: socket.socket) -> Step:
-    heard = b""
-    deadline = time.monotonic() + CALL_SECONDS
     try:
-        while len(heard) < _GREETING_BYTES and (left := deadline - time.monotonic()) > 0:
-            call.settimeout(left)
-            if not (more := call.recv(_GREETING_BYTES - len(heard))):
-                break
-            heard += more
-    except TimeoutError:
-        pass
+        heard, _ = read_greeting(call, CALL_SECONDS)
     except OSError as error:
         return Step(False, f"The call was taken and cut off ({error.strerror or error}): something between ends it.")
-    if len(heard) == _GREETING_BYTES and heard[0] == _FIRST and heard[-1] == _LAST:
+    if is_greeting(heard):
         return Step(True, "A node of zray greets there (or another program that speaks ZeroMQ).")
     if heard:
         return Step(False, f"What listens there is no zray: it began with {heard!r}.  See whether the port is right.")

@@ -41,7 +41,7 @@ from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbour import HELD_BYTES_MAX, Neighbour
 from .neighbours import Neighbours
 from .peers import Peers
-from .probes import Probes, why_unreached
+from .probes import Probes, why_no_node, why_unreached
 from .tunnels import Tunnels
 from .versions import python_version
 
@@ -341,6 +341,8 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
                     f"The cluster at {address} refuses this {'program' if join.kind == 'driver' else 'node'}: "
                     f"{reply.reason}." + TAKES_ANOTHER * is_reader
                 )
+            if dealer.over in (WRONG_KEY, UNANSWERED) and (why := why_no_node(address)):
+                raise ZrayError(f"Cannot join the cluster at {address}: {why}.")
             patience = JOIN_SECONDS if dealer.is_let_in or dealer.over == UNANSWERED else NOBODY_SECONDS
             may_ask_again = dealer.is_let_in or dealer.over == UNANSWERED or not dealer.has_connected
             if may_ask_again and time.monotonic() < started + patience:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ from .neighbour import Loop
 # Before that a process that says nothing is not taken for one that stands still: above what the monitor takes for a
 # standstill of its own (0.8 s).
 GREETING_SECONDS = 1.0
+# What libzmq says first: a signature of ten bytes.
+SIGNATURE = b"\xff\0\0\0\0\0\0\0\1\x7f"
 # One who waits for a command's answer waits as much longer, to be told why there is none.
 ASK_SECONDS = 1.0
 
@@ -47,6 +50,55 @@ def why_unreached(endpoint: str) -> str:
             f"up, and no firewall keeps port {port} closed"
         )
     return "it did not answer in time, and does now: try again"
+
+
+def read_greeting(call: socket.socket, seconds: float) -> tuple[bytes, bool]:
+    """As much of a greeting as comes in that time, and whether the other end has hung up meanwhile.
+
+    Raises:
+        OSError: the connection broke.
+    """
+    heard = b""
+    deadline = time.monotonic() + seconds
+    try:
+        while len(heard) < len(SIGNATURE) and (left := deadline - time.monotonic()) > 0:
+            call.settimeout(left)
+            if not (more := call.recv(len(SIGNATURE) - len(heard))):
+                return heard, True
+            heard += more
+    except TimeoutError:
+        pass
+    return heard, False
+
+
+def is_greeting(heard: bytes) -> bool:
+    """Whether whoever began so speaks ZeroMQ; the bytes between are a length, which is its own affair."""
+    return len(heard) == len(SIGNATURE) and heard[0] == SIGNATURE[0] and heard[-1] == SIGNATURE[-1]
+
+
+def why_no_node(endpoint: str) -> str:
+    """What shows that another program than a node of zray listens at HOST:PORT, and what to look at; "": nothing does.
+
+    Silence does not: so is a node that stands still.  But many programs (web servers) only wait for a question to end.
+    """
+    name, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((name, int(port)), ASK_SECONDS) as call:
+            heard, has_ended = read_greeting(call, GREETING_SECONDS)
+            if not heard and not has_ended:
+                call.sendall(SIGNATURE)
+                call.shutdown(socket.SHUT_WR)
+                heard, _ = read_greeting(call, GREETING_SECONDS)  # a node that goes on just now may hang up, too
+    except OSError:
+        return ""
+    if heard and heard[0] != SIGNATURE[0]:
+        return f"what listens there is no zray: it began with {heard!r}.  See whether the port is right"
+    if not heard and has_ended:
+        return (
+            "what listens there is no zray: it hung up without a greeting.  See whether the port is right; or it is a "
+            "proxy, and nobody is behind it"
+        )
+    return ""
 
 
 class ProbeTimeout(Local):
