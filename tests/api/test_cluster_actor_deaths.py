@@ -3,6 +3,7 @@
 import os
 import signal
 
+import numpy as np
 import pytest
 
 import zray
@@ -340,3 +341,47 @@ def test_a_large_answer_that_nobody_has_yet_is_given_again_when_its_call_runs_ag
     cluster.remove_node(home)
     assert zray.get(taken, timeout=60) == [(1, 1, size)]
     assert zray.get(giver.given.remote(), timeout=30) == 1
+
+
+@zray.remote(resources={"disk": 1}, max_restarts=-1, checkpoint_interval=4)
+class Reader:
+    """Has read what its first call has put, and what its callers have."""
+
+    def __init__(self):
+        self.kept = None
+        self.sums = []
+
+    def where(self):
+        return zray.get_runtime_context().get_node_id()
+
+    def keep(self, size):
+        self.kept = zray.put(np.ones(size))
+
+    def read(self, refs):
+        self.sums.append(sum(int(zray.get(ref).sum()) for ref in refs or [self.kept]))
+
+    @zray.method(readonly=True)
+    def seen(self):
+        return self.sums
+
+
+@zray.remote(num_cpus=0)
+def have_read(reader, size):
+    """What this task puts lies on its own node."""
+    zray.get(reader.read.remote([zray.put(np.ones(size))]))
+
+
+@pytest.mark.parametrize("size", [1_000, 1_000_000])
+def test_what_was_put_on_the_lost_node_alone_is_there_for_who_goes_on_elsewhere(cluster, size):
+    """Calls that had been answered were run again, did not find it, and were missing in the state: nobody was told."""
+    reader = Reader.remote()
+    zray.get(reader.keep.remote(size), timeout=20)
+    home = zray.get(reader.where.remote(), timeout=20)
+    there = have_read.options(scheduling_strategy=NodeAffinitySchedulingStrategy(home, soft=False))
+    for _ in range(4):  # behind the checkpoint: the last ones are run again
+        zray.get(reader.read.remote(None), timeout=20)
+    zray.get(there.remote(reader, size), timeout=20)
+    cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == home))
+    assert zray.get(reader.seen.remote(), timeout=30) == [size] * 5
+    assert zray.get(reader.where.remote(), timeout=20) != home
+    zray.get(reader.read.remote(None), timeout=20)

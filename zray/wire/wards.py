@@ -41,6 +41,7 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     spec: TaskSpec
     is_void: bool = False  # one of its arguments was lost, so it changed nothing
     answer: Answer | None = None  # None: nobody on another node waits for it
+    beside: list[ObjectID] = []  # what the refs that it takes refer to, was put, and may be nowhere else: pull it
 
 
 class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -48,6 +49,7 @@ class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     spec: TaskSpec
     origin: str  # the caller's local scheduler
+    beside: list[ObjectID] = []  # as above
 
 
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -86,6 +88,7 @@ class LogStart(Message, tag=204):
     epoch: Natural
     count: Natural  # calls before the first one of the log
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": as its constructor leaves it
+    beside: list[ObjectID] = []  # what refs in the checkpoint refer to, was put, and may be nowhere else: pull it
 
 
 class LogCalls(Message, tag=205):
@@ -118,6 +121,7 @@ class LogCheckpoint(Message, tag=206):
     object_id: ObjectID
     count: Natural
     all_of: list[Annotated[bytes, Meta(max_length=PARENT_HASH_BYTES)]] = []
+    beside: list[ObjectID] = []  # as in LogStart
 
 
 class CallsLogged(Message, tag=207):

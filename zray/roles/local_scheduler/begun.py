@@ -89,8 +89,9 @@ class BegunCalls:
         return found
 
     def _say(self, task: Task, prefix: bytes) -> None:
-        begun = BegunCall(task.spec, task.origin or self.node.address)
-        self.actor.journal.begin(begun)
+        spec, journal = task.spec, self.actor.journal
+        begun = BegunCall(spec, task.origin or self.node.address, journal.beside(spec.deps, spec.holds))
+        journal.begin(begun)
         self.said[prefix] = self.actor.shipping.has_begun(begun)
 
     def start(self, count: int) -> None:

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ...ids import FIRST_RETURN
 from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec, parse_options
 from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
@@ -24,8 +26,12 @@ if TYPE_CHECKING:
 
 
 class Step(Task, gc=False, eq=False):
-    """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards."""
+    """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards.
 
+    spec: its deps are all that is to be here; what `call` takes, and what is to come beside that.
+    """
+
+    call: TaskSpec | None = None
     is_void: bool = False
     answer: Answer | None = None
     nested: NestedAnswer | None = None  # or what one of its calls has made
@@ -87,7 +93,7 @@ class Copy:
         self.journal.is_full = False
         self.is_based = not message.checkpoint
         if message.checkpoint:
-            self._offer(message.checkpoint, message.count)
+            self._offer(message.checkpoint, message.count, beside=message.beside)
         self.changed(self)
 
     def calls(self, message: LogCalls) -> None:
@@ -112,7 +118,8 @@ class Copy:
             self._call(call)
         for begun in message.begun:
             self.nested_count += 1
-            self._put(Step(begun.spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count))
+            spec = _with(begun.spec, begun.beside)
+            self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count))
         for task_id in message.taken:
             self.answers.pop(task_id, None)
         self._advance()
@@ -131,7 +138,8 @@ class Copy:
         if not self.steps and not spec.deps and not spec.holds:
             self._apply(spec, call.answer)
             return
-        self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), is_void=call.is_void, answer=call.answer))
+        whole, job = _with(spec, call.beside), self.job_of()
+        self._put(Step(whole, DEFAULT_OPTIONS, None, job, call=spec, is_void=call.is_void, answer=call.answer))
 
     def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
@@ -144,10 +152,10 @@ class Copy:
     def checkpoint(self, message: LogCheckpoint) -> None:
         """LogCheckpoint."""
         if message.epoch == self.epoch and not self.broken and self.offered is None:
-            self._offer(message.object_id, message.count, message.all_of)
+            self._offer(message.object_id, message.count, message.all_of, message.beside)
 
-    def _offer(self, object_id: bytes, count: int, all_of: Sequence[bytes] = ()) -> None:
-        spec = TaskSpec(object_id[:16], b"", deps=(object_id,))
+    def _offer(self, object_id: bytes, count: int, all_of: Sequence[bytes] = (), beside: Sequence[bytes] = ()) -> None:
+        spec = TaskSpec(object_id[:16], b"", deps=(object_id, *beside))
         self.offered = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), count=count)
         self.offered.all_of = all_of
         self._await(self.offered)
@@ -201,9 +209,10 @@ class Copy:
                     self.journal.begin(step.begun)
                 self._let_go(step)
                 continue
-            if not step.is_void and self.journal.is_void(step.spec):
+            assert step.call is not None
+            if not step.is_void and self.journal.is_void(step.call):
                 self.broken = "what a call took that is to be run again is lost with it"
-            self._apply(step.spec, step.answer)
+            self._apply(step.call, step.answer)
             self._let_go(step)
         offered = self.offered
         if not self.broken and offered is not None and not offered.missing:
@@ -244,7 +253,7 @@ class Copy:
             self._await(self.pulls[-1])
 
     def _take_checkpoint(self, step: Step) -> None:
-        (object_id,) = step.spec.deps
+        object_id = step.spec.deps[0]
         if not self.node.objects.entries[object_id].is_lost:
             self.journal.goes_on_from(object_id, step.count)
             self.is_based = True
@@ -306,3 +315,8 @@ class Copy:
             return None
         missing = next((step.count for step in self.steps if step.count), self.nested_count + 1)
         return CallsLogged(actor_id, self.epoch, self.journal.count, self.answered, self.broken, missing - 1)
+
+
+def _with(spec: TaskSpec, beside: Sequence[bytes]) -> TaskSpec:
+    """That call, as far as there is to be waited for: together with these."""
+    return replace(spec, deps=(*spec.deps, *beside)) if beside else spec

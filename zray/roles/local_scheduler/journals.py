@@ -12,12 +12,13 @@ is what it would be without the death, and each call's effect is in it once.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...ids import children_prefix
+from ...ids import ObjectID, children_prefix, is_put
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec
-from ...wire.wards import BegunCall
+from ...wire.wards import Answer, BegunCall, LoggedCall
 from .nested import Nested
 from .tables import Actor, Task
 
@@ -158,6 +159,30 @@ class Journal:
         refs = [object_id for spec in specs for object_id in (*spec.deps, *spec.holds)]
         refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
+
+    def logged(self, spec: TaskSpec, answer: Answer | None = None) -> LoggedCall:
+        """A call that it has run, as its guardian is told."""
+        if not spec.deps and not spec.holds:
+            return LoggedCall(spec, answer=answer)
+        return LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds))
+
+    def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
+        """What goes along with these values and refs: what refs there refer to, was put, and may be nowhere else.
+
+        Nobody could make that again, and what is run again would find it lost.
+        """
+        entries, found = self.node.objects.entries, dict[bytes, None]()
+        to_see = [*refs, *(inside for object_id in values for inside in entries[object_id].contained)]
+        while to_see:
+            object_id = to_see.pop()
+            if object_id not in found and is_put(object_id) and self._is_only_here(object_id):
+                found[object_id] = None
+                to_see.extend(entries[object_id].contained)
+        return list(found)
+
+    def _is_only_here(self, object_id: ObjectID) -> bool:
+        entry = self.node.objects.entries.get(object_id)
+        return entry is not None and entry.value is not None and not entry.is_lost and not entry.is_elsewhere
 
     def done_with(self, actor: Actor) -> list[bytes]:
         """Prefixes of what those calls have made that are in the checkpoint: these are not run again.

@@ -157,12 +157,13 @@ class Shipping:
     def _as_messages(self, epoch: int) -> Iterable[Message]:
         """All of it, from its beginning on."""
         actor_id, journal = self.actor.actor_id, self.actor.journal
-        yield LogStart(actor_id, epoch, journal.first, journal.checkpoint)
+        beside = journal.beside([journal.checkpoint]) if journal.checkpoint else []
+        yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside)
         answers = self.answers.all()
         self.answers.reads.clear()
         calls = []
         for spec in reversed(journal.calls):  # one that was run twice was answered the last time
-            calls.append(LoggedCall(spec, journal.is_void(spec), answers.pop(spec.task_id, None)))
+            calls.append(journal.logged(spec, answers.pop(spec.task_id, None)))
         calls.reverse()
         for answer in answers.values():
             yield LogCalls(actor_id, epoch, [], [answer])
@@ -190,7 +191,7 @@ class Shipping:
             if is_readonly:
                 self._put(Item(call=LoggedCall(_as_read(spec))), ())
                 return
-            call = LoggedCall(spec, bool(spec.deps) and self.actor.journal.is_void(spec))
+            call = self.actor.journal.logged(spec)
             self.unoffered_size += self.actor.journal.size_of(spec)
             self.unoffered_stored += self.actor.journal.stored_by(spec)
             self._put(Item(call=call), (*spec.deps, *spec.holds))
@@ -277,7 +278,8 @@ class Shipping:
         if not self.is_offer_said and (self._is_late or self.awaited.isdisjoint(self.answers.given)):
             self.is_offer_said, self.awaited = True, set()
             actor_id, offered = self.actor.actor_id, self.offered
-            message = LogCheckpoint(actor_id, self.epoch, offered, self.offered_count, self.offered_all_of)
+            beside = self.actor.journal.beside([offered])
+            message = LogCheckpoint(actor_id, self.epoch, offered, self.offered_count, self.offered_all_of, beside)
             self._put(Item(message=message), (offered,))
 
     def _put(self, item: Item, refs: Iterable[bytes], *, is_log: bool = False) -> None:
