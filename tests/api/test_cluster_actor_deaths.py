@@ -360,9 +360,26 @@ class Reader:
     def read(self, refs):
         self.sums.append(sum(int(zray.get(ref).sum()) for ref in refs or [self.kept]))
 
+    def have_read(self, there, refs):
+        self.sums.append(zray.get(total.options(scheduling_strategy=there).remote(refs)))
+
     @zray.method(readonly=True)
     def seen(self):
         return self.sums
+
+    @zray.method(readonly=True)
+    def pid(self):
+        return os.getpid()
+
+
+@zray.remote
+def put_there(size):
+    return [zray.put(np.ones(size))]
+
+
+@zray.remote
+def total(refs):
+    return sum(int(zray.get(ref).sum()) for ref in refs)
 
 
 @zray.remote(num_cpus=0)
@@ -385,3 +402,16 @@ def test_what_was_put_on_the_lost_node_alone_is_there_for_who_goes_on_elsewhere(
     assert zray.get(reader.seen.remote(), timeout=30) == [size] * 5
     assert zray.get(reader.where.remote(), timeout=20) != home
     zray.get(reader.read.remote(None), timeout=20)
+
+
+def test_who_would_not_be_what_callers_have_seen_is_dead_and_says_why(cluster):
+    """Refs on what was put on another node, which is lost as well: a call that runs again does not find it."""
+    first, second = (NodeAffinitySchedulingStrategy(node.node_id, soft=True) for node in cluster.worker_nodes)
+    reader = Reader.options(scheduling_strategy=first).remote()
+    refs = zray.get(put_there.options(scheduling_strategy=second).remote(1_000_000), timeout=20)
+    zray.get(reader.have_read.remote(second, refs), timeout=20)
+    assert zray.get(reader.seen.remote(), timeout=20) == [1_000_000]
+    cluster.remove_node(cluster.worker_nodes[1])
+    os.kill(zray.get(reader.pid.remote(), timeout=20), signal.SIGKILL)
+    with pytest.raises(ActorDiedError, match=r"it cannot recover: Reader.have_read had ended well"):
+        zray.get(reader.seen.remote(), timeout=30)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from ..exceptions import encode_system_error
+from ..exceptions import ObjectLostError, encode_system_error
 from ..ids import return_id, task_of
 from ..store.errors import deserialize_error, serialize_error
 from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .async_calls import AsyncCalls
-from .checkpoints import Recovery
+from .checkpoints import NotAsBefore, Recovery
 from .leaving import is_success, leave
 from .logs import begun_lines
 from .returns import several
@@ -102,8 +102,13 @@ class ActorHost:
             worker.say(ActorStartFailed(self.actor_id, self._death_by(error)))
             worker.flush()
             return
-        if self.recovery is not None and self.order.calls:
-            self.recovery.run_again()
+        try:
+            if self.recovery is not None and self.order.calls:
+                self.recovery.run_again()
+        except NotAsBefore as error:
+            worker.say(ActorStartFailed(self.actor_id, encode_system_error("ActorDiedError", str(error))))
+            worker.flush()
+            return
         for object_id in spec.deps:
             executor.arguments.pop(object_id, None)
         worker.call = None
@@ -199,6 +204,9 @@ class ActorHost:
         except BaseException as error:
             if is_success(error):  # that process died before it could say so
                 self.exiting = self._left_by(error)
+            elif isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed:
+                what = f"{self.worker.name_of(spec)} had ended well, and does not when it is run again"
+                raise NotAsBefore(f"The {self.in_words} died: it cannot recover: {what}: {error}") from None
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
         name = parse_options(spec.options).method

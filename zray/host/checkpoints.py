@@ -23,6 +23,10 @@ SAVE = ("__zray_save__", "__ray_save__")
 RESTORE = ("__zray_restore__", "__ray_restore__")
 
 
+class NotAsBefore(Exception):
+    """A call that is run again finds lost what it had: the state would not be what callers have seen."""
+
+
 def _found(instance: Any, names: tuple[str, ...]) -> Any:
     return next((getattr(instance, name) for name in names if hasattr(instance, name)), None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from ..exceptions import encode_system_error
 from ..ids import checkpoint_id, children_prefix, return_id
 from ..wire.actors import ActorSaved, StartActor
 from ..wire.objects import AllocateRefused
@@ -40,10 +41,10 @@ class Recovery:
         yield from actor.restore(state)
         return actor
 
-    def run_again(self, top: Activation, specs: list[TaskSpec], again: list[bytes]) -> Generator[Any, Any, None]:
-        """The calls since.  again: what is put of what they return."""
-        worker = self.worker
-        for spec in specs:
+    def run_again(self, top: Activation, order: StartActor) -> Generator[Any, Any, bytes | None]:
+        """The calls since.  Returns why the actor cannot be what it was."""
+        worker, again = self.worker, order.again
+        for spec in order.calls:
             top.task_id, top.prefix = spec.task_id, children_prefix(spec.task_id)
             top.children = top.puts = 0
             try:
@@ -55,9 +56,13 @@ class Recovery:
                         result = yield from result
                     if any(object_id.startswith(spec.task_id) for object_id in again):
                         yield from self._put(top, spec, result)
-            except (UserError, RemoteError):
+            except UserError:
                 pass
+            except RemoteError as error:
+                if error.failed.kind == "ObjectLostError" and spec.task_id not in order.failed:
+                    return encode_system_error("ActorDiedError", "It cannot recover: what a call of it had is lost.")
             self.count += 1
+        return None
 
     def _put(self, top: Activation, spec: TaskSpec, result: Any) -> Generator[Any, Any, None]:
         values, contained = yield from self.worker.returns_of(spec, result)

@@ -227,7 +227,7 @@ class Worker(Process):
         except UserError as raised:
             error = failure_of(raised)
         if self.recovery is not None and error is None:
-            yield from self.recovery.run_again(top, message.calls, message.again)
+            error = yield from self.recovery.run_again(top, message)
         for object_id in given:
             del self.executor.arguments[object_id]
             self.client.place_unused(object_id)

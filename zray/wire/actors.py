@@ -129,6 +129,7 @@ class StartActor(Message, tag=70):
     call_count: Natural = 0  # so many calls are in that
     calls: list[TaskSpec] = []  # those since, to be run again
     again: list[ObjectID] = []  # what some of these return is to be put, until the actor has started
+    failed: list[TaskID] = []  # those of them that returned an error
 
 
 class ActorSaved(Message, tag=197):

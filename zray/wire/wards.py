@@ -42,6 +42,7 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     is_void: bool = False  # one of its arguments was lost, so it changed nothing
     answer: Answer | None = None  # None: nobody on another node waits for it
     beside: list[ObjectID] = []  # what the refs that it takes refer to, was put, and may be nowhere else: pull it
+    has_failed: bool = False  # it returned an error
 
 
 class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

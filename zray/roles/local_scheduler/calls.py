@@ -26,7 +26,7 @@ from ...wire.actors import ActorStarted, ActorStartFailed, CreateActor, StartAct
 from ...wire.groups import plain_name
 from ...wire.homes import ActorLife
 from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
-from ...wire.tasks import StartTasks
+from ...wire.tasks import StartTasks, TaskResult
 from ...wire.wards import NestedAnswer
 from ..effects import OpenWindow
 from .actor_names import NOTHING
@@ -247,6 +247,7 @@ class Calls:
             journal.nested.is_settling = False
             journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
             order.checkpoint, order.call_count, order.calls = journal.checkpoint, journal.first, list(journal.calls)
+            order.failed = list(journal.failed)
             if actor.shipping is not None:
                 order.again = actor.shipping.answers.to_be_made_again(journal.calls)
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
@@ -367,14 +368,14 @@ class Calls:
                     return False
         return True
 
-    def call_ended(self, task: Task, worker: Worker) -> None:
+    def call_ended(self, task: Task, worker: Worker, result: TaskResult) -> None:
         """Its worker has answered."""
         actor = worker.actor
         if actor is not None:
             actor.inflight.pop(task.spec.task_id, None)
             self.touched[actor.actor_id] = None
             if actor.journal is not None:
-                made_calls = actor.journal.note(task)
+                made_calls = actor.journal.note(task, result)
                 if actor.shipping is not None:
                     actor.shipping.ran(task, made_calls=made_calls)
 

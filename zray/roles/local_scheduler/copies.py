@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 class Step(Task, gc=False, eq=False):
     """A call or a checkpoint that is not yet here altogether.  missing: values, and the word of the shards.
 
-    spec: its deps are all that is to be here; what `call` takes, and what is to come beside that.
+    spec: its deps are all that is to be here; of a call, what it takes and what is to come beside that.
     """
 
-    call: TaskSpec | None = None
     is_void: bool = False
-    answer: Answer | None = None
+    call: LoggedCall | None = None
     nested: NestedAnswer | None = None  # or what one of its calls has made
     begun: BegunCall | None = None  # or one that has not ended
     count: int = 0  # calls in the checkpoint; or which one of those it is
@@ -136,10 +135,10 @@ class Copy:
     def _call(self, call: LoggedCall) -> None:
         spec = call.spec
         if not self.steps and not spec.deps and not spec.holds:
-            self._apply(spec, call.answer)
+            self._apply(call)
             return
-        whole, job = _with(spec, call.beside), self.job_of()
-        self._put(Step(whole, DEFAULT_OPTIONS, None, job, call=spec, is_void=call.is_void, answer=call.answer))
+        whole = _with(spec, call.beside)
+        self._put(Step(whole, DEFAULT_OPTIONS, None, self.job_of(), call=call, is_void=call.is_void))
 
     def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
@@ -210,9 +209,9 @@ class Copy:
                 self._let_go(step)
                 continue
             assert step.call is not None
-            if not step.is_void and self.journal.is_void(step.call):
+            if not step.is_void and self.journal.is_void(step.call.spec):
                 self.broken = "what a call took that is to be run again is lost with it"
-            self._apply(step.call, step.answer)
+            self._apply(step.call)
             self._let_go(step)
         offered = self.offered
         if not self.broken and offered is not None and not offered.missing:
@@ -222,12 +221,13 @@ class Copy:
             self.close()
         self.changed(self)
 
-    def _apply(self, spec: TaskSpec, answer: Answer | None) -> None:
+    def _apply(self, call: LoggedCall) -> None:
+        spec, answer = call.spec, call.answer
         self.journal.begun_ended(spec.task_id)
         if parse_options(spec.options).is_readonly:
             self.journal.nested.forget_read(spec.task_id)
         else:
-            self.journal.append(spec)
+            self.journal.append(spec, has_failed=call.has_failed)
         if answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost):
             self.answers[answer.task_id] = answer
         if self.journal.is_full:

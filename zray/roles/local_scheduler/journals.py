@@ -15,9 +15,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ...exceptions import SYSTEM_ERROR, TASK_ERROR
 from ...ids import ObjectID, children_prefix, is_put
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec
+from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, BegunCall, LoggedCall
 from .nested import Nested
 from .tables import Actor, Task
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 # more loses the ability to recover until its next checkpoint: the node's memory is for others too.
 JOURNAL_CALLS_MAX = 100_000
 JOURNAL_BYTES_MAX = 16 << 20
+ERROR_MARKS = (bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR,)))
 # An actor whose process has died so often in a row while it ran calls, or ran them again, and has ended none, dies:
 # what it runs kills it.
 DEATHS_MAX = 10
@@ -37,13 +40,26 @@ DEATHS_MAX = 10
 class Journal:
     """Of one actor."""
 
-    __slots__ = ("begun", "calls", "checkpoint", "count", "deaths", "is_full", "nested", "node", "size", "strays")
+    __slots__ = (
+        "begun",
+        "calls",
+        "checkpoint",
+        "count",
+        "deaths",
+        "failed",
+        "is_full",
+        "nested",
+        "node",
+        "size",
+        "strays",
+    )
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.checkpoint = b""  # the object with its state; b"": as constructed
         self.calls: deque[TaskSpec] = deque()  # since then
         self.begun: dict[bytes, BegunCall] = {}  # those that its guardian knows to run after them
+        self.failed: set[bytes] = set()  # those of `calls` that returned an error
         self.count = 0  # calls that it has run, those in the checkpoint included
         self.size = 0  # bytes of what `calls` take
         self.is_full = False  # some of those since are not there
@@ -56,16 +72,16 @@ class Journal:
         """So many calls are in the checkpoint."""
         return self.count - len(self.calls)
 
-    def note(self, task: Task) -> bool:
+    def note(self, task: Task, result: TaskResult) -> bool:
         """It has run this call.  Whether that is readonly, and has made others: these are not made again."""
         self.deaths = 0
         self.begun_ended(task.spec.task_id)
         if task.options.is_readonly:
             return self.nested.forget_read(task.spec.task_id)
-        self.append(task.spec)
+        self.append(task.spec, has_failed=is_error(result.values[0]) if result.values else False)
         return False
 
-    def append(self, spec: TaskSpec) -> None:
+    def append(self, spec: TaskSpec, *, has_failed: bool) -> None:
         """The next call."""
         self.count += 1
         if self.is_full:
@@ -73,6 +89,8 @@ class Journal:
         for object_id in (*spec.deps, *spec.holds):
             self.node.objects.retain(object_id)
         self.calls.append(spec)
+        if has_failed:
+            self.failed.add(spec.task_id)
         self.size += self.size_of(spec)
         if len(self.calls) > JOURNAL_CALLS_MAX or self.size > JOURNAL_BYTES_MAX:
             self._clear()
@@ -129,6 +147,7 @@ class Journal:
         self.checkpoint = object_id
         while self.calls and self.first < count:
             spec = self.calls.popleft()
+            self.failed.discard(spec.task_id)
             self.size -= self.size_of(spec)
             objects.drop_all((*spec.deps, *spec.holds))
 
@@ -151,6 +170,7 @@ class Journal:
         while self.calls:
             spec = self.calls.popleft()
             self.node.objects.drop_all((*spec.deps, *spec.holds))
+        self.failed.clear()
         self.size = 0
 
     def refs(self) -> list[bytes]:
@@ -162,9 +182,10 @@ class Journal:
 
     def logged(self, spec: TaskSpec, answer: Answer | None = None) -> LoggedCall:
         """A call that it has run, as its guardian is told."""
+        has_failed = spec.task_id in self.failed
         if not spec.deps and not spec.holds:
-            return LoggedCall(spec, answer=answer)
-        return LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds))
+            return LoggedCall(spec, answer=answer, has_failed=has_failed)
+        return LoggedCall(spec, self.is_void(spec), answer, self.beside(spec.deps, spec.holds), has_failed)
 
     def beside(self, values: Iterable[ObjectID], refs: Iterable[ObjectID] = ()) -> list[ObjectID]:
         """What goes along with these values and refs: what refs there refer to, was put, and may be nowhere else.
@@ -212,6 +233,11 @@ class Journal:
         if self.checkpoint:
             self.node.objects.drop(self.checkpoint)
             self.checkpoint = b""
+
+
+def is_error(value: bytes | StoredValue) -> bool:
+    """Whether a call has returned that: large ones are not looked at."""
+    return type(value) is bytes and value[:1] in ERROR_MARKS
 
 
 def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:

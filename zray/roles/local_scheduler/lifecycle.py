@@ -196,7 +196,7 @@ class Lifecycle:
                 continue
             is_call = bool(task.options.actor_id)
             if is_call:
-                self.node.calls.call_ended(task, worker)
+                self.node.calls.call_ended(task, worker, result)
             elif inflight and inflight[0] is task:
                 inflight.popleft()
             else:
