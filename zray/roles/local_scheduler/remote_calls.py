@@ -50,17 +50,15 @@ class RemoteCalls:
         attempts = message.attempts or [0] * len(message.specs)
         for spec, attempt in zip(message.specs, attempts, strict=False):
             options = parse_options(spec.options)
-            known = node.tasks.get(spec.task_id)
+            known, actor = node.tasks.get(spec.task_id), node.calls.actors.get(options.actor_id)
             if known is not None:
                 known.origin = origin  # its caller runs again, on another node; or the call ran ahead of it
-                actor = node.calls.actors.get(options.actor_id)
                 if actor is not None and actor.shipping is not None:
                     actor.shipping.answers.asked_for(spec.task_id, origin)
                 node.reject("a call forwarded twice")
                 if spec.deps or spec.holds:
                     node.send(origin, CallsAccepted([spec.task_id]))
                 continue
-            actor = node.calls.actors.get(options.actor_id)
             if actor is not None and actor.shipping is not None and actor.shipping.answers.inherited and not attempt:
                 actor.shipping.answers.caller_goes_on(origin)
             job = actor.job if actor is not None else Job(b"", JobFacts())
