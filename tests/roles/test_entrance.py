@@ -66,11 +66,19 @@ def test_one_that_joins_and_says_nothing_holds_nobody_back():
     assert len(desk.members()) == 2
 
 
-def test_one_in_the_middle_whose_disk_is_full_keeps_no_records_for_it_and_saves_its_state_later(monkeypatch):
+@pytest.mark.parametrize("is_successor_hosted", [False, True])
+def test_one_in_the_middle_whose_disk_is_full_keeps_no_records_for_it_and_saves_its_state_later(
+    monkeypatch, is_successor_hosted
+):
+    """Its successor, hosted by another node, may have been the tail, which waits for this disk: that is over."""
     monkeypatch.setattr(journal, "GATHERED_MAX", 10)
     monkeypatch.setattr(entrance, "HISTORY_MAX", 1_000)
-    desk = settled(replicas=3, offers=3, is_durable=True)
-    _, middle, _ = desk.members()
+    desk = settled(replicas=4, offers=3, is_durable=True)
+    _, middle, successor = desk.members()
+    successor.is_hosted = is_successor_hosted
+    desk.offer()
+    desk.settle()
+    assert len(desk.members()) == 4
     disk = desk.disks[middle.address]
     disk.is_full = True
     for _ in range(40):

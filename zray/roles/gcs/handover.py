@@ -156,6 +156,11 @@ class Handover:
             self._dump.close()
         self._dump = self._next = None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the tail says nothing before it is on our disk.  A successor that was the tail waits no more."""
+        return self.wants_safe and self.member.neighbour(1) == self.member.members[-1]
+
     def tell_what_is_safe(self) -> None:
         """To a successor that asks for it."""
         member = self.member

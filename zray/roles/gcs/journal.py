@@ -96,7 +96,7 @@ class Journal:
 
     def _gather(self, entry: Entry, upto: int) -> None:
         member = self.member
-        is_awaited = member.is_head or member.is_tail or member.handover.wants_safe
+        is_awaited = member.is_head or member.is_tail or member.handover.is_awaited
         if len(self._gathered) >= GATHERED_MAX and not is_awaited and not self._is_replaced:
             self.replaced()
         if self._is_replaced and self._dump is None:
