@@ -37,6 +37,13 @@ def test_a_slow_worker_of_a_slow_node_has_its_task_as_long_as_both_make_it():
     assert not outcome.error, outcome.error
 
 
+def test_an_actor_whose_argument_a_full_store_had_no_room_for_is_dead_when_its_node_is_lost():
+    """Its callers had heard why as long as that node was there, and then of its loss alone."""
+    asked = {"shards": 2, "replicas": 3, "deaths": True, "groups": True, "disks": True, "tight": True}
+    outcome = run_seed(950011348, Wanted(nodes=5, weather=True, **asked))
+    assert not outcome.error, outcome.error
+
+
 def world_of(**options):
     world = Simulator(Options(seed=1, nodes=3, **options))
     world.run(1.0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from ..roles.local_scheduler.pool import START_FAILURES_MAX
-from .language import Call, Create, Drop, ExitActor, FailedStarts, Find, Get, Keep, Kill, Put, Sleep, Submit, remote
+from .language import Call, Create, Drop, ExitActor, Find, Get, Keep, Kill, MayNotStart, Put, Sleep, Submit, remote
 from .task_programs import increment, nap, outcome, outcomes
 from .values import Big, Failed, RemoteError, UserError
 
@@ -266,12 +265,14 @@ def run_survivors(actors: int, callers: int, count: int, size: int, seconds: flo
     found = []
     for item in own:
         found.append(item if type(item) is Failed else (yield from outcome(item)))
-    # One that no process could be had for is dead; its callers may hear only that its node is lost, which knew why.
-    may_not_start = (yield FailedStarts()) > START_FAILURES_MAX
-    for item in found:
+    may_not_start = []
+    for counter in counters:
+        may_not_start.append((yield MayNotStart(counter)))
+    for index, item in enumerate(found):
         if type(item) is Failed:
             is_answer = item.kind == "ObjectLostError"  # a large one, which stays where it was made
-            is_made_again = is_answer or may_not_start or "is lost" not in item.text
+            # One that could not be started is dead; its callers may hear only that its node is lost, which knew why.
+            is_made_again = is_answer or may_not_start[index % actors] or "is lost" not in item.text
             assert is_made_again, f"an actor that is made again was not: {item.text}"
             assert item.kind != "ActorUnavailableError", f"a call that may be repeated was not: {item.text}"
     callers_found = yield from outcomes(refs)

@@ -42,6 +42,7 @@ class Faults:
         self.world = world
         self.kills = 0  # workers killed so far
         self.start_failures = 0
+        self.found_no_room: set[bytes] = set()  # actors that a store was too full for; membership only
         self.driver_kills = 0
         self.fork_server_kills = 0
         self.node_kills = 0

@@ -135,8 +135,11 @@ class Runs(Struct):
     """Answer: how often this task had begun to run before, as nobody but the simulator can know."""
 
 
-class FailedStarts(Struct):
-    """Answer: how many workers could not be started, as nobody but the simulator can know."""
+class MayNotStart(Struct):
+    """Answer: whether too many workers could not be started, or a node had no room for what this actor's constructor
+    takes, as nobody but the simulator can know."""
+
+    actor: Handle
 
 
 class View(Struct):

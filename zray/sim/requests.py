@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..exceptions import encode_system_error
 from ..ids import function_id, named_group_id, put_id, return_id
+from ..roles.local_scheduler.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, KillActor
 from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
 from ..wire.objects import AllocateObject, AllocateRefused
@@ -292,8 +293,9 @@ def _runs(process: Process, top: Activation, request: say.Runs) -> None:
     top.answer = process.world.runs[top.task_id] - 1
 
 
-def _failed_starts(process: Process, top: Activation, request: say.FailedStarts) -> None:
-    top.answer = process.world.faults.start_failures
+def _may_not_start(process: Process, top: Activation, request: say.MayNotStart) -> None:
+    faults = process.world.faults
+    top.answer = faults.start_failures > START_FAILURES_MAX or request.actor.actor_id in faults.found_no_room
 
 
 def _view(process: Process, top: Activation, request: say.View) -> None:
@@ -363,7 +365,7 @@ ANSWER: dict[type, Any] = {
     say.Drop: _drop,
     say.Keep: _keep,
     say.Runs: _runs,
-    say.FailedStarts: _failed_starts,
+    say.MayNotStart: _may_not_start,
     say.Publish: _publish,
     say.View: _view,
     say.Look: _look,

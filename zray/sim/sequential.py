@@ -101,8 +101,8 @@ class Sequential:
             return self.names.get(request.name)
         if kind is say.Runs:
             return runs
-        if kind is say.FailedStarts:
-            return 0
+        if kind is say.MayNotStart:
+            return False
         if kind is say.View:
             return request.ref
         if kind is say.MakeGroup:

@@ -18,7 +18,7 @@ from .checkpoints import Recovery
 from .language import FUNCTIONS
 from .process import FLUSH_SECONDS, Activation, Process
 from .requests import Write
-from .values import Dep, Ref, RemoteError, UserError, encode, encode_failure, is_error
+from .values import Dep, Ref, RemoteError, UserError, decode_failure, encode, encode_failure, is_error
 
 if TYPE_CHECKING:
     from .node import Node
@@ -242,6 +242,8 @@ class Worker(Process):
             if result is None:
                 self.client.say(ActorStarted(self.actor_id))
             else:
+                if decode_failure(result).kind == "ObjectStoreFullError":
+                    self.world.faults.found_no_room.add(self.actor_id)
                 self.client.say(ActorStartFailed(self.actor_id, result))
         else:
             values, contained, wants_retry = result
