@@ -27,8 +27,9 @@ def keys() -> None:
 
 @keys.command("list")
 @SESSION
-def list_keys(session: str | None) -> None:
-    """Show all keys: of nodes and drivers, and of the tokens that let others join."""
+@click.option("--all", "with_ended", is_flag=True, help="With those of nodes and drivers that have ended.")
+def list_keys(session: str | None, with_ended: bool) -> None:
+    """Show the keys: of nodes and drivers, and of the tokens that let others join."""
     from rich.table import Table
     from rich.text import Text
 
@@ -44,14 +45,20 @@ def list_keys(session: str | None) -> None:
     table.add_column("name", no_wrap=True, min_width=16)
     for name in ("kind", "state", "good for", "joins left", "from"):
         table.add_column(name)
+    ended = 0
     for key in found:
         state = key.refusal.partition(" ")[0] or ("connected" if key.is_up else "let in")
         if WAS_LOST in key.refusal:
             state = "ended"  # nobody has revoked it
+            ended += 1
+            if not with_ended:
+                continue
         uses = "" if key.uses_left < 0 else f"{key.uses_left:,}"
         kind = "token" if key.kind == "joiner" else key.kind
         table.add_row(key.name, kind, state, in_words(key.seconds_left), uses, Text(key.seen_at))
     show(table)
+    if ended and not with_ended:
+        click.echo(f"Left out: {ended:,} that have ended (--all shows them).")
 
 
 @keys.command()

@@ -21,8 +21,8 @@ def keys(cluster, *arguments):
     return zray("keys", *arguments, "--session", cluster.head_node.session.name)
 
 
-def states(cluster):
-    rows = [line.split("\u2502") for line in keys(cluster, "list").stdout.splitlines() if "\u2502" in line]
+def states(cluster, *which):
+    rows = [line.split("\u2502") for line in keys(cluster, "list", *which).stdout.splitlines() if "\u2502" in line]
     return {row[1].strip(): row[3].strip() for row in rows}
 
 
@@ -59,8 +59,10 @@ def test_a_node_whose_key_is_revoked_is_out_on_all_nodes_and_ends(cluster):
     api.shutdown()
     assert is_running(other.pid)
     cluster.remove_node(other)
-    until(lambda: states(cluster)[other.node_id] == "ended")
+    until(lambda: states(cluster, "--all")[other.node_id] == "ended")
     assert states(cluster)[doomed.node_id] == "revoked"
+    assert other.node_id not in states(cluster)
+    assert "Left out: 1 that have ended" in keys(cluster, "list").stdout
 
 
 def test_a_token_that_is_revoked_lets_nobody_in_and_a_new_one_does_as_often_as_it_may(cluster, tmp_path):
