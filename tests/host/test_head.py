@@ -9,8 +9,10 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster, Node
-from zray.host import control, nodes
+from zray.exceptions import ZrayError
+from zray.host import control, head, nodes
 from zray.host.processes import children_of
+from zray.host.session import Session
 
 MANY = {"gcs_shards": 2, "gcs_replicas": 2, "global_schedulers": 2}
 
@@ -164,6 +166,22 @@ def test_two_heads_on_one_state_folder(tmp_path, nothing_left):
         pass
     with pytest.raises(ConnectionError, match="1 shards, not of 3"):
         Cluster(True, head_node_args={"num_cpus": 0, "state_dir": path, "gcs_shards": 3})
+
+
+def test_a_head_that_cannot_listen_leaves_its_state_to_others(tmp_path, monkeypatch):
+    """It has read its log by then."""
+
+    def found_cluster(session, host, state, port, log):
+        raise ZrayError("its port is taken")
+
+    monkeypatch.setattr(head, "found_cluster", found_cluster)
+    cluster = {"kind": "head", "state_dir": str(tmp_path / "state"), "port": 0}
+    for _ in range(2):
+        with pytest.raises(ZrayError, match="its port is taken"):
+            head.take_up(Session("it", str(tmp_path)), "h" * 16, cluster, lambda line: None, lambda role, message: None)
+    assert os.path.exists(tmp_path / "state" / "gcs-0" / "0" / "lock")
+    descriptors = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    assert not [path for path in descriptors if path.startswith(str(tmp_path))]
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -1,9 +1,16 @@
 """A head that is killed and started again on its state folder goes on with the nodes that run (U46)."""
 
+import contextlib
+import errno
+import fcntl
 import os
 import random
 import signal
+import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +20,7 @@ from tests.gates import Gate, Tally, is_running, until, until_ended
 from zray.cluster_utils import Cluster
 from zray.host import control
 from zray.host.processes import children_of
+from zray.roles.local_scheduler.lease import RETURN_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -249,3 +257,77 @@ def test_who_was_revoked_stays_out_and_who_left_is_not_waited_for(started):
     until(lambda: made.far.node_id not in made.listed())
     made.restart()
     assert made.listed() == {node.node_id for node in made.cluster.list_all_nodes()}
+
+
+SLOW_SECONDS = RETURN_SECONDS + 4.0
+
+
+@contextlib.contextmanager
+def slow_to_open(paths):
+    """Whoever opens one of these files waits, in the kernel, until this ends.
+
+    Yields `is_waited_for()`.  The lease of the files is ours (man 2 fcntl), and we take our time to give it back.
+    """
+    longest = Path("/proc/sys/fs/lease-break-time")
+    if not longest.exists() or int(longest.read_text()) < SLOW_SECONDS + 5.0:
+        pytest.skip("the kernel gives no lease of a file, or takes it back too soon")
+    breaks = []
+    before = signal.signal(signal.SIGIO, lambda number, frame: breaks.append(number))
+    files = [os.open(path, os.O_RDWR | os.O_CLOEXEC) for path in paths]
+    try:
+        for file in files:
+            try:
+                fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            except OSError as error:
+                if error.errno == errno.EAGAIN:
+                    raise  # somebody has it open: the head before
+                pytest.skip(f"files here have no leases: {error}")
+        yield lambda: bool(breaks)
+    finally:
+        for file in files:
+            os.close(file)
+        signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_head_that_has_a_long_log_to_read_finds_its_nodes(started, tmp_path, plan):
+    """They do not take it for one that is there, and has forgotten them.  In processes of their own: it is there."""
+    made = started(**plan)
+    gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
+
+    def work(gate, tally):
+        tally.visit()
+        gate.wait(deadline_s=60.0)
+        return tally.count()
+
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def add(self):
+            self.count += 1
+            return self.count
+
+    counter = far(Counter).remote()
+    assert zray.get(counter.add.remote(), timeout=30) == 1
+    running = far(work, max_retries=0).remote(gate, tally)
+    until(lambda: tally.count() == 1)
+    host, _, port = made.cluster.address.rpartition(":")
+    made.kill_head()
+    logs = [max(folder.glob("log-*")) for folder in Path(made.path).glob("gcs-*/*")]
+    with ThreadPoolExecutor(1) as pool, slow_to_open(logs) as is_waited_for:
+        start = pool.submit(made.start_head)
+        until(is_waited_for)
+        end = time.monotonic() + SLOW_SECONDS
+        while time.monotonic() < end:
+            if not plan:
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection((host, int(port)), 5.0).close()
+            threading.Event().wait(0.1)
+        assert not start.done()
+    start.result()
+    assert zray.get(counter.add.remote(), timeout=30) == 2
+    gate.open()
+    assert zray.get(running, timeout=30) == 1
+    assert made.listed() == {node.node_id for node in made.cluster.list_all_nodes()}
+    assert {made.here.node_id, made.far.node_id} < made.listed()

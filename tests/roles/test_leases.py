@@ -5,6 +5,7 @@ import pytest
 from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed, ProbeHost
+from zray.roles.local_scheduler.lease import RETURN_SECONDS
 from zray.roles.local_scheduler.members import LOAD_SECONDS, LoadTimeout
 from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost
@@ -109,6 +110,29 @@ def test_a_head_that_was_started_again_has_time_to_answer(desk):
     run_lease(desk, 2.0)
     assert type(done[-1]) is e.EndSession
     assert desk.now < ended_at + RETURN_TICKS_MAX * TICK_SECONDS
+
+
+def test_a_head_that_stands_still_once_it_was_started_again_has_time_to_answer_when_it_goes_on(desk):
+    """It counts from then on those that it knew."""
+    done = fence_of(desk)
+    for finding, steps in ((Finding.ENDED, 2), (Finding.STANDS_STILL, 15), (Finding.ANSWERS, 5)):
+        for _ in range(steps):
+            run_lease(desk, 0.6)
+            desk.tell("host", HostProbed("monitor", finding))
+    assert {type(effect) for effect in done} == {ProbeHost}
+    run_lease(desk, RETURN_SECONDS)
+    assert type(done[-1]) is e.EndSession and "may be cut off" in done[-1].reason
+
+
+def test_who_is_cut_off_says_for_how_long_it_has_heard_nothing(desk):
+    """Its lease was shorter: it has waited for a head that had ended."""
+    done = fence_of(desk)
+    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1)))
+    for finding in [Finding.ENDED] * 20 + [Finding.ANSWERS] * 13:
+        run_lease(desk, 0.6)
+        desk.tell("host", HostProbed("monitor", finding))
+    run_lease(desk, 2.0)
+    assert type(done[-1]) is e.EndSession and "has not answered for 20 s" in done[-1].reason
 
 
 def test_what_the_head_was_before_it_answered_extends_no_lease(desk):

@@ -2,12 +2,15 @@
 themselves or the processes that host them (services.py).
 
 One shard of one replica, and one global scheduler, are roles of the head's own process; more of them are processes.
+That shard's log is read before the head listens: nodes of an earlier head wait for one that is not there, and not for
+long for one that is and says nothing (local_scheduler/lease.py).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
@@ -24,6 +27,7 @@ from ..roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutO
 from ..roles.services import Services
 from ..store.durable import StoreError
 from ..wire.gcs import NodeLost, RegisterNode
+from .founding import found_cluster
 from .membership import Membership, shard_names
 from .roster import key_of_hosted
 from .services import ServiceProcesses
@@ -35,12 +39,64 @@ if TYPE_CHECKING:
     from .reactor import Reactor
 
 
+def take_up(
+    session: Session,
+    host: str,
+    cluster: dict[str, Any],
+    log: Callable[[str], None],
+    deliver: Callable[[str, Any], None],
+) -> tuple[Membership, Head]:
+    """Found a cluster, or take one up again.  cluster: what was asked for (nodes.start_head); deliver: as in ShardLog.
+
+    Raises:
+        ZrayError, OSError: it cannot be; nobody has heard of it then, and another head may have the state.
+    """
+    with ExitStack() as undo:
+        folder = cluster["state_dir"] or os.path.join(session.folder, "state")
+        state = StateFolder(folder, cluster, log, is_lasting=bool(cluster["state_dir"]))
+        undo.callback(state.close)
+        own = _read_own_shard(host, state, deliver)
+        if own is not None:
+            undo.callback(own[1].close)
+        member = found_cluster(session, host, state, cluster["port"], log)
+        head = Head(session, member, state, own, log)
+        undo.pop_all()
+    return member, head
+
+
+def _read_own_shard(
+    host: str, state: StateFolder, deliver: Callable[[str, Any], None]
+) -> tuple[ChainMember, ShardLog] | None:
+    """The replica that the head's own process hosts, with what its log holds.  None: all are processes.
+
+    Raises:
+        ZrayError: the log cannot be used; says where.
+    """
+    plan = state.plan
+    shard, *others = shard_names(plan.shards)
+    folder, *copies = state.logs(shard, plan.replicas)
+    if others or copies:
+        return None
+    member = ChainMember(f"{host}/{shard}", shard, f"{host}/chains", is_durable=True, lineage_bytes=plan.lineage_bytes)
+    try:
+        return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting)
+    except StoreError as error:
+        raise ZrayError(str(error)) from error
+
+
 class Head:
-    """A node's part as the head."""
+    """A node's part as the head.  own: the replica that its own process hosts, if that hosts one, and its log."""
 
     loop: Reactor
 
-    def __init__(self, session: Session, member: Membership, state: StateFolder, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        member: Membership,
+        state: StateFolder,
+        own: tuple[ChainMember, ShardLog] | None,
+        log: Callable[[str], None],
+    ) -> None:
         self.session = session
         self.links = member.neighbours
         self.endpoint = member.endpoint
@@ -48,9 +104,8 @@ class Head:
         plan, self.state = state.plan, state
         names = shard_names(plan.shards)
         self.logs = {name: self.state.logs(name, plan.replicas) for name in names}
-        self.has_processes = any(len(logs) > 1 for logs in self.logs.values()) or len(names) > 1
-        self.shard_log: ShardLog | None = None
-        self.member: ChainMember | None = None
+        self.member = own[0] if own is not None else None
+        self.shard_log = own[1] if own is not None else None
         first_offers = {name: len(logs) for name, logs in self.logs.items()}
         roster = state.roster
         self.master = ChainMaster(
@@ -78,7 +133,7 @@ class Head:
             {"services": self.services.address, "chains": self.master.address, "shards": names},
             log,
         )
-        self.orders = self._orders(plan) if self.has_processes or plan.schedulers > 1 else []
+        self.orders = self._orders(plan) if own is None or plan.schedulers > 1 else []
         self.own_schedulers: list[GlobalScheduler] = []
         shards = self.shards = member.addresses.shards
         schedulers = [f"{service}/global" for service, order in self.orders if order["kind"] == "scheduler"]
@@ -86,11 +141,6 @@ class Head:
             schedulers = [f"{host}/global"]
             self.own_schedulers = [GlobalScheduler(schedulers[0], shards, policy=plan.policy)]
         member.addresses.global_schedulers[:] = schedulers
-        self.member = None
-        if not self.has_processes:
-            self.member = ChainMember(
-                f"{host}/gcs-0", names[0], self.master.address, is_durable=True, lineage_bytes=plan.lineage_bytes
-            )
         listeners = [role.address for role in self.own_schedulers]
         # The services last: who is told of a node by them knows of it from here first.
         listeners += [*shards, self.master.address, self.relay.address, self.services.address, self.hosting.address]
@@ -113,7 +163,7 @@ class Head:
     def _orders(self, plan: Plan) -> list[tuple[str, dict[str, Any]]]:
         """(host id, what it is for) of each process."""
         orders: list[dict[str, Any]] = []
-        if self.has_processes:
+        if self.member is None:
             orders += [
                 {
                     "kind": "replica",
@@ -167,19 +217,10 @@ class Head:
         self.shard_log.perform(role, order)
 
     def start(self, loop: Reactor) -> None:
-        """Recover; start the processes; wait for the nodes of an earlier head.
-
-        Raises:
-            ZrayError: the log cannot be used; says where.
-        """
+        """Start the processes; wait for the nodes of an earlier head."""
         self.loop = loop
         self.processes.attach(loop)
         if self.member is not None:
-            (log,) = self.logs[self.member.shard]
-            try:
-                self.shard_log = ShardLog(log, self.member, loop.deliver_from_thread, is_lasting=self.state.is_lasting)
-            except StoreError as error:
-                raise ZrayError(str(error)) from error
             self.member.start()
             loop._perform(self.member.address, self.member.take_effects())
         for host, order in self.orders:

@@ -133,14 +133,12 @@ class Node:
         from . import membership
 
         if cluster["kind"] == "head":
-            from .founding import found_cluster
-            from .head import Head
-            from .state import StateFolder
+            from .head import take_up
 
-            folder = cluster["state_dir"] or os.path.join(self.session.folder, "state")
-            state = StateFolder(folder, cluster, self.log, is_lasting=bool(cluster["state_dir"]))
-            found = found_cluster(self.session, self.host, state, cluster["port"], self.log)
-            self.head = Head(self.session, found, state, self.log)
+            def deliver(role: str, message: Any) -> None:
+                self.reactor.deliver_from_thread(role, message)  # which there is before anything is ordered
+
+            found, self.head = take_up(self.session, self.host, cluster, self.log, deliver)
             return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
         self.token = secret if cluster.get("rejoin") else b""

@@ -6,7 +6,7 @@
         stands still                     nothing: the lease runs from when we began to look
         it answers, or is out of reach   nothing is known: we may be cut off, and the verdict on us under way; but a
                                          head that had ended at an earlier look was started after that, and gives
-                                         those that it knew time to come back
+                                         those that it knew time to come back, also where it has stood still since
 
 For a head that has ended, or stands still, we wait from when that was found first: it may have lived until then.
 
@@ -56,7 +56,8 @@ class Lease:
         self.sent: deque[tuple[int, float]] = deque()  # heartbeats of so long a time: number, when
         self.looked_at = -1.0  # where a look is under way
         self.head_has_ended = False  # what the last look said
-        self.ended_at = NEVER  # when the last look began that said so, and no answer has come since
+        # When the last look began that said so, and no answer has come since; or that it stood still after that.
+        self.ended_at = NEVER
         self.missed_at = NEVER  # when the first one began that found it ended, or standing still
 
     def count(self, now: float) -> None:
@@ -102,7 +103,7 @@ class Lease:
             self.granted_at = max(self.granted_at, self.looked_at)
             if self.missed_at == NEVER:
                 self.missed_at = self.looked_at
-            if has_ended:
+            if has_ended or self.ended_at > NEVER:
                 self.ended_at = self.looked_at
         self.looked_at = -1.0
         self.head_has_ended = has_ended
@@ -128,7 +129,8 @@ class Lease:
     def why_over(self) -> str:
         """Why we are no member any more; "" while we are."""
         if self.is_cut_off:
-            return f"the head has not answered for {self.seconds:g} s, and this node may be cut off"
+            silence = self.clock - self.answered_at
+            return f"the head has not answered for {silence:.0f} s, and this node may be cut off"
         if self.clock - max(self.answered_at, self.missed_at) > max(self.head_wait, self.seconds):
             what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
             return f"the head of the cluster {what} for {self.head_wait:g} s"
