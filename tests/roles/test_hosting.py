@@ -4,9 +4,9 @@ import pytest
 
 from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
-from zray.roles.effects import Finding, HostProbed, ProbeHost, Send
+from zray.roles.effects import Finding, HostProbed, ProbeHost, Send, SetTimer
 from zray.roles.gcs.master import ChainMaster
-from zray.roles.hosting import FAILURES_MAX, Hosting, SpreadAgain
+from zray.roles.hosting import LASTED_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, Hosting, SpreadAgain
 from zray.roles.replica_effects import (
     LetInReplica,
     MachineIsFree,
@@ -42,11 +42,12 @@ class Desk:
         self.hosting = Hosting(
             "h/hosting", shards, replicas=2, master="h/chains", services="h/services", monitor="h/monitor"
         )
+        self.now = 0.0
         for node in ("a", "b"):
             self.say("h/monitor", NodeJoined(f"{node}/local", {}, "node", f"{node}:6", b"n"))
 
     def say(self, sender, message):
-        return self.hosting.handle(sender, message, 0.0)
+        return self.hosting.handle(sender, message, self.now)
 
     def run(self, node, order):
         """What that order leads to, until it is let in."""
@@ -120,7 +121,7 @@ def test_one_that_somebody_cannot_connect_to_is_moved():
     assert to == "a/replicas" and [it for it, _ in again] == ["b/replicas"]
 
 
-SHARDS = [f"gcs-{number}" for number in range(FAILURES_MAX)]
+SHARDS = [f"gcs-{number}" for number in range(5)]
 
 
 def orders(effects):
@@ -154,17 +155,43 @@ def test_the_ends_of_what_ran_do_not_add_up():
     assert len(orders(desk.say("h/monitor", NodeLost("b/local", "killed")))) == len(SHARDS)
 
 
-def test_a_node_where_one_try_after_the_other_fails_is_left_alone():
-    desk = Desk(["gcs-0"])
-    effects = desk.say("a/replicas", MayHost(True, []))
-    for _ in range(FAILURES_MAX):
-        (order,) = orders(effects)
-        replica = HostedReplica(f"a-{order.number}", "gcs-0", b"k", "a:7")
-        desk.say("a/replicas", ReplicaListens(order.number, replica))
-        desk.say("host", HostProbed(f"{replica.host}/host", Finding.OUT_OF_REACH))
-        assert not orders(desk.say("a/replicas", ReplicaEnded(replica.host, "it cannot be reached")))
-        effects = desk.say("timer", SpreadAgain("a"))
-    assert not orders(effects)
+class OneNode(Desk):
+    """Where one shard has its replica on node a, whose rests pass."""
+
+    def __init__(self):
+        super().__init__(["gcs-0"])
+        (self.order,) = orders(self.say("a/replicas", MayHost(True, [])))
+
+    def rest_after(self, message):
+        """How long the node rests when it has said that, in s; then it is asked again."""
+        effects = self.say("a/replicas", message)
+        assert not orders(effects), "at once"
+        ((delay, again),) = [(effect.delay, effect.message) for effect in effects if type(effect) is SetTimer]
+        self.now += delay
+        (self.order,) = orders(self.say("timer", again))
+        return delay
+
+    def end_after(self, seconds):
+        """One that is let in ends so much later."""
+        replica, _ = self.run("a", self.order)
+        self.now += seconds
+        return self.rest_after(ReplicaEnded(replica.host, "killed"))
+
+
+RESTS = [min(REST_SECONDS_MAX, REST_SECONDS_MIN * 2**number) for number in range(12)]
+
+
+def test_a_node_where_one_try_after_the_other_fails_rests_ever_longer_and_is_asked_again():
+    """It was left alone for good after five, however long ago that was."""
+    desk = OneNode()
+    assert [desk.rest_after(ReplicaRefused(desk.order.number, "fork: try again")) for _ in RESTS] == RESTS
+
+
+def test_a_node_whose_replicas_end_soon_rests_ever_longer_until_one_lasts():
+    """It was given another one every 0.1 s without end."""
+    desk = OneNode()
+    assert [desk.end_after(1.0) for _ in RESTS] == RESTS
+    assert [desk.end_after(seconds) for seconds in (LASTED_SECONDS, 1.0)] == RESTS[:2]
 
 
 def test_a_node_that_leaves_is_free_when_its_replicas_are_gone():

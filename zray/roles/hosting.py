@@ -50,9 +50,11 @@ from .replica_effects import (
 from .role import Role
 
 # The clients go on first: a start takes a processor for a moment (as on the head, host/services.py).
-AGAIN_SECONDS_MIN, AGAIN_SECONDS_MAX = 0.1, 5.0
-# A node where one after the other does not start, or cannot be reached, is left alone.
-FAILURES_MAX = 5
+REST_SECONDS_MIN = 0.1
+# A start every half minute costs a node next to nothing; and once its machine is mended, nobody waits for longer.
+REST_SECONDS_MAX = 30.0
+# A replica that was let in so long ago has lasted: what it cannot do (have its state, write it) has shown by then.
+LASTED_SECONDS = 2.0
 
 
 class SpreadAgain(Local):
@@ -64,14 +66,14 @@ class SpreadAgain(Local):
 class Candidate:
     """A node that may run replicas."""
 
-    __slots__ = ("failures", "is_leaving", "is_willing", "keeper", "ordered", "rests", "running")
+    __slots__ = ("is_leaving", "is_willing", "keeper", "ordered", "rest", "rests", "running")
 
     def __init__(self, keeper: str) -> None:
         self.keeper = keeper
         self.is_willing = True
         self.is_leaving = False
         self.rests = False  # one of it has just ended
-        self.failures = 0  # rests in a row that began with an order of which nothing was let in
+        self.rest = 0.0  # in s: the last one, since something has lasted here
         self.ordered: dict[int, str] = {}  # number of the order -> shard
         self.running: dict[str, HostedReplica] = {}  # by host; not all are let in yet
 
@@ -105,7 +107,7 @@ class Hosting(Role):
         self.lineage_bytes = lineage_bytes
         self.candidates: dict[str, Candidate] = {}  # by node (its host)
         self.known = {replica.host: (node, replica) for node, replica in known}  # not reported yet
-        self.let_in: dict[str, None] = {}
+        self.let_in: dict[str, float] = {}  # replica's host -> when
         self.members: dict[str, None] = {}  # nodes: of no other would anybody tell us that it is lost
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # nodes; what they had said may come yet
         self.count = 0
@@ -126,7 +128,6 @@ class Hosting(Role):
                     and candidate.is_willing
                     and not candidate.is_leaving
                     and not candidate.rests
-                    and candidate.failures < FAILURES_MAX
                     and shard not in candidate.shards()
                     and len(candidate.shards()) < REPLICAS_MAX
                 ]
@@ -139,15 +140,15 @@ class Hosting(Role):
         candidate.ordered[self.count] = shard
         self.send(candidate.keeper, StartReplica(self.count, shard, self.lineage_bytes))
 
-    def _failed(self, node: str, candidate: Candidate, *, was_let_in: bool = False) -> None:
-        """Not at once again.  A bad moment for all that a node runs is one failure, not one for each shard: nothing was
-        tried in between.  The end of one that had been let in is none: it was no vain try.
+    def _failed(self, node: str, candidate: Candidate, *, has_lasted: bool = False) -> None:
+        """Not at once again, and each time later where nothing lasts.  A bad moment for all that a node runs is one
+        failure, not one for each shard: nothing was tried in between.
         """
         if not candidate.rests:
             candidate.rests = True
-            candidate.failures += not was_let_in
-            seconds = min(AGAIN_SECONDS_MAX, AGAIN_SECONDS_MIN * 2 ** min(max(0, candidate.failures - 1), 20))
-            self.set_timer(seconds, SpreadAgain(node))
+            seconds = REST_SECONDS_MIN if has_lasted else max(REST_SECONDS_MIN, 2 * candidate.rest)
+            candidate.rest = min(REST_SECONDS_MAX, seconds)
+            self.set_timer(candidate.rest, SpreadAgain(node))
         self._look_whether_free(node, candidate)
         self._spread()
 
@@ -220,11 +221,10 @@ class Hosting(Role):
             self.reject("a replica that is not let in")
             self.send(candidate.keeper, StopReplica(message.host, message.refusal))
             return
-        candidate.failures = 0
         self._is_in(node, candidate.running[message.host])
 
     def _is_in(self, node: str, replica: HostedReplica) -> None:
-        self.let_in[replica.host] = None
+        self.let_in[replica.host] = self.now
         member = f"{replica.host}/{replica.shard}"
         self.send(self.services, ServiceAdded(replica.host, "replica", replica.public_key, [member], node))
         self.send(self.services, ServiceListens(replica.host, replica.endpoint))
@@ -248,15 +248,15 @@ class Hosting(Role):
         replica = candidate.running.pop(message.host, None) if candidate is not None else None
         if candidate is None or replica is None:
             return
-        was_let_in = message.host in self.let_in
+        has_lasted = self.now - self.let_in.get(message.host, self.now) >= LASTED_SECONDS
         self._gone(replica, message.reason)
-        self._failed(_host(self.sender), candidate, was_let_in=was_let_in)
+        self._failed(_host(self.sender), candidate, has_lasted=has_lasted)
 
     def _gone(self, replica: HostedReplica, reason: str) -> None:
         """For all others.  The chain master may know it from before the services did."""
         host = replica.host
         self.send(self.master, ChainMemberLost(f"{host}/{replica.shard}", reason))
-        if self.let_in.pop(host, host) is None:
+        if self.let_in.pop(host, None) is not None:
             self.send(self.services, ServiceEnded(host, reason))
         self.perform(ShutOutReplica(host, reason))
 

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from ..roles.hosting import REST_SECONDS_MAX
 from .caps import chosen, lowered
 from .faults import MEETING_SECONDS
 from .options import NOTHING_MORE, Options, Wanted, options_of
@@ -138,7 +139,8 @@ def _have_all_output(world: Simulator, seconds: float) -> None:
 
 def _come_to_rest(world: Simulator) -> None:
     is_far = world.options.delay == "far"
-    world.run(world.now + LIVENESS_SECONDS, unless=world.shards.are_spread)
+    # A node where a replica after the other has ended may rest.
+    world.run(world.now + LIVENESS_SECONDS + REST_SECONDS_MAX, unless=world.shards.are_spread)
     rest = FAR_REST_SECONDS if is_far and world.shards.are_replicated else REST_SECONDS
     world.run(world.now + rest)
     # A line of records is let go of from shard to shard, one link after the other; and a chain that may have little

@@ -13,7 +13,7 @@ from ..roles.gcs.master import Chain, ChainMaster
 from ..roles.gcs.pages import unpack_page
 from ..roles.gcs.replica import Replica
 from ..roles.gcs.shard import GcsShard
-from ..roles.hosting import FAILURES_MAX, Hosting
+from ..roles.hosting import Hosting
 from ..roles.replica_effects import (
     LetInReplica,
     NoteChain,
@@ -347,8 +347,7 @@ class Shards:
     def at_rest(self) -> None:
         """All replicas are the same, on as many machines as there are, and nothing is under way."""
         if self.are_replicated:
-            tired = any(candidate.failures >= FAILURES_MAX for candidate in self.hosting.candidates.values())
-            assert tired or self.are_spread(), "\n".join(["a chain is not spread over the machines", *self.why_stuck()])
+            assert self.are_spread(), "\n".join(["a chain is not spread over the machines", *self.why_stuck()])
         for name in self.names if self.are_replicated else ():
             chain = self.chain(name)
             assert chain is not None and not chain.is_lost and not chain.tentative and not chain.joining
@@ -395,7 +394,7 @@ class Shards:
         for name, candidate in self.hosting.candidates.items() if self.are_replicated else ():
             running = [f"{host}/{replica.shard}" for host, replica in candidate.running.items()]
             lines.append(
-                f"  {name} runs {running}, is to run {list(candidate.ordered.values())}, failures "
-                f"{candidate.failures}, rests {candidate.rests}, leaves {candidate.is_leaving}"
+                f"  {name} runs {running}, is to run {list(candidate.ordered.values())}, rests {candidate.rests} "
+                f"({candidate.rest:g} s the last time), leaves {candidate.is_leaving}"
             )
         return lines + [f"  {client.address} {client.statistics()} {client.rejected}" for client in self.clients()]
