@@ -267,6 +267,20 @@ def test_a_program_that_sleeps_while_the_head_is_started_again_is_not_taken_for_
     assert ticks(monitor, 10, N1) == [N2]
 
 
+def test_who_has_found_the_head_that_was_started_again_is_waited_for_from_then_on():
+    """It takes itself for a member from when it hears of it, and what it says may come no further."""
+    former = [registered(N1), RegisterNode(N2, {}, "driver", f"{N2}:1"), registered(N3)]
+    monitor = Monitor("monitor", ["global"], former=former, driver_wait=30.0)
+    monitor.start()
+    ticks(monitor, 80, N1)
+    for node in (N2, N3):
+        monitor.handle("host", e.HostLinkChanged(node, True), monitor.now)
+    assert ticks(monitor, RETURN_TICKS_MAX, N1) == []
+    assert ticks(monitor, 1, N1) == [N3]
+    assert ticks(monitor, 300 - RETURN_TICKS_MAX, N1) == []
+    assert ticks(monitor, 10, N1) == [N2]
+
+
 def test_it_tells_its_listeners_of_the_nodes_of_the_other_one(follower):
     told = [(effect.destination, effect.message.node) for effect in follower.said if type(effect) is Send]
     assert told == [("global", N1), ("global", N2), ("global", N3)]

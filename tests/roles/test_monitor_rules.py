@@ -170,6 +170,8 @@ class MonitorMachine(RuleBasedStateMachine):
         if is_up:
             self.down.discard(node)
             self.ended.pop(node, None)
+            if node in self.returning:
+                self.silent[node] = 0
             assert not said
         elif node in self.silent:
             self.down.add(node)

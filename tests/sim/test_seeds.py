@@ -89,23 +89,6 @@ def test_drivers_and_fork_servers_are_killed_at_any_message(nodes, asked):
     assert_all_is_well(range(1, 1 + HALF), nodes=nodes, crashes=True, **asked)
 
 
-@pytest.mark.parametrize("nodes, asked", [(3, {}), (4, {"deaths": True, "heads": True})], ids=str)
-def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
-    """F03 to F05: for as long as they may be, they go on as if nothing had been; who is away for longer is gone."""
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
-
-
-@pytest.mark.parametrize("nodes, asked", [(4, {}), (5, {"deaths": True, "shards": 2, "replicas": 2})], ids=str)
-def test_nodes_that_hear_others_and_are_not_heard(nodes, asked):
-    """F05, one way: a pair, or one and all others; whoever the head hears, and who hears it, is a member."""
-    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, oneway=True, **asked)
-
-
-def test_a_program_outside_is_heard_between_two_cuts_over_far_lines():
-    """An answer takes 0.8 s there: who is cut off again sooner has been silent for longer than it may."""
-    assert_all_is_well([9103000], nodes=3, replicas=2, cuts=True, weather=True)
-
-
 def test_a_task_that_was_given_back_and_came_by_another_way_asks_no_more():
     """Its node was told to leave, and somebody else had it made again."""
     assert_all_is_well([9031], nodes=4, cuts=True, deaths=True, drains=True, replicas=2)

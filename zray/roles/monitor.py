@@ -26,7 +26,7 @@ been silent for more than one tick.  Where we alone stood still, everybody's cou
 have taken their leases for extended.  The verdict is final, and noted for good before anybody hears of it.
 
 A monitor that follows another one (its head was started again) takes that one's nodes for members, and gives them time
-to register anew.
+to register anew; anew from when their connections to us are there.
 """
 
 from __future__ import annotations
@@ -222,6 +222,8 @@ class Monitor(Role):
             self.down.pop(message.node, None)
             self.closed.pop(message.node, None)
             self.ended_ticks.pop(message.node, None)
+            if message.node in self.returning:
+                self.silent_ticks[message.node] = 0  # it hears of us now, and its lease runs from then (Lease.extended)
         elif message.node in self.nodes:
             self.down[message.node] = None
             # One that has not come back to a head that was started again may be asleep: none of its were closed.

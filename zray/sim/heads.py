@@ -245,6 +245,8 @@ class Heads:
             if role is node.scheduler or type(role) in (ChainClient, ReplicaKeeper):
                 node.arrive("host", role.address, changed)
         world.faults.repair(name, head)
+        if not node.is_frozen:
+            world.faults.tell_monitor(e.HostLinkChanged(node.scheduler.address, True))
 
     def _found_by_replica(self, name: str, head: str) -> None:
         """The same, of a replica on another node."""

@@ -1,0 +1,29 @@
+"""Seeds in which hosts do not hear each other: programs outside are cut off or asleep, nodes are not heard."""
+
+import pytest
+
+from tests.sim.test_seeds import HALF, assert_all_is_well
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize("nodes, asked", [(3, {}), (4, {"deaths": True, "heads": True})], ids=str)
+def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
+    """F03 to F05: for as long as they may be, they go on as if nothing had been; who is away for longer is gone."""
+    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
+
+
+@pytest.mark.parametrize("nodes, asked", [(4, {}), (5, {"deaths": True, "shards": 2, "replicas": 2})], ids=str)
+def test_nodes_that_hear_others_and_are_not_heard(nodes, asked):
+    """F05, one way: a pair, or one and all others; whoever the head hears, and who hears it, is a member."""
+    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, oneway=True, **asked)
+
+
+def test_a_program_outside_is_heard_between_two_cuts_over_far_lines():
+    """An answer takes 0.8 s there: who is cut off again sooner has been silent for longer than it may."""
+    assert_all_is_well([9103000], nodes=3, replicas=2, cuts=True, weather=True)
+
+
+def test_a_program_outside_that_hears_of_a_new_head_and_is_not_heard_is_fenced_before_the_verdict():
+    """Its lease ran from when it had heard of that head, and the head's count from its start."""
+    assert_all_is_well([17174045], nodes=5, cuts=True, deaths=True, heads=True, drains=True, groups=True)
