@@ -6,6 +6,7 @@ from zray.roles.effects import DrainOrdered
 from zray.roles.local_scheduler import drain
 from zray.roles.replica_effects import MachineIsFree
 from zray.sim.language import Get, Put, Sleep, Submit, remote
+from zray.sim.main import run_program
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
 from zray.sim.values import Big
@@ -96,3 +97,10 @@ def test_one_that_is_done_looks_again_when_another_one_dies(seed):
 
     world.call_later(0.01, kill_those_with_copies)
     assert put_on(world, ["n2"], 9) == list(range(9))
+
+
+def test_an_answer_that_is_made_again_where_its_call_is_held_back_need_not_be_moved():
+    """The node waited for a copy elsewhere, and who was to take one for the call that was to give it."""
+    options = {"node_kills": 1, "node_kill_probability": 0.002, "node_drains": 1}
+    outcome = run_program("hoard", seed=138, nodes=4, cpus=1, **options)
+    assert not outcome.error, outcome.error

@@ -180,6 +180,7 @@ class Drain:
             entry
             for entry in self.node.objects.entries.values()
             if entry.value is not None and entry.shared is not None and not entry.is_lost
+            if entry.task is None  # else made again for an answer that has not been given: nobody else has it, or can
             if entry.object_id not in self.safe
         ]
 
