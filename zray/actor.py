@@ -43,7 +43,7 @@ def method(*args: Any, **options: Any) -> Any:
     """Decorator of an actor's method: options that its calls have unless they say otherwise.
 
     num_returns, max_task_retries, retry_exceptions; concurrency_group and enable_task_events as in Ray.
-    readonly=True: it leaves the actor as it is, so that an actor that recovers need not run it again.
+    readonly=True: it leaves the actor as it is, so that an actor that recovers need not run it again for its state.
 
     Raises:
         ValueError, TypeError: bad options.

@@ -141,8 +141,8 @@ class GuardianDesk(Desk):
         while not found:
             self.give_birth()
             found = self.take_sent(StartActor)
-        self.worker, order = found[0]
-        return order.calls
+        self.worker, self.order = found[0]
+        return self.order.calls
 
     def guarded_again(self, count):
         """By the second node, which has so many calls."""

@@ -196,6 +196,7 @@ class ActorHost:
 
     def run_once_more(self, spec: TaskSpec) -> None:
         """A call of a process before this one: its result has been told, but what was large of it may be lost."""
+        is_read = parse_options(spec.options).is_readonly
         try:
             args, kwargs = self.worker.arguments_of(spec)
             value = self.method_of(spec)(*args, **kwargs)
@@ -204,7 +205,7 @@ class ActorHost:
         except BaseException as error:
             if is_success(error):  # that process died before it could say so
                 self.exiting = self._left_by(error)
-            elif isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed:
+            elif isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed and not is_read:
                 what = f"{self.worker.name_of(spec)} had ended well, and does not when it is run again"
                 raise NotAsBefore(f"The {self.in_words} died: it cannot recover: {what}: {error}") from None
 

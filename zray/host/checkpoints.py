@@ -57,12 +57,12 @@ class Recovery:
         return instance
 
     def run_again(self) -> None:
-        """The calls since, in order.  What they return or raise has been told."""
+        """The calls since, in order, and readonly ones for what they return.  What others return or raise was told."""
         host, worker = self.host, self.host.worker
         for spec in host.order.calls:
             worker.call = Call(spec)
             host.run_once_more(spec)
-            self.count += 1
+            self.count += not parse_options(spec.options).is_readonly
         with worker.lock:
             for object_id in dict.fromkeys(object_id for spec in host.order.calls for object_id in spec.deps):
                 if type(worker.executor.arguments.pop(object_id, None)) is StoredValue:

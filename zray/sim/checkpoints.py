@@ -45,6 +45,7 @@ class Recovery:
         """The calls since.  Returns why the actor cannot be what it was."""
         worker, again = self.worker, order.again
         for spec in order.calls:
+            is_read = parse_options(spec.options).is_readonly
             top.task_id, top.prefix = spec.task_id, children_prefix(spec.task_id)
             top.children = top.puts = 0
             try:
@@ -59,9 +60,9 @@ class Recovery:
             except UserError:
                 pass
             except RemoteError as error:
-                if error.failed.kind == "ObjectLostError" and spec.task_id not in order.failed:
+                if error.failed.kind == "ObjectLostError" and spec.task_id not in order.failed and not is_read:
                     return encode_system_error("ActorDiedError", "It cannot recover: what a call of it had is lost.")
-            self.count += 1
+            self.count += not is_read
         return None
 
     def _put(self, top: Activation, spec: TaskSpec, result: Any) -> Generator[Any, Any, None]:

@@ -71,6 +71,10 @@ class Ledger:
         callers = sorted({entry[0] for entry in self.entries})
         return [[caller, [number for name, number in self.entries if name == caller]] for caller in callers]
 
+    def look_large(self, caller: str, value: Any, size: int) -> Any:
+        """Beside that value, how many entries the caller has.  Readonly."""
+        return Big((value.fill + sum(1 for entry in self.entries if entry[0] == caller)) % 250, size)
+
     def look_at_held(self) -> Script:
         return (yield Get(list(self.held)))
 
@@ -138,8 +142,13 @@ def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
     """Large answers that nobody has a look at for long, some of which are let go of, or taken by tasks anywhere."""
     ledger = yield Create(Ledger, (0,), max_restarts=-1, checkpoint_interval=interval, resources={where: 10_000})
     refs: list[Ref] = []
-    numbers, tasks, taken = [], [], []
+    numbers, tasks, taken, reads = [], [], [], []
     for number in range(1, count + 1):
+        if number % 3 == 1:  # what has been entered by then, whenever that is made again
+            beside = yield Put(Big(number, size if number % 2 else 10))
+            args = ("driver", beside, size)
+            reads.append((yield Call(ledger, "look_large", args, max_retries=-1, readonly=True)))
+            yield Drop([beside])
         ref = yield Call(ledger, "enter_large", ("driver", number, size), max_retries=-1)
         if number % 7 == 5:
             yield Drop([ref])
@@ -155,8 +164,9 @@ def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
     yield Sleep(0.1)
     answers = yield from outcomes(refs)
     looks = yield from outcomes(tasks)
+    seen = yield from outcomes(reads)
     yield Drop([ledger])
-    for answer in [entered, *answers]:
+    for answer in [entered, *answers, *seen]:
         if type(answer) is Failed:
             is_dead = answer.kind == "ActorDiedError" and any(reason in answer.text for reason in FINAL)
             assert answer.kind in ALLOWED or is_dead, f"a caller has noticed: {answer.kind}: {answer.text}"
@@ -165,7 +175,9 @@ def run_hoard(interval: int, count: int, size: int, where: str) -> Script:
         assert type(answer) is Failed or answer == Big(number % 250, size), f"answer {number}: {answer}"
     for number, look in zip(taken, looks, strict=True):  # others may want what is lost before it is given again
         assert type(look) is Failed or look == [number % 250, size], f"answer {number}: {look}"
-    return [entered, answers, looks]
+    for number, read in enumerate(seen):
+        assert type(read) is Failed or read == Big((6 * number + 1) % 250, size), f"after {3 * number}: {read}"
+    return [entered, answers, looks, seen]
 
 
 @remote

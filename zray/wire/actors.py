@@ -127,7 +127,7 @@ class StartActor(Message, tag=70):
     # Of one that recovers (ActorSaved): where it goes on.
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": where its constructor leaves it
     call_count: Natural = 0  # so many calls are in that
-    calls: list[TaskSpec] = []  # those since, to be run again
+    calls: list[TaskSpec] = []  # those since, to be run again; readonly ones for what they return
     again: list[ObjectID] = []  # what some of these return is to be put, until the actor has started
     failed: list[TaskID] = []  # those of them that returned an error
 

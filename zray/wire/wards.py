@@ -36,7 +36,7 @@ class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A call that an actor has run.  Of a readonly one only the answer counts: it is not run again."""
+    """A call that an actor has run.  Of a readonly one only the answer counts; it is run again where that is large."""
 
     spec: TaskSpec
     is_void: bool = False  # one of its arguments was lost, so it changed nothing
@@ -130,7 +130,8 @@ class CallsLogged(Message, tag=207):
 
     offered: the last checkpoint that needs to be offered no more, by its count of calls.
     broken: why it could not be, after what came last; only a new log helps.
-    nested: so many answers to calls that its calls have made are here, and calls that have begun.
+    nested: so many answers to calls that its calls have made are here, calls that have begun, and readonly ones whose
+    answers are large.
     """
 
     actor_id: ActorID

@@ -181,12 +181,14 @@ class Answers:
             if task_id not in self.node.tasks:
                 del self.inherited[task_id]
                 self._let_go(task_id)
+                self.actor.journal.read_is_over(task_id)
                 self.taken.append(task_id)
 
     def has(self, task_id: bytes) -> None:
         """Who asked for it has it, for good."""
         shipping = self.actor.shipping
         self._let_go(task_id)
+        self.actor.journal.read_is_over(task_id)
         is_logged = self.reads.pop(task_id, None) is None
         answer = self.given.pop(task_id, None)
         if answer is None or not shipping.is_started:
@@ -208,6 +210,7 @@ class Answers:
                     self.inherited[task_id] = answer
                 else:
                     self.reads.pop(task_id, None)
+                    self.actor.journal.read_is_over(task_id)
         self._drop_oldest()
 
     def _drop_oldest(self) -> None:

@@ -92,7 +92,7 @@ class BegunCalls:
         spec, journal = task.spec, self.actor.journal
         begun = BegunCall(spec, task.origin or self.node.address, journal.beside(spec.deps, spec.holds))
         journal.begin(begun)
-        self.said[prefix] = self.actor.shipping.has_begun(begun)
+        self.said[prefix] = self.actor.shipping.says(begun)
 
     def start(self, count: int) -> None:
         """The log begins anew, and has those that are known in its beginning, up to this word; and others."""

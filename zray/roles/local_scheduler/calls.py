@@ -246,10 +246,10 @@ class Calls:
         if journal is not None:
             journal.nested.is_settling = False
             journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
-            order.checkpoint, order.call_count, order.calls = journal.checkpoint, journal.first, list(journal.calls)
-            order.failed = list(journal.failed)
+            order.checkpoint, order.call_count, order.failed = journal.checkpoint, journal.first, list(journal.failed)
             if actor.shipping is not None:
-                order.again = actor.shipping.answers.to_be_made_again(journal.calls)
+                order.again = actor.shipping.answers.to_be_made_again((*journal.calls, *journal.reads.specs()))
+            order.calls = journal.to_run_again(order.again)
         order.arguments = node.dispatch.batches.arguments_for(worker, [spec, *order.calls])
         node.send(worker.address, order)
 
@@ -260,7 +260,7 @@ class Calls:
             return
         actor.state = ActorState.ALIVE
         if actor.shipping is not None:
-            actor.shipping.answers.made_again(actor.journal.calls)
+            actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
             actor.shipping.begun.run_first()
         self.creation_done(actor, NOTHING)
         self.touch(actor.actor_id)
@@ -375,9 +375,9 @@ class Calls:
             actor.inflight.pop(task.spec.task_id, None)
             self.touched[actor.actor_id] = None
             if actor.journal is not None:
-                made_calls = actor.journal.note(task, result)
+                actor.journal.note(task, result, is_alone=actor.shipping is None)
                 if actor.shipping is not None:
-                    actor.shipping.ran(task, made_calls=made_calls)
+                    actor.shipping.ran(task)
 
     def made_by_call(self, task: Task, worker: Worker | None) -> bool:
         """A call of an actor of this node makes this one; again, if that recovers.  Whether it waits for a guardian."""

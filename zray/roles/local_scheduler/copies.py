@@ -19,6 +19,7 @@ from ...wire.task_spec import DEFAULT_OPTIONS, TaskSpec, parse_options
 from ...wire.wards import Answer, BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import drop_orphans
 from .journals import JOURNAL_BYTES_MAX, JOURNAL_CALLS_MAX, Journal
+from .reads import is_kept
 from .tables import Job, Task, TaskState
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Step(Task, gc=False, eq=False):
     call: LoggedCall | None = None
     nested: NestedAnswer | None = None  # or what one of its calls has made
     begun: BegunCall | None = None  # or one that has not ended
-    count: int = 0  # calls in the checkpoint; or which one of those it is
+    count: int = 0  # calls in the checkpoint; or which one of those, or of readonly ones, it is
     all_of: Sequence[bytes] = ()  # what was made by calls in it
 
 
@@ -121,6 +122,7 @@ class Copy:
             self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count))
         for task_id in message.taken:
             self.answers.pop(task_id, None)
+            self.journal.read_is_over(task_id)
         self._advance()
 
     def _forget(self, made: set[bytes]) -> None:
@@ -133,12 +135,14 @@ class Copy:
             self.journal.begun_ended(task_id)
 
     def _call(self, call: LoggedCall) -> None:
-        spec = call.spec
+        spec, count = call.spec, 0
+        if is_kept(call):
+            count = self.nested_count = self.nested_count + 1
         if not self.steps and not spec.deps and not spec.holds:
             self._apply(call)
             return
         whole = _with(spec, call.beside)
-        self._put(Step(whole, DEFAULT_OPTIONS, None, self.job_of(), call=call, is_void=call.is_void))
+        self._put(Step(whole, DEFAULT_OPTIONS, None, self.job_of(), call=call, is_void=call.is_void, count=count))
 
     def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
@@ -209,7 +213,7 @@ class Copy:
                 self._let_go(step)
                 continue
             assert step.call is not None
-            if not step.is_void and self.journal.is_void(step.call.spec):
+            if not step.is_void and self.journal.is_void(step.call.spec) and not is_kept(step.call):
                 self.broken = "what a call took that is to be run again is lost with it"
             self._apply(step.call)
             self._let_go(step)
@@ -224,11 +228,14 @@ class Copy:
     def _apply(self, call: LoggedCall) -> None:
         spec, answer = call.spec, call.answer
         self.journal.begun_ended(spec.task_id)
-        if parse_options(spec.options).is_readonly:
-            self.journal.nested.forget_read(spec.task_id)
-        else:
+        is_wanted = answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost)
+        if not parse_options(spec.options).is_readonly:
             self.journal.append(spec, has_failed=call.has_failed)
-        if answer is not None and (answer.is_nested or answer.origin not in self.node.recovery.lost):
+        elif is_wanted and is_kept(call) and not self.journal.is_void(spec):
+            self.journal.reads.keep(spec, self.journal.count)
+        else:
+            self.journal.nested.forget_read(spec.task_id)
+        if answer is not None and is_wanted:
             self.answers[answer.task_id] = answer
         if self.journal.is_full:
             self.broken = (
@@ -292,6 +299,7 @@ class Copy:
         kept = (answer for answer in self.answers.values() if answer.is_nested or answer.origin != lost)
         self.answers = {answer.task_id: answer for answer in kept}
         drop_orphans(self.answers, self.node)
+        self.journal.reads.only(self.answers)
 
     def cut(self) -> None:
         """What is not here altogether nobody has seen anything of."""

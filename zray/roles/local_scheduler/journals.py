@@ -5,23 +5,24 @@
     the process dies            StartActor takes the state and the calls since along; the worker runs these again, in
                                 order, and says nothing of what they return: that has been said
 
-Calls that were under way run afterwards, as calls do that may be repeated.  A readonly call is not noted.  So the state
-is what it would be without the death, and each call's effect is in it once.
+Calls that were under way run afterwards, as calls do that may be repeated.  A readonly call is not noted, but for its
+answer's sake (`reads`).  So the state is what it would be without the death, and each call's effect is in it once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...exceptions import SYSTEM_ERROR, TASK_ERROR
-from ...ids import ObjectID, children_prefix, is_put
+from ...ids import ObjectID, children_prefix, is_put, task_of
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec
 from ...wire.tasks import TaskResult
 from ...wire.wards import Answer, BegunCall, LoggedCall
 from .nested import Nested
+from .reads import Reads
 from .tables import Actor, Task
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Journal:
         "is_full",
         "nested",
         "node",
+        "reads",
         "size",
         "strays",
     )
@@ -65,6 +67,7 @@ class Journal:
         self.is_full = False  # some of those since are not there
         self.deaths = 0  # in a row, without a call that ended
         self.nested = Nested(node)  # what its calls have made
+        self.reads = Reads(node)  # readonly ones that are run again among the others, for their answers
         self.strays = b""  # what its threads make beyond them begins like that
 
     @property
@@ -72,14 +75,14 @@ class Journal:
         """So many calls are in the checkpoint."""
         return self.count - len(self.calls)
 
-    def note(self, task: Task, result: TaskResult) -> bool:
-        """It has run this call.  Whether that is readonly, and has made others: these are not made again."""
+    def note(self, task: Task, result: TaskResult, *, is_alone: bool) -> None:
+        """It has run this call.  is_alone: there is no other node, so readonly ones are never run again."""
         self.deaths = 0
         self.begun_ended(task.spec.task_id)
-        if task.options.is_readonly:
-            return self.nested.forget_read(task.spec.task_id)
-        self.append(task.spec, has_failed=is_error(result.values[0]) if result.values else False)
-        return False
+        if not task.options.is_readonly:
+            self.append(task.spec, has_failed=is_error(result.values[0]) if result.values else False)
+        elif is_alone:
+            self.nested.forget_read(task.spec.task_id)
 
     def append(self, spec: TaskSpec, *, has_failed: bool) -> None:
         """The next call."""
@@ -150,6 +153,22 @@ class Journal:
             self.failed.discard(spec.task_id)
             self.size -= self.size_of(spec)
             objects.drop_all((*spec.deps, *spec.holds))
+        self.reads.begin_at(count)
+
+    def read_is_over(self, task_id: bytes) -> None:
+        """Nobody asks for what that call has returned; not again, if it was a readonly one."""
+        prefix = children_prefix(task_id)
+        if self.reads.drop(task_id) and prefix in self.nested.by_parent and not self.nested.are_under_way((prefix,)):
+            self.nested.forget_all((prefix,))
+
+    def to_run_again(self, again: Collection[ObjectID]) -> list[TaskSpec]:
+        """The calls since the checkpoint, in order; of readonly ones those that return some of that."""
+        wanted = {task_of(object_id) for object_id in again}
+        return [
+            spec
+            for spec in self.reads.among(self.calls, self.first)
+            if spec.task_id not in self.reads.by_id or spec.task_id in wanted
+        ]
 
     def died(self, *, was_busy: bool) -> str:
         """Its process is dead.  Why there is to be no other one; "": there is."""
@@ -170,12 +189,13 @@ class Journal:
         while self.calls:
             spec = self.calls.popleft()
             self.node.objects.drop_all((*spec.deps, *spec.holds))
+        self.reads.clear()
         self.failed.clear()
         self.size = 0
 
     def refs(self) -> list[bytes]:
         """What it takes to be there again."""
-        specs = (*self.calls, *(call.spec for call in self.begun.values()))
+        specs = (*self.calls, *self.reads.specs(), *(call.spec for call in self.begun.values()))
         refs = [object_id for spec in specs for object_id in (*spec.deps, *spec.holds)]
         refs += self.nested.refs()
         return [*refs, self.checkpoint] if self.checkpoint else refs
@@ -213,7 +233,7 @@ class Journal:
         if not self.nested.by_parent:
             return []
         others = [task.spec for task in (*actor.inflight.values(), *actor.queue)]
-        others += [call.spec for call in self.begun.values()]
+        others += [*self.reads.specs(), *(call.spec for call in self.begun.values())]
         needed = {children_prefix(spec.task_id) for spec in (*self.calls, *others)}
         if not self.checkpoint:
             needed.add(children_prefix(actor.actor_id))  # its constructor

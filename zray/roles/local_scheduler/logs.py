@@ -178,6 +178,7 @@ class Logs:
         actor.journal.nested.settle(actor.actor_id)
         shipping.is_unseen = False
         shipping.answers.inherit(copy.answers)
+        actor.journal.reads.only(shipping.answers.inherited)
         shipping.offered_count = actor.journal.first
         if shipping.is_started:
             shipping.acked = actor.journal.count  # its guardian is who sent all this

@@ -7,9 +7,10 @@
     the caller's node has a result  AnswersTaken: nobody will ask for it again
 
 So nobody has seen more of the actor than its guardian could bring about again, and a call that is sent again, as its
-answer was lost with the node, gets that answer from the log.  Readonly calls are not run again for the log's sake, and
-their results wait for what they may have seen.  But one that is sent again would see what was called after it: so its
-answer is in the log, too, ahead of the next call that is, unless its caller's node has it by then.
+answer was lost with the node, gets that answer from the log.  Readonly calls are not run again for the state's sake,
+and their results wait for what they may have seen.  But one that is sent again would see what was called after it: so
+its answer is in the log, too, ahead of the next call that is, unless its caller's node has it by then.  Where that is
+large the call is there, at once (`reads`).
 
 Results are held back as soon as there is a node that could guard the actor.  Where there is none, or the log cannot be
 kept (`broken`: it grew too long, or its checkpoint finds no room there), they leave at once, until the next checkpoint.
@@ -26,13 +27,14 @@ from msgspec import Struct
 
 from ...ids import FIRST_RETURN, return_id
 from ...wire.message import Message
-from ...wire.task_spec import StoredValue, TaskSpec
+from ...wire.task_spec import StoredValue
 from ...wire.tasks import TaskResult
 from ...wire.wards import BegunCall, CallsLogged, LogCalls, LogCheckpoint, LoggedCall, LogStart, NestedAnswer
 from .answers import Answers
 from .begun import BegunCalls
 from .journals import Journal
 from .log_batches import in_batches, size_of_call, size_of_nested
+from .reads import read_ended
 from .tables import Actor, Process, Task, TaskState
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Withheld(Struct, gc=False, eq=False):
     """A result that nobody has seen."""
 
     count: int  # calls that it may have seen
+    said: int  # and, if it may have to be given again, which word of the log says how; 0: none
     task: Task
     values: list[bytes | StoredValue]
     contained: tuple[tuple[bytes, ...], ...]
@@ -139,7 +142,10 @@ class Shipping:
         journal.nested.forget_all(journal.done_with(self.actor))
         self.offered_count, self.is_offer_said = journal.first, True
         self.unoffered_size = self.unoffered_stored = 0
-        self.delivered = sum(1 for _ in journal.nested.answers()) + len(journal.begun)
+        first, *others = self._as_messages(self.epoch)
+        self.delivered = sum(1 for _ in journal.nested.answers()) + len(journal.reads.by_id) + len(journal.begun)
+        for item in self.withheld:
+            item.said = self.delivered
         self.undelivered = deque((self.delivered, done) for _, done in self.undelivered)
         if journal.checkpoint:
             self.offered, self.offered_count = journal.checkpoint, journal.first
@@ -147,7 +153,6 @@ class Shipping:
         refs = self.held = journal.refs()
         for object_id in refs:
             self.node.objects.retain(object_id)
-        first, *others = self._as_messages(self.epoch)
         journal.nested.forgotten = []
         self._put(Item(message=first), refs, is_log=True)
         for message in others:
@@ -161,8 +166,11 @@ class Shipping:
         yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside)
         answers = self.answers.all()
         self.answers.reads.clear()
+        journal.reads.only(answers)
         calls = []
-        for spec in reversed(journal.calls):  # one that was run twice was answered the last time
+        for spec in reversed(
+            list(journal.reads.among(journal.calls, journal.first))
+        ):  # one that was run twice was answered the last time
             calls.append(journal.logged(spec, answers.pop(spec.task_id, None)))
         calls.reverse()
         for answer in answers.values():
@@ -179,27 +187,27 @@ class Shipping:
         for message in self._as_messages(0):
             self.node.send(home, message)
 
-    def ran(self, task: Task, *, made_calls: bool) -> None:
-        """The actor has run this call.  A readonly one that has made others is in the log, too: it made them once."""
-        is_readonly = task.options.is_readonly
+    def ran(self, task: Task) -> None:
+        """The actor has run this call.  What readonly ones come to is looked at in `withhold`."""
         self.begun.ended(task.spec.task_id)
-        if self.is_started and (made_calls or not is_readonly):
-            reads, self.answers.reads = self.answers.reads, {}
-            for read in reads.values():
-                self._put(Item(call=read), ())
-            spec = task.spec
-            if is_readonly:
-                self._put(Item(call=LoggedCall(_as_read(spec))), ())
-                return
-            call = self.actor.journal.logged(spec)
+        if self.is_started and not task.options.is_readonly:
+            self.log_reads()
+            spec, call = task.spec, self.actor.journal.logged(task.spec)
             self.unoffered_size += self.actor.journal.size_of(spec)
             self.unoffered_stored += self.actor.journal.stored_by(spec)
             self._put(Item(call=call), (*spec.deps, *spec.holds))
 
-    def has_begun(self, call: BegunCall) -> int:
-        """The log says so: which of its words that is."""
+    def log_reads(self, *more: LoggedCall) -> None:
+        """The answers of readonly calls, ahead of those that follow."""
+        reads, self.answers.reads = self.answers.reads, {}
+        for read in (*reads.values(), *more):
+            self._put(Item(call=read), ())
+
+    def says(self, call: BegunCall | LoggedCall) -> int:
+        """The log: it has begun; or a readonly one is to be run again, if need be.  Which of its words that is."""
         self.delivered += 1
-        message = LogCalls(self.actor.actor_id, self.epoch, [], begun=[call])
+        message = LogCalls(self.actor.actor_id, self.epoch, [])
+        (message.calls if type(call) is LoggedCall else message.begun).append(call)  # type: ignore[arg-type]
         self._put(Item(message=message), (*call.spec.deps, *call.spec.holds))
         return self.delivered
 
@@ -209,7 +217,8 @@ class Shipping:
 
     def is_there(self, count: int, said: int) -> bool:
         """Whether so many calls have done the same, and the begun ones will, should this node be lost now."""
-        return self.has_heard(said) and self._is_there(count)
+        unheard = self.node.logs.unheard
+        return self.has_heard(said) and self.acked >= count and not unheard.awaits_maker(self.actor.actor_id)
 
     def nested_ended(self, answer: NestedAnswer, done: Callable[[], None]) -> None:
         """A call that one of its calls has made; done: when it would not be made again on another node either."""
@@ -392,15 +401,14 @@ class Shipping:
         node = self.node
         answer = self.answers.give(task, result)
         call = self.queue[-1].call if self.queue else None
+        said = read_ended(self, task, answer) if task.options.is_readonly else 0
         if call is not None and call.spec.task_id == task.spec.task_id:
             call.answer = answer
-        elif task.options.is_readonly and answer is not None:
-            self.answers.reads[task.spec.task_id] = LoggedCall(_as_read(task.spec), answer=answer)
         if task.spec.caller == self.actor.actor_id:
             node.calls.nested_ended(
                 task, result.values, result.contained
             )  # of its own: in the log with the call itself
-        if not self.is_on or (not self.withheld and self._is_there(self.actor.journal.count)):
+        if not self.is_on or (not self.withheld and self.is_there(self.actor.journal.count, said)):
             self.is_unseen = False
             return False
         for index, value in enumerate(result.values, 1):
@@ -413,12 +421,8 @@ class Shipping:
                 node.objects.retain(object_id)
         task.worker = None
         task.state = TaskState.CALL
-        self.withheld.append(Withheld(self.actor.journal.count, task, result.values, result.contained))
+        self.withheld.append(Withheld(self.actor.journal.count, said, task, result.values, result.contained))
         return True
-
-    def _is_there(self, count: int) -> bool:
-        """Whether what so many calls have done is the same, should this node be lost now."""
-        return self.is_known and self.acked >= count and not self.node.logs.unheard.awaits_maker(self.actor.actor_id)
 
     def release(self) -> None:
         """What may be seen."""
@@ -427,7 +431,7 @@ class Shipping:
             self.undelivered.popleft()[1]()
         while self.withheld:
             item = self.withheld[0]
-            if self.is_on and not self._is_there(item.count):
+            if self.is_on and not self.is_there(item.count, item.said):
                 return
             self.withheld.popleft()
             self.is_unseen = False
@@ -443,8 +447,3 @@ class Shipping:
         self.stop()
         self.release()
         self.answers.close()
-
-
-def _as_read(spec: TaskSpec) -> TaskSpec:
-    """What the log has of a readonly call."""
-    return TaskSpec(spec.task_id, b"", options=spec.options)
