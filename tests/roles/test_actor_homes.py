@@ -33,7 +33,7 @@ from zray.wire.homes import (
     UnguardActor,
 )
 from zray.wire.objects import HoldObjects, ReleaseObjects
-from zray.wire.scheduling import JobFacts, PlaceTask
+from zray.wire.scheduling import JobEnded, JobFacts, PlaceTask
 from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import SubmitTasks
 
@@ -360,8 +360,11 @@ def test_a_handle_is_kept_for_no_call_that_has_failed_while_its_actor_is_made_ag
     assert not desk.scheduler.routes.by_actor
 
 
-def test_calls_that_wait_for_a_word_of_where_the_actor_lives_end_with_the_node_of_their_driver():
-    """The shard may never hear of the actor: it was to live with that node, or to be placed from there."""
+@pytest.mark.parametrize("end", [NodeLost(N1, "it was unplugged"), JobEnded(JOB_THERE)], ids=["node", "driver"])
+def test_calls_that_wait_for_a_word_of_where_the_actor_lives_end_with_their_driver_or_its_node(end):
+    """The shard may never hear of the actor, which was to live with that node or to be placed from there; or have
+    forgotten it, when all that it knew of had let go of the handle.
+    """
     desk = Desk()
     desk.scheduler.is_embedded = False
     desk.scheduler.members.peers[N1] = {}
@@ -370,7 +373,7 @@ def test_calls_that_wait_for_a_word_of_where_the_actor_lives_end_with_the_node_o
     call = TaskSpec(b"c" * 16, b"", options=encode_options(TaskOptions({}, actor_id=ACTOR, method="m")))
     desk.tell(worker, SubmitTasks([call]))
     assert desk.take_sent(LocateActor) == [("gcs-0", LocateActor(ACTOR, "local"))]
-    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    desk.tell(N1 if type(end) is JobEnded else "monitor", end)
     assert not desk.scheduler.tasks.get(call.task_id)
     desk.kill(worker)
     assert not desk.scheduler.routes.by_actor and not desk.scheduler.tasks

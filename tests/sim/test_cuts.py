@@ -27,3 +27,9 @@ def test_a_program_outside_is_heard_between_two_cuts_over_far_lines():
 def test_a_program_outside_that_hears_of_a_new_head_and_is_not_heard_is_fenced_before_the_verdict():
     """Its lease ran from when it had heard of that head, and the head's count from its start."""
     assert_all_is_well([17174045], nodes=5, cuts=True, deaths=True, heads=True, drains=True, groups=True)
+
+
+def test_a_task_that_hears_late_of_its_drivers_end_waits_for_no_word_of_an_actor_that_is_forgotten():
+    """Its handle came after all others had let go of theirs; its node's line was cut meanwhile."""
+    asked = {"deaths": True, "crashes": True, "oneway": True, "schedulers": True, "tight": True, "weather": True}
+    assert_all_is_well([970006288], nodes=3, shards=5, cuts=True, **asked)

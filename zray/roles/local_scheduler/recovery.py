@@ -46,7 +46,7 @@ class Recovery:
         node.send(node.addresses.object_manager, message)
         for job in [job for job in node.jobs.values() if job.home == gone]:
             node.end_job(job)
-            node.routes.job_lost(job)
+            node.routes.job_ended(job)
         for entry in list(node.objects.entries.values()):
             shared = entry.shared
             if shared is not None and gone in shared.locations:

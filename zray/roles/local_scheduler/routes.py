@@ -366,9 +366,10 @@ class Routes:
         route.is_forgotten = True
         self.calls_ended(route)
 
-    def job_lost(self, job: Job) -> None:
-        """It went with its driver's node: of an actor that was made there the shard may never hear, and nobody would
-        say where it lives.  Calls of the job that wait for such a word do not leave.
+    def job_ended(self, job: Job) -> None:
+        """Its driver, of another node, is gone, perhaps with that.  Of an actor that was to be made there the shard may
+        never hear, or it has forgotten one whose handles are gone but for one on its way here, and nobody would say
+        where it lives.  Calls of the job that wait for such a word do not leave.
         """
         for route in list(self.by_actor.values()):
             over = [item.task for item in route.queue if item.task.job is job] if not route.home else []
@@ -376,7 +377,7 @@ class Routes:
                 route.queue = deque(item for item in route.queue if item.task.job is not job)
                 for task in over:
                     task.missing = 0
-                error = encode_system_error("WorkerCrashedError", "The driver of this call is lost with its node.")
+                error = encode_system_error("WorkerCrashedError", "The driver of this call has ended.")
                 self.node.undoing.end_tasks(over, error)
                 self.calls_ended(route)
 

@@ -226,6 +226,7 @@ class LocalScheduler(Role):
         self.output.ended_elsewhere(message.job_id, self.sender)
         if job is not None and job.driver is None and job.home == self.sender:
             self.end_job(job)
+            self.routes.job_ended(job)
         self.code.job_ended(message.job_id, self.sender)
 
     def has_ended(self, job_id: bytes, facts: JobFacts) -> bool:
