@@ -38,6 +38,7 @@ class Step(Task, gc=False, eq=False):
     begun: BegunCall | None = None  # or one that has not ended
     count: int = 0  # calls in the checkpoint; or which one of those, or of readonly ones, it is
     all_of: Sequence[bytes] = ()  # what was made by calls in it
+    beside: Sequence[bytes] = ()  # those of its deps that lie at the actor's home, and maybe nowhere else
 
 
 class Copy:
@@ -119,7 +120,9 @@ class Copy:
         for begun in message.begun:
             self.nested_count += 1
             spec = _with(begun.spec, begun.beside)
-            self._put(Step(spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count))
+            step = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), begun=begun, count=self.nested_count)
+            step.beside = begun.beside
+            self._put(step)
         for task_id in message.taken:
             self.answers.pop(task_id, None)
             self.journal.read_is_over(task_id)
@@ -142,7 +145,9 @@ class Copy:
             self._apply(call)
             return
         whole = _with(spec, call.beside)
-        self._put(Step(whole, DEFAULT_OPTIONS, None, self.job_of(), call=call, is_void=call.is_void, count=count))
+        step = Step(whole, DEFAULT_OPTIONS, None, self.job_of(), call=call, is_void=call.is_void, count=count)
+        step.beside = call.beside
+        self._put(step)
 
     def _nested(self, nested: NestedAnswer, holds: Sequence[bytes], deps: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(nested.task_id, b"", deps=tuple(deps), holds=tuple(holds))
@@ -160,7 +165,7 @@ class Copy:
     def _offer(self, object_id: bytes, count: int, all_of: Sequence[bytes] = (), beside: Sequence[bytes] = ()) -> None:
         spec = TaskSpec(object_id[:16], b"", deps=(object_id, *beside))
         self.offered = Step(spec, DEFAULT_OPTIONS, None, self.job_of(), count=count)
-        self.offered.all_of = all_of
+        self.offered.all_of, self.offered.beside = all_of, beside
         self._await(self.offered)
         self._advance()
 
@@ -173,6 +178,9 @@ class Copy:
             entry = node.objects.retain(object_id)
             if entry.value is None and entry.task is None:
                 entry.share()
+        for object_id in step.beside:
+            # Lost with the actor's former node, it may have been put again at this one.
+            node.recovery.made_after_all(node.objects.entries[object_id])
         for object_id in dict.fromkeys(spec.deps):
             entry = node.objects.entries[object_id]
             if entry.value is None:
@@ -260,9 +268,9 @@ class Copy:
             self._await(self.pulls[-1])
 
     def _take_checkpoint(self, step: Step) -> None:
-        object_id = step.spec.deps[0]
-        if not self.node.objects.entries[object_id].is_lost:
-            self.journal.goes_on_from(object_id, step.count)
+        entries = self.node.objects.entries
+        if not any(entries[object_id].is_lost for object_id in step.spec.deps):
+            self.journal.goes_on_from(step.spec.deps[0], step.count)
             self.is_based = True
             self.journal.nested.forget_all(step.all_of)
         elif not self.is_based:
