@@ -6,8 +6,8 @@ from zray.roles.effects import DrainOrdered
 from zray.roles.local_scheduler import drain
 from zray.roles.replica_effects import MachineIsFree
 from zray.sim.language import Get, Put, Sleep, Submit, remote
-from zray.sim.main import run_program
-from zray.sim.options import Options
+from zray.sim.main import run_program, run_seed
+from zray.sim.options import Options, Wanted
 from zray.sim.simulator import Simulator
 from zray.sim.values import Big
 from zray.wire.where import Where
@@ -103,4 +103,11 @@ def test_an_answer_that_is_made_again_where_its_call_is_held_back_need_not_be_mo
     """The node waited for a copy elsewhere, and who was to take one for the call that was to give it."""
     options = {"node_kills": 1, "node_kill_probability": 0.002, "node_drains": 1}
     outcome = run_program("hoard", seed=138, nodes=4, cpus=1, **options)
+    assert not outcome.error, outcome.error
+
+
+def test_calls_that_are_held_back_go_on_where_what_they_take_fills_the_only_store_that_is_left():
+    """The node waited for room there for its objects, and that for the answers of the calls."""
+    asked = {"deaths": True, "drains": True, "groups": True, "crashes": True, "oneway": True, "schedulers": True}
+    outcome = run_seed(970008612, Wanted(nodes=4, shards=4, replicas=3, tight=True, weather=True, **asked))
     assert not outcome.error, outcome.error

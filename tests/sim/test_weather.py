@@ -125,3 +125,9 @@ def test_a_failed_fsync_ends_a_replica_and_never_the_last_that_has_everything():
     _run(world)
     assert 1 < world.shards.faults.broken < 100
     assert all(len(world.shards.members(name)) == 2 for name in world.shards.names)
+
+
+def test_an_error_that_goes_up_through_many_tasks_stays_as_long_as_it_is():
+    """Each level quoted the quotes of the one below: the text was twice as long at each."""
+    outcome = run_seed(960000906, Wanted(nodes=5, shards=5, replicas=1, crashes=True, cuts=True, weather=True))
+    assert not outcome.error, outcome.error

@@ -66,7 +66,7 @@ class RemoteError(Exception):
     """What `Get` raises in a script; `failed` says what."""
 
     def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.kind, failed.text)
+        super().__init__(failed.text)  # the text alone: one that goes up through many tasks stays as long as it is
         self.failed = failed
 
 

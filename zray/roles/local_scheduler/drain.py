@@ -139,7 +139,8 @@ class Drain:
         elif wards:
             waits_for = [_count(wards, "actor") + " of others, to be guarded by another node"]
         if not waits_for:
-            self._move()
+            if self._move():
+                self.going.let_on()  # those who wait for them may hold what would make room
             waits_for = self._unmoved()
         if waits_for:
             self.silent = None
@@ -189,9 +190,9 @@ class Drain:
         size = sum(_size_of(entry) for entry in left)
         return [f"{_count(len(left), 'object')} ({size / 1e6:,.1f} MB) to be moved"] if left else []
 
-    def _move(self) -> None:
-        """Ask the shards who else has it: if nobody, somebody is to have it."""
-        node = self.node
+    def _move(self) -> bool:
+        """Ask the shards who else has it: if nobody, somebody is to have it.  Whether that takes too long."""
+        node, is_stuck = self.node, False
         left = [entry.object_id for entry in self._to_move()]
         known = dict.fromkeys(left)
         self.moving = {object_id: moving for object_id, moving in self.moving.items() if object_id in known}
@@ -201,8 +202,11 @@ class Drain:
                 moving = self.moving[object_id] = Moving()
             elif moving is None or node.now - moving.since < PATIENCE_SECONDS:
                 continue
+            else:
+                is_stuck = True
             moving.peer, moving.since = "", node.now
             node.send(node.addresses.shard_of(object_id), SubscribeObject(node.address, object_id))
+        return is_stuck
 
     def located(self, message: ObjectLocated) -> None:
         """ObjectLocated: who has a copy."""

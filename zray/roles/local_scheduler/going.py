@@ -5,8 +5,9 @@
     any other one (no max_restarts, or its log nowhere else) the node waits for its end
 
 When nothing but such actors keeps the node they are given no more calls; what they run ends first, for PATIENCE_SECONDS
-at most, since it may wait for a call that is held back.  A call without an answer is what it is after the death of a
-node: repeated, where it may be (max_task_retries), else an ActorUnavailableError.
+at most, since it may wait for a call that is held back.  Where the node's objects find no room elsewhere, calls go on
+for a moment: what those that are held back take may fill the stores.  A call without an answer is what it is after the
+death of a node: repeated, where it may be (max_task_retries), else an ActorUnavailableError.
 
 A guardian that is to leave says so (GuardianLeaves): its wards' nodes let it go, and find another one.
 """
