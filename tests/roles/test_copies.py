@@ -1,12 +1,14 @@
-"""What an actor of another node recovers from, at its guardian: what was lost, and put again by its calls."""
+"""What an actor of another node recovers from, at its guardian: what was lost, and put again by its calls; and whether
+it is all that somebody has seen."""
 
 import pytest
 from msgspec.structs import replace
 
 from tests.roles.desk import DRIVER
-from tests.roles.test_begun import ACTOR, N1, GuardianDesk
+from tests.roles.test_begun import ACTOR, AGAIN, N1, N2, GuardedDesk, GuardianDesk
 from zray.ids import checkpoint_id, put_id
-from zray.wire.gcs import ObjectLocated, ObjectLost, SubscribeObject
+from zray.wire.gcs import NodeLost, ObjectLocated, ObjectLost, SubscribeObject
+from zray.wire.homes import ActorClaimed
 from zray.wire.objects import FetchObject, HoldObjects, ObjectFetched
 from zray.wire.task_spec import StoredValue
 from zray.wire.tasks import WaitObjects
@@ -101,3 +103,29 @@ def test_a_call_waits_for_what_was_lost_before_and_put_again_too(has_begun):
     assert desk.copy.steps
     desk.fetch(PUT, 0)
     assert desk.heard() == ((1, 0, 1) if has_begun else (2, 0, 0))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_actor_is_not_had_again_in_a_state_that_somebody_has_seen_it_leave(number):
+    """Its home was lost before a new guardian had the calls that the former one had."""
+    desk = GuardianDesk()
+    desk.tell(N1, LogStart(ACTOR, 2, 0, seen=2))
+    desk.tell(N1, LogCalls(ACTOR, 2, [LoggedCall(desk.spec(each)) for each in range(1, 1 + number)]))
+    if number == 2:
+        assert desk.adopt() == [desk.spec(1), desk.spec(2)]
+        return
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    desk.tell("gcs-0", ActorClaimed(ACTOR, AGAIN, is_held=True))
+    assert b"had not yet been sent to another one" in desk.scheduler.ends.graves[ACTOR]
+
+
+def test_a_new_guardian_is_told_how_many_calls_somebody_has_seen():
+    """Of the last one nobody has: the former guardian had not said that it has it."""
+    desk = GuardedDesk()
+    for _ in range(2):
+        desk.call()
+        desk.run_calls(1)
+    desk.logged(1)
+    desk.tell("monitor", NodeLost(N1, "it was unplugged"))
+    (start,) = [message for target, message in desk.take_sent(LogStart) if target == N2]
+    assert (start.count, start.seen) == (0, 1)

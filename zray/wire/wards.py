@@ -83,6 +83,8 @@ class LogStart(Message, tag=204):
     """local scheduler -> local scheduler.  What you have of its log is void; it begins here.
 
     epoch: which of the logs of this home; the answers name it.
+    seen: calls that somebody may have seen the effects of, those before the log with them: without the last of these it
+        leads to a state that the actor is not in any more.
     """
 
     actor_id: ActorID
@@ -90,6 +92,7 @@ class LogStart(Message, tag=204):
     count: Natural  # calls before the first one of the log
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": as its constructor leaves it
     beside: list[ObjectID] = []  # what refs in the checkpoint refer to, was put, and may be nowhere else: pull it
+    seen: Natural = 0
 
 
 class LogCalls(Message, tag=205):

@@ -53,6 +53,7 @@ class Copy:
         self.epoch = 0
         self.may_hear = False  # its home lives: shards may yet hear of what it makes
         self.is_based = False  # what the log begins with is here
+        self.seen = 0  # without so many calls it is another state than somebody has seen (LogStart)
         self.broken = ""  # why nothing can be had of it
         self.steps: deque[Step] = deque()
         self.offered: Step | None = None
@@ -80,9 +81,11 @@ class Copy:
 
     def why_not(self) -> str:
         """Why the actor cannot be had from it; "": it can."""
-        if self.broken or self.is_based:
+        if self.broken:
             return self.broken
-        return "what it recovers from had not yet been sent to another one"
+        if not self.is_based or self.journal.count < self.seen:
+            return "what it recovers from had not yet been sent to another one"
+        return ""
 
     # --- what comes ---
 
@@ -90,7 +93,7 @@ class Copy:
         """LogStart."""
         self.close()
         self.epoch, self.answered, self.nested_count, self.broken = message.epoch, 0, 0, ""
-        self.journal.count = message.count
+        self.journal.count, self.seen = message.count, message.seen
         self.journal.is_full = False
         self.is_based = not message.checkpoint
         if message.checkpoint:

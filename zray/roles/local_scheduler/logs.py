@@ -160,8 +160,8 @@ class Logs:
         copy, actor_id = actor.incoming, actor.actor_id
         if copy is None or self.node.moves.offers.get(actor_id):
             return
-        if copy.broken:
-            self.node.ends.bury(actor, died(actor.options, f"died: its node was lost, and {copy.broken}"))
+        if copy.broken or (copy.is_whole and copy.why_not()):
+            self.node.ends.bury(actor, died(actor.options, f"died: its node was lost, and {copy.why_not()}"))
         elif copy.is_whole:
             actor.incoming = None
             self.install(actor, copy)

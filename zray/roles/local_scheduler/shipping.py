@@ -163,14 +163,14 @@ class Shipping:
         """All of it, from its beginning on."""
         actor_id, journal = self.actor.actor_id, self.actor.journal
         beside = journal.beside([journal.checkpoint]) if journal.checkpoint else []
-        yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside)
+        hidden = self.withheld[0] if self.withheld else None
+        seen = hidden.count - (not hidden.task.options.is_readonly) if hidden is not None else journal.count
+        yield LogStart(actor_id, epoch, journal.first, journal.checkpoint, beside, seen)
         answers = self.answers.all()
         self.answers.reads.clear()
         journal.reads.only(answers)
-        calls = []
-        for spec in reversed(
-            list(journal.reads.among(journal.calls, journal.first))
-        ):  # one that was run twice was answered the last time
+        calls, specs = [], list(journal.reads.among(journal.calls, journal.first))
+        for spec in reversed(specs):  # one that was run twice was answered the last time
             calls.append(journal.logged(spec, answers.pop(spec.task_id, None)))
         calls.reverse()
         for answer in answers.values():
