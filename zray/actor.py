@@ -33,6 +33,7 @@ NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnew
 # Under these keys a handle knows a method's parameters, and that it is a generator, beside its options.
 PARAMETERS = " parameters"
 IS_GENERATOR = " is a generator"
+IS_LOGGED = " is logged"  # the actor recovers
 
 
 class ActorClassInheritanceException(TypeError):
@@ -133,6 +134,8 @@ class ActorClass:
             if not runtime.is_worker and (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
         methods = self.methods()
+        if options.get("checkpoint_interval") is not None:
+            methods = {name: {**described, IS_LOGGED: True} for name, described in methods.items()}
         if self._code is None:
             self._code = Code(self._cls, self._name)
         code = self._code
@@ -407,6 +410,7 @@ class ActorMethod:
                 actor_id=self._handle_id,
                 method=self._name,
                 is_readonly=bool(options.get("readonly")),
+                is_logged=bool(options.get(IS_LOGGED)),
             )
         )
 

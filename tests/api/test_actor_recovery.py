@@ -283,3 +283,19 @@ def test_a_state_that_cannot_be_saved_costs_more_calls_that_run_again(session, t
 def test_only_serial_actors_recover(session, tmp_path):
     with pytest.raises(ValueError, match="one call after the other"):
         zray.remote(checkpoint_interval=1, max_concurrency=2)(Plain).remote(tmp_path)
+
+
+def test_handles_know_that_no_call_that_has_ended_is_made_once_more(session, tmp_path):
+    """However they came by: what it has returned is in its log."""
+    from zray.wire.task_spec import parse_options
+
+    @zray.remote
+    def is_logged(handle):
+        return parse_options(handle.look._encode_options()).is_logged
+
+    for interval, expected in ((5, True), (None, False)):
+        options = {"name": f"it-{interval}", "max_task_retries": -1}
+        actor = zray.remote(checkpoint_interval=interval, **options)(Plain).remote(tmp_path)
+        for handle in (actor, zray.get_actor(options["name"])):
+            assert zray.get(is_logged.remote(handle)) is expected
+            assert parse_options(handle.look.options(num_returns=2)._encode_options()).is_logged is expected

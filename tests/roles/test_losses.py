@@ -30,7 +30,14 @@ N1, N2, N3 = "n1/local", "n2/local", "n3/local"
 TASK = b"t" * 16
 OBJECT, PUT = return_id(TASK, 1), put_id(TASK, 0)
 SPEC = TaskSpec(TASK, b"f" * 16)
-CALL = TaskSpec(TASK, b"", options=encode_options(TaskOptions(actor_id=b"a" * 16, method="add")))
+ACTOR = b"a" * 16
+
+
+def call(**options):
+    return TaskSpec(TASK, b"", options=encode_options(TaskOptions(actor_id=ACTOR, method="add", **options)))
+
+
+CALL, ONCE, LOGGED = call(), call(max_retries=0), call(max_retries=-1, is_logged=True)
 
 
 def sent(role, sender, message):
@@ -92,12 +99,23 @@ def test_a_put_that_is_gone_is_lost_and_so_is_what_may_run_once_only(shard):
         assert word in message.reason and object_id.hex() in message.reason
 
 
-def test_the_answer_of_a_call_that_is_under_way_is_not_lost_with_any_node(shard):
-    """Its caller's node has it in hand; without one, nobody asks the actor again."""
+def test_an_answer_is_made_again_as_what_a_task_returns_is(shard):
     sent(shard, N1, RecordTasks(N1, [CALL]))
     sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
+    sent(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
     lose(shard, N2)
-    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N1, RebuildObject(OBJECT, CALL))]
+    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N3, RebuildObject(OBJECT, CALL))]
+    assert sent(shard, N1, SubscribeObject(N1, OBJECT)) == [(N3, RebuildObject(OBJECT, CALL))]
+    assert sent(shard, N3, CannotRebuild(N3, OBJECT)) == [(N1, RebuildObject(OBJECT, CALL))]
+
+
+@pytest.mark.parametrize("once", [ONCE, LOGGED])
+def test_the_answer_of_a_call_that_is_under_way_is_not_lost_with_any_node(shard, once):
+    """Its caller's node has it in hand; without one, nobody asks the actor again."""
+    sent(shard, N1, RecordTasks(N1, [once]))
+    sent(shard, N3, HoldAtNode(N3, [OBJECT], 0))
+    lose(shard, N2)
+    assert sent(shard, N3, SubscribeObject(N3, OBJECT)) == [(N1, RebuildObject(OBJECT, once))]
     ((target, message),) = sent(shard, N1, CannotRebuild(N1, OBJECT))
     assert (target, type(message)) == (N3, ObjectLost) and "an actor's answer" in message.reason
     ((target, message),) = sent(shard, N3, SubscribeObject(N3, OBJECT))
@@ -236,11 +254,12 @@ def test_a_task_that_went_up_after_its_value_had_come_is_over_when_that_is_somew
     assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [OBJECT]))]
 
 
-def test_a_call_that_is_not_under_way_is_not_run_again(desk):
+@pytest.mark.parametrize("once", [ONCE, LOGGED])
+def test_a_call_that_is_not_under_way_is_not_run_again_where_that_is_not_allowed(desk, once):
     """Whoever waits for its answer here is told, and the shard, for others."""
     desk.tell(DRIVER, HoldObjects([OBJECT]))
     desk.take_sent()
-    desk.tell("gcs-0", RebuildObject(OBJECT, CALL))
+    desk.tell("gcs-0", RebuildObject(OBJECT, once))
     said = desk.take_sent()
     assert ("gcs-0", CannotRebuild("local", OBJECT)) in said and not desk.scheduler.tasks
     (ready,) = [message for _, message in said if type(message) is ObjectsReady]

@@ -233,6 +233,8 @@ def _create(process: Process, top: Activation, request: say.Create) -> None:
     if request.detached and process.bundles:
         spec = replace(spec, deps=tuple(dict.fromkeys((*spec.deps, *process.bundles))))
     handle = Handle(spec.task_id)
+    if request.checkpoint_interval >= 0:
+        process.world.recovering.add(handle.actor_id)
     process.client.say(CreateActor(spec, options))
     process.client.expect_actor(handle.id)
     top.refs.append(handle.id)
@@ -247,6 +249,7 @@ def _call(process: Process, top: Activation, request: say.Call) -> None:
         actor_id=actor_id,
         method=request.method,
         is_readonly=request.readonly,
+        is_logged=actor_id in process.world.recovering,
     )
     data, deps, holds = encode_arguments(request.args)
     spec = TaskSpec(top.next_child(), b"", data, deps, holds, encode_options(options), process.actor_id)

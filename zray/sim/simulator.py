@@ -62,6 +62,7 @@ class Simulator:
         self.pid = 0
         self.dropped = 0
         self.runs: dict[bytes, int] = {}  # task -> how often it has begun
+        self.recovering: set[bytes] = set()  # actors that do, for their handles; membership only
         self.actor_logs: dict[tuple[bytes, str], list[tuple[str, int]]] = {}  # (actor, worker)
         self.faults = Faults(self)
         self.weather = Weather(self)

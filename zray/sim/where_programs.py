@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from ..wire.where import LabelRule, Where
-from .language import Call, Create, Drop, IsHere, Sleep, Submit, remote
+from .language import Call, Create, Drop, Get, IsHere, Sleep, Submit, remote
 from .object_programs import make_big
 from .task_programs import nap, outcomes, total
 from .values import Big
@@ -90,3 +90,50 @@ def run_ancestry(depth: int, width: int, size: int, seconds: float) -> Script:
         yield Sleep(0.1)  # they are done, and what they take is gone; nobody has asked for what they return
     yield Sleep(seconds)
     return (yield from outcomes(line))
+
+
+@remote
+class Giver:
+    """What it returns is large, and follows from its arguments."""
+
+    world: Any
+    process: Any
+
+    def give(self, number: int, size: int) -> Big:
+        return Big(number % 256, size)
+
+    def after(self, one: Big, two: Big) -> Big:
+        return descend(one, two)
+
+
+@remote
+def sum_of_fills(one: Big, two: Big) -> int:
+    return one.fill + two.fill
+
+
+def run_late_answers(actors: int, count: int, size: int, seconds: float) -> Script:
+    """Actors on the second node, with calls that may be repeated and take each other's answers; these are fetched only
+    when that node may be gone, and the first ones are let go of.  Every second actor does not care for a node.
+    """
+    givers, early, late = [], [], []
+    for number in range(actors):
+        where = Where(node="n2", is_soft=True) if number % 2 == 0 else None
+        givers.append((yield Create(Giver, (), where=where, max_restarts=-1)))
+    for giver in givers:
+        yield Get((yield Call(giver, "give", (0, 10), max_retries=-1)))  # it is where it is to be
+    for number in range(count):
+        giver, other = givers[number % actors], givers[(number + 1) % actors]
+        one = yield Call(giver, "give", (number, size), max_retries=-1)
+        two = yield Call(giver, "after", (one, one), max_retries=-1)
+        three = yield Call(other, "after", (two, one), max_retries=-1)
+        early += [one, two] if number % 2 else [one]
+        late += [three] if number % 2 else [two, three]
+    yield Sleep(0.5)  # they have ended
+    yield Drop(early)
+    yield Sleep(seconds)
+    tasks = []
+    for number, ref in enumerate(late):
+        tasks.append((yield Submit(sum_of_fills, (ref, late[number - 1]), max_retries=-1)))
+    found = (yield from outcomes(tasks)), (yield from outcomes(late))
+    yield Drop(givers)
+    return list(found)

@@ -129,6 +129,12 @@ class Worker(Process):
         self.world.output.print(self.node, self.address, self.job_id)
         self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
 
+    @property
+    def is_once_more(self) -> bool:
+        """Whether the call that it runs had ended before: what it returned is lost."""
+        spec = self.stack[-1].spec
+        return spec is not None and spec.caller == spec.task_id
+
     def _done_with(self, spec: TaskSpec) -> None:
         for object_id in self.executor.done_with(spec):
             self.client.place_unused(object_id)

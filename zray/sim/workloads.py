@@ -45,7 +45,7 @@ from .task_programs import (
     run_wait,
 )
 from .values import RemoteError
-from .where_programs import run_ancestry, run_choosy, run_residents
+from .where_programs import run_ancestry, run_choosy, run_late_answers, run_residents
 
 Script = Generator[Any, Any, Any]
 Draw = Callable[[Random], tuple[Any, ...]]
@@ -161,6 +161,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "patient": (run_patient, lambda random: (random.randint(1, 6), random.randint(0, 2))),
     # What it has is lost with the second node, from the last back to the first.
     "ancestry": (run_ancestry, lambda random: (random.randint(1, 8), random.randint(1, 5), 5_000, 2.0)),
+    # What its actors on that node have returned is, too.
+    "late_answers": (run_late_answers, lambda random: (random.randint(1, 3), random.randint(1, 6), 5_000, 2.0)),
     # Over lines of some bandwidth its values are under way for a while: faults find them there.
     "shared": (
         run_shared,

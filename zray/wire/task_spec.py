@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, MsgspecError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import replace
 
 from ..exceptions import ProtocolError
 from ..ids import FUNCTION_ID_BYTES, TASK_ID_BYTES, ObjectID, TaskID
@@ -58,6 +59,13 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     where: Where | None = None  # None: anywhere
     is_readonly: bool = False  # a call that leaves its actor as it is
     max_calls: Natural = 0  # of this function in one worker, which then ends; 0: without end
+    # A call on an actor that recovers, or by one: its log says what it has returned, and one more run says nothing.
+    is_logged: bool = False
+
+    @property
+    def may_run_again(self) -> bool:
+        """Whether it may run once more when it has ended, and what it has returned is lost."""
+        return self.max_retries != 0 and not self.is_logged
 
 
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -132,3 +140,9 @@ def parse_options(blob: bytes) -> TaskOptions:
         except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ProtocolError(f"no task options: {error}") from error
     return options
+
+
+def as_logged(blob: bytes) -> bytes:
+    """These options of a call, of which a log says what it returns."""
+    options = parse_options(blob)
+    return blob if options.is_logged else encode_options(replace(options, is_logged=True))

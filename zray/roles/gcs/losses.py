@@ -1,8 +1,8 @@
 """What a shard does when a node is lost: it forgets what was there, and has made again what somebody waits for.
 
 An object without a copy is made by whoever has its task in hand (`TaskTable.makers`); where that node is lost, one
-that waits for the object runs the task again, from the recorded spec (Ray paper 4.8).  An actor's call has nobody run
-again: it is in its caller's hand, or its answer is lost.  What that takes and has no
+that waits for the object runs the task again, from the recorded spec (Ray paper 4.8).  An actor's call is made
+once more where that is allowed, but not of one that recovers, nor by one.  What that takes and has no
 copy either, it asks for in turn: so rebuilding is recursive, across shards.  An order may find the work done or
 under way; that is said instead (RebuildObject is no task twice).
 
@@ -77,12 +77,10 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     assert type(spec) is TaskSpec, "a spec that is in a store, and no chain to ask for it"
     options = parse_options(spec.options)
     maker = tasks.makers.get(task_id)
-    if options.actor_id and maker is None:
-        _give_up(shard, item, f"Object {name}, {ANSWER_IS_LOST}.")
-        return
     if maker is None:
-        if not options.max_retries:
-            _give_up(shard, item, f"Object {name} went with a node that is lost; its task may run once only.")
+        if not options.may_run_again:
+            once = "went with a node that is lost; its task may run once only"
+            _give_up(shard, item, f"Object {name}{f', {ANSWER_IS_LOST}' if options.actor_id else f' {once}'}.")
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
     shard.send(maker, RebuildObject(object_id, spec))

@@ -25,7 +25,7 @@ from ...ids import FIRST_RETURN, children_prefix, stray_task_id
 from ...wire.actors import ActorStarted, ActorStartFailed, CreateActor, StartActor
 from ...wire.groups import plain_name
 from ...wire.homes import ActorLife
-from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, parse_options
+from ...wire.task_spec import ActorOptions, StoredValue, TaskSpec, as_logged, parse_options
 from ...wire.tasks import StartTasks, TaskResult
 from ...wire.wards import NestedAnswer
 from ..effects import OpenWindow
@@ -384,6 +384,7 @@ class Calls:
         maker = self._recovering(worker, task.spec.task_id)
         if maker is None:
             return False
+        task.spec.options = as_logged(task.spec.options)
         maker.journal.nested.made(task)
         return maker.shipping is not None and maker.shipping.begun.hold_back(task)
 

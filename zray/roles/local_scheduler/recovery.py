@@ -4,7 +4,7 @@
     a value that was to come from there                       comes from elsewhere, or the shard has it made again
     a job whose driver was there                              ends
     RebuildObject (the shard's word: you have it in hand,     say where it is, go on with it, or run its task again
-    or want it)
+    or want it)                                           (once_more: its call)
     ObjectLost                                                those who wait for it get that error
 
 The verdict on a node is final: what still comes from it changes nothing.  Source: Ray paper 4.8.
@@ -19,9 +19,10 @@ from ...exceptions import encode_system_error
 from ...ids import is_put, return_id
 from ...wire.gcs import ANSWER_IS_LOST, CannotRebuild, NodeLost, ObjectLost, RebuildObject
 from ...wire.scheduling import TaskPlaced
-from ...wire.task_spec import TaskSpec, parse_options
+from ...wire.task_spec import TaskOptions, TaskSpec, parse_options
 from ..latest import LOST_MAX, Latest
-from .tables import Job, ObjectEntry, Process, TaskState
+from . import once_more
+from .tables import Job, ObjectEntry, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -106,14 +107,17 @@ class Recovery:
         elif entry is not None and entry.value is not None and not entry.is_lost:
             node.remote.share_value(entry)
         else:
-            is_call = bool(parse_options(spec.options).actor_id)
-            job = None if is_call else self._job_that_wants(entry)
-            if is_call:  # others of ours hear of it from the shard
+            options = parse_options(spec.options)
+            is_over = bool(options.actor_id) and not options.may_run_again
+            job = None if is_over else self._job_that_wants(entry)
+            if is_over:  # others of ours hear of it from the shard
                 self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {ANSWER_IS_LOST}."))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
                 node.send(shard, CannotRebuild(node.address, object_id))
+            elif options.actor_id:
+                once_more.call(node, spec, options, job)
             else:
                 self._run_again(spec, job)
 
@@ -133,15 +137,21 @@ class Recovery:
     def _run_again(self, spec: TaskSpec, job: Job) -> None:
         """As if it had been submitted here, by nobody: whoever waits for what it returns gets that."""
         node = self.node
-        for index in range(1, parse_options(spec.options).num_returns + 1):
-            entry = node.objects.entries.get(return_id(spec.task_id, index))
-            if entry is not None and entry.is_lost:
-                self._forget_loss(entry)
-        task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, "")
-        node.remote.take_arguments(task, 0)
+        task = self.accept(spec, parse_options(spec.options), job)
         node.lifecycle.retain_arguments(task)
         if not task.missing and task.state == TaskState.WAITING:
             node.dispatch.enqueue(task)
+
+    def accept(self, spec: TaskSpec, options: TaskOptions, job: Job) -> Task:
+        """What it returned is lost, and it is to return it again: to whoever waits for that here, or at the shards."""
+        node = self.node
+        for index in range(1, options.num_returns + 1):
+            entry = node.objects.entries.get(return_id(spec.task_id, index))
+            if entry is not None and entry.is_lost:
+                self._forget_loss(entry)
+        task = node.lifecycle.accept_placed(spec, options, job, "")
+        node.remote.take_arguments(task, 0)
+        return task
 
     def object_lost(self, message: ObjectLost) -> None:
         """ObjectLost: it is an error now for all that wait for it here."""

@@ -17,6 +17,7 @@ from ...wire.actors import (
 )
 from ...wire.scheduling import JobFacts
 from ...wire.task_spec import parse_options
+from . import once_more
 from .tables import Job, Task
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class RemoteCalls:
                 actor.shipping.answers.asked.add(spec.task_id)
             if spec.deps or spec.holds:
                 self.join_holders((*spec.deps, *spec.holds), origin, CallsAccepted([spec.task_id]))
-            node.calls.submit(task)
+            once_more.submit(node, task)
 
     def join_holders(self, arguments: tuple[bytes, ...], origin: str, reply: Any) -> None:
         """The refs came from the origin, which holds them until it has the reply."""

@@ -300,6 +300,11 @@ class Routes:
         if task.spec.caller:
             node.calls.nested_ended(task, values)
         elsewhere: list[tuple[ObjectEntry, int]] = []
+        request = expected = 0
+        if task.options.may_run_again and any(type(value) is int for value in values):
+            # Its node may be lost at any time: the shards must know then what has made it.
+            request = node.acks.next_request()
+            expected = node.departures.record(task, request)
         for entry, value in zip(node.lifecycle.returns_of(task), values or [b""], strict=False):
             entry.task = None
             if type(value) is int:
@@ -311,11 +316,12 @@ class Routes:
             else:
                 node.objects.free_if_unreferenced(entry)
         if elsewhere:
-            request = node.acks.next_request()
             ids = [entry.object_id for entry, _ in elsewhere]
-            for entry, _ in elsewhere:
-                entry.share()
-            expected = node.remote._hold_at_shards(ids, request)
+            if not request:
+                request = node.acks.next_request()
+                for entry, _ in elsewhere:
+                    entry.share()
+                expected = node.remote._hold_at_shards(ids, request)
             node.acks.expect(request, expected, lambda: node.send(home, ResultsHeld(ids)), home)
             for entry, size in elsewhere:
                 if entry.value is None:
