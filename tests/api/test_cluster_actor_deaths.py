@@ -7,21 +7,16 @@ import numpy as np
 import pytest
 
 import zray
+from tests.clusters import two_with_disks
 from tests.gates import Gate, Tally, is_running, until
-from zray.cluster_utils import Cluster
 from zray.exceptions import ActorDiedError, RayActorError
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
 @pytest.fixture
 def cluster(nothing_left):
-    """A head without CPUs, and two nodes with disks; a program on the head."""
-    with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
-        cluster.add_node(num_cpus=1, resources={"disk": 4})
-        cluster.add_node(num_cpus=1, resources={"disk": 4})
-        cluster.wait_for_nodes()
-        with zray.init(address=cluster.address, namespace="tests"):
-            yield cluster
+    with two_with_disks() as cluster:
+        yield cluster
 
 
 @zray.remote(resources={"disk": 1})

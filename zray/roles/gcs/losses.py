@@ -79,8 +79,9 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     maker = tasks.makers.get(task_id)
     if maker is None:
         if not options.may_run_again:
-            once = "went with a node that is lost; its task may run once only"
-            _give_up(shard, item, f"Object {name}{f', {ANSWER_IS_LOST}' if options.actor_id else f' {once}'}.")
+            once = " went with a node that is lost; its task may run once only"
+            why = f", {ANSWER_IS_LOST}" if options.actor_id else once
+            _give_up(shard, item, f"Object {name}{why}.")
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
     shard.send(maker, RebuildObject(object_id, spec))
