@@ -5,9 +5,10 @@ import pytest
 from tests.roles.desk import Desk
 from zray.exceptions import decode_system_error
 from zray.roles import effects as e
+from zray.roles.local_scheduler.actor_moves import AskAgainTimeout
 from zray.roles.local_scheduler.infeasible import NOTICES_MAX, WARN_SECONDS, OnceMoreTimeout, WarnTimeout
-from zray.wire.actors import CreateActor
-from zray.wire.gcs import HoldAtNodeReply, NodeJoined, RecordTasksReply
+from zray.wire.actors import CreateActor, SpillActor
+from zray.wire.gcs import HoldAtNodeReply, NodeJoined, NodeLost, RecordTasksReply
 from zray.wire.scheduling import JobFacts, JobNotice, SpillRefused, SpillTask
 from zray.wire.task_spec import RESOURCE_UNIT, ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import ObjectsReady, SubmitTasks
@@ -23,6 +24,10 @@ class Node(Desk):
         self.scheduler.is_embedded = is_embedded
         self.tell("host", e.ProcessJoined("driver-2", "driver", 2, b"job-0002", 0, JobFacts(infeasible=infeasible)))
         self.job = self.scheduler.jobs[b"job-0002"]
+
+    def _perform(self, effects):
+        self.timers = [*getattr(self, "timers", ()), *(it.message for it in effects if type(it) is e.SetTimer)]
+        super()._perform(effects)
 
     def ask_for(self, name="f", **resources):
         """By the second driver.  The task's id."""
@@ -131,6 +136,42 @@ def test_it_goes_up_when_a_node_joins_that_can_run_it():
     node.pass_time(1.0, OnceMoreTimeout())
     assert node.acknowledge() == [gpu]
     assert list(node.scheduler.infeasible.parked) == [disk]
+
+
+@pytest.mark.parametrize("infeasible", ["raise", "wait", ""])
+@pytest.mark.parametrize("is_guest", [True, False])
+def test_a_scheduler_that_has_not_heard_of_a_node_yet_decides_nothing(infeasible, is_guest):
+    """It may hear of a node later than that node's tasks are spilled; no other node joins after that."""
+    node = Node(infeasible)
+    if is_guest:
+        node.scheduler.members.facts = ("driver", "", b"")
+    node.join("third/local", CPU=4, GPU=1)
+    gpu = node.ask_for(GPU=1)
+    assert node.acknowledge() == [gpu]
+    for _ in range(2):
+        node.timers.clear()
+        node.tell("global", SpillRefused(gpu, "it asks for 1 GPU; the largest node (local) has 0 GPU"))
+        assert not node.errors() and OnceMoreTimeout() in node.timers
+        node.pass_time(1.0, OnceMoreTimeout())
+        assert node.acknowledge() == [gpu]
+    node.tell("monitor", NodeLost("third/local", "gone"))
+    node.acknowledge()
+    node.tell("global", SpillRefused(gpu, "it asks for 1 GPU; the largest node (local) has 0 GPU"))
+    assert len(node.errors()) == (infeasible == "raise")
+
+
+@pytest.mark.parametrize("infeasible", ["raise", "wait", ""])
+def test_nor_of_an_actor(infeasible):
+    node = Node(infeasible)
+    node.join("third/local", CPU=4, GPU=1)
+    spec = node.new_spec()
+    node.tell("driver-2", CreateActor(spec, ActorOptions(resources={"GPU": UNIT}, class_name="Trainer")))
+    node.tell("gcs-0", HoldAtNodeReply(1))
+    assert len(node.take_sent(SpillActor)) == 1
+    node.tell("global", SpillRefused(spec.task_id, "it asks for 1 GPU; the largest node (local) has 0 GPU"))
+    assert not node.errors()
+    node.pass_time(1.0, AskAgainTimeout())
+    assert len(node.take_sent(SpillActor)) == 1
 
 
 def test_what_found_a_node_in_time_is_not_told_of():

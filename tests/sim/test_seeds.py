@@ -428,3 +428,8 @@ def test_a_node_whose_replicas_all_end_at_about_the_same_time_is_given_some_agai
     """Five deaths of five shards' replicas were five failures in a row: chains stayed alone for good."""
     options = {"deaths": True, "heads": True, "drains": True, "crashes": True, "cuts": True, "disks": True}
     assert_all_is_well([955002777], nodes=4, shards=5, replicas=2, oneway=True, tight=True, weather=True, **options)
+
+
+def test_what_a_node_knows_to_have_a_place_is_not_infeasible():
+    """The global scheduler that was asked had not heard of the nodes that have it."""
+    assert_all_is_well([981006976], nodes=3, shards=1, cuts=True, schedulers=True)

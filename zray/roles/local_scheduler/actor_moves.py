@@ -343,15 +343,18 @@ class ActorMoves:
 
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: of an actor, or of a task."""
-        ask = self.asks.get(message.task_id)
+        node, ask = self.node, self.asks.get(message.task_id)
         if ask is None:
-            self.node.remote.on_spill_refused(message)
-        elif not message.is_final and self.node.infeasible.is_patient(ask.actor.job):
-            self.node.infeasible.note_actor(ask.actor)
+            node.remote.on_spill_refused(message)
+            return
+        actor, options = ask.actor, ask.actor.options
+        is_met = node.strategies.is_met(options.where, options.resources)
+        if not message.is_final and (is_met or node.infeasible.is_patient(actor.job)):
+            node.infeasible.note_actor(actor)
             self._ask_again_later(ask)
         else:
-            error = self.node.infeasible.text("hold this actor", message.reason, ask.actor.options.resources)
-            self.node.ends.bury(ask.actor, encode_system_error("ActorUnschedulableError", error))
+            error = node.infeasible.text("hold this actor", message.reason, options.resources)
+            node.ends.bury(actor, encode_system_error("ActorUnschedulableError", error))
 
     def forget(self, actor_id: bytes) -> None:
         """It was ours, is dead, and nobody holds a handle."""

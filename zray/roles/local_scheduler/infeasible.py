@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 WARN_SECONDS = 10.0
-# A node that has joined may be known here before a global scheduler has heard of it: what that one refuses then is
-# passed up once more.
+# A node may be known here before a global scheduler has heard of it: what that one refuses then is passed up once more.
 ONCE_MORE_SECONDS = 1.0
 # A timer that is early by less is on time.
 TIMER_SECONDS = 1e-3
@@ -119,7 +118,9 @@ class Infeasible:
     def refuse_or_park(self, task: Task, reason: str) -> None:
         """Nobody can run it, as far as we or the global scheduler know."""
         node, request = self.node, task.options.resources
-        if not self.is_patient(task.job):
+        if node.strategies.is_met(task.options.where, request):
+            node.set_timer(ONCE_MORE_SECONDS, OnceMoreTimeout())
+        elif not self.is_patient(task.job):
             node.lifecycle.fail(task, "TaskUnschedulableError", self.text("run this task", reason, request))
             return
         self.parked[task.spec.task_id] = task
@@ -134,8 +135,9 @@ class Infeasible:
 
     def on_once_more_timeout(self) -> None:
         """OnceMoreTimeout."""
-        for total in list(self.totals().values())[1:]:
-            self._release(total)
+        for node, total in self.totals().items():
+            if node != self.node.address:
+                self._release(total)
 
     def _release(self, total: Mapping[str, int]) -> None:
         for task in [task for task in self.parked.values() if is_enough(total, task.options.resources)]:

@@ -74,6 +74,13 @@ class Strategies:
         peers = (peer for peer in self._peers() if peer not in members.leaving)
         return [*own, *((members.labels[peer], is_enough(members.peers[peer], request)) for peer in peers)]
 
+    def is_met(self, where: Where | None, request: Amounts) -> bool:
+        """Whether a node that we know of could have it, whatever a global scheduler has heard."""
+        if where is not None and (where.node or where.group):
+            return False
+        rules = self._rules(where, request) if where is not None else ()
+        return any(has_it and matches(labels, rules) for labels, has_it in self._nodes(request))
+
     def enqueue(self, task: Task, queue: ReadyQueue) -> None:
         """A ready task that may not run anywhere, or that no empty node of this kind could run."""
         node, where = self.node, task.options.where
