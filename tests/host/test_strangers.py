@@ -106,11 +106,14 @@ def test_metadata_that_is_too_long_reaches_nobody(pair, size, is_known):
         header = pump(pair, lambda: client.take(2))
         client.hear_welcome(pump(pair, lambda: client.take(header[1])))
         client.say_initiate(size)
-        if size == 0 and is_known:  # so it is the length that ends the others
+        if is_known:  # a member's own: the libzmq that we require has room for it, and nobody reads it
             header = pump(pair, lambda: client.take(2))
             assert pump(pair, lambda: client.take(header[1])).startswith(b"\x05READY")
         else:
             pump(pair, client.has_hung_up)
+        node.say("local", head.role("local"), beat(1))
+        pump(pair, lambda: head.heard)
+        assert head.messages() == [beat(1)]
     finally:
         client.close()
     node.say("local", head.role("local"), beat(1))

@@ -87,6 +87,7 @@ class Host:
             _, _, address, message = heapq.heappop(self.loop.timers)
             self.helpers.get(address, self.links).handle("", message, 0.0)
         for _, letter in self.links.take_in():
+            assert letter.target in self.links.roles  # a reactor has to find it
             self.heard += [(letter.source, letter.target, message) for message in letter.messages]
         self.links.acknowledge()
 

@@ -244,9 +244,13 @@ class Network:
         cable = f"ip link set to-{host.name}"
         self.switch.run("sh", "-c", f"{cable} nomaster; sleep {seconds}; {cable} master bridge")
 
-    def worsen(self, host, delay_ms, loss_percent):
-        """Its packets come late, each way, or not at all: by the kernel, or by a process where that has no netem."""
+    def worsen(self, host, delay_ms, loss_percent, bytes_per_second=0):
+        """Its packets come late, each way, slowly, or not at all: by the kernel, or by a process where that has no
+        netem."""
         netem = f"netem delay {delay_ms}ms loss {loss_percent}%"
+        if bytes_per_second:
+            # A fifth of a second of full packets may wait, as in wire.py.
+            netem += f" rate {8 * bytes_per_second}bit limit {max(10, bytes_per_second // 5 // 1500)}"
         done = subprocess.run(
             self.switch.inside("tc", *f"qdisc add dev to-{host.name} root {netem}".split()),
             capture_output=True,
@@ -263,7 +267,7 @@ class Network:
             namespace.ip(f"link set {device} gso_max_size 1500 gso_max_segs 1")
         command = [sys.executable, "-m", "tests.netns.wire", f"to-{host.name}", f"{host.name}-in"]
         wire = subprocess.Popen(
-            self.switch.inside(*command, str(delay_ms), str(loss_percent)),
+            self.switch.inside(*command, str(delay_ms), str(loss_percent), str(bytes_per_second)),
             stdout=subprocess.PIPE,
             env=environment(),
             text=True,

@@ -136,6 +136,35 @@ assert zray.get(made, timeout=50) == [bytes([number]) * 300_000 for number in ra
     assert status(hosts[0]) == before
 
 
+def test_a_node_behind_a_slow_line_is_a_member_whatever_it_carries(network, hosts, cluster):
+    """Heartbeats do not wait behind what takes the line seconds."""
+    network.worsen(hosts[2], delay_ms=20, loss_percent=0, bytes_per_second=250_000)
+    before = status(hosts[0])
+    source = """
+import hashlib
+import numpy as np
+
+def digest(value):
+    return hashlib.sha256(value).hexdigest()
+
+def noise(seed, count):
+    return np.random.default_rng(seed).bytes(count)
+
+put = zray.put(noise(1, 4_000_000))
+assert zray.get(on("c", digest).remote(put), timeout=50) == digest(noise(1, 4_000_000))
+made = on("c", noise).remote(2, 1_000_000)
+assert digest(zray.get(made, timeout=50)) == digest(noise(2, 1_000_000))
+say("large")
+# As arguments and answers are that go with their tasks.
+small = [on("c", lambda value: value).remote(noise(number, 60_000)) for number in range(30)]
+assert zray.get(small, timeout=50) == [noise(number, 60_000) for number in range(30)]
+"""
+    program = hosts[0].program(HEADER + source, cluster[0])
+    program.says("large")
+    program.ends_well()
+    assert status(hosts[0]) == before
+
+
 def test_a_node_that_is_killed_costs_no_result(hosts, cluster, tmp_path):
     program = hosts[1].program(HEADER + WORK + RESULTS, cluster[0], str(tmp_path), "150")
     program.says("under way")

@@ -26,9 +26,10 @@ UNANSWERED_MS = 4_000
 CONNECT_MS = 5_000
 # Connected, and no answer to the greeting.
 ATTEMPT_SECONDS = 10.0
-# A cable that is pulled says nothing: silence for this long is a break.
-HEARTBEAT_MS = 1_000
-SILENCE_MS = 5_000
+# A cable that is pulled says nothing: silence for so long is a break.  The kernels ask each other, and what is under
+# way counts by the byte: questions of libzmq's own would wait behind a message that takes a slow line longer than that.
+KEEPALIVE_SECONDS = 1
+SILENCE_SECONDS = 5
 
 _ATTEMPT_IS_OVER: dict[int, str] = {
     zmq.EVENT_CLOSED: "nobody listens there",
@@ -52,8 +53,10 @@ def set_limits(socket: zmq.Socket[bytes]) -> None:
     socket.sndhwm = socket.rcvhwm = 0  # flow is controlled by the links
     socket.maxmsgsize = FRAME_BYTES_MAX
     socket.handshake_ivl = HANDSHAKE_MS
-    socket.heartbeat_ivl = HEARTBEAT_MS
-    socket.heartbeat_timeout = SILENCE_MS
+    socket.tcp_keepalive = 1
+    socket.tcp_keepalive_idle = socket.tcp_keepalive_intvl = KEEPALIVE_SECONDS
+    socket.tcp_keepalive_cnt = SILENCE_SECONDS
+    socket.setsockopt(zmq.TCP_MAXRT, SILENCE_SECONDS * 1000)
     socket.ipv6 = False
 
 

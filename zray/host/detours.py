@@ -87,7 +87,7 @@ class Detours:
         if not neighbour.is_up and not neighbour.is_detour and not is_there:
             self.hasty.add(neighbour.host)
             self.links.hang_up(neighbour)
-            self.links._connect(neighbour)
+            self.links.connect(neighbour)
 
     def _look_whether_out_of_reach(self, neighbour: Neighbour, now: float) -> None:
         """A replica on another node is about to be tried (again)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..wire.allowed import NOTHING, ROLES_OF_KEY, Types, allowed_between, kind_of
 from ..wire.claims import CLAIMS
@@ -13,6 +13,10 @@ from ..wire.message import Local
 from .dealing import Dealer
 from .keys import Key
 from .listener import Wire
+from .pulses import Pulse
+
+if TYPE_CHECKING:
+    from .neighbours import Neighbours
 
 
 class Retry(Local):
@@ -21,11 +25,22 @@ class Retry(Local):
     host: str
     attempt: int
 
+    def due(self, links: Neighbours) -> None:
+        """Where nothing came of that attempt."""
+        it = links.by_host.get(self.host)
+        if it is not None and it.attempt == self.attempt and not it.is_up:
+            links.hang_up(it)
+            links.connect(it)
+
 
 class Cut(Local):
     """The last word on a connection has left by now."""
 
     wire: Wire
+
+    def due(self, links: Neighbours) -> None:
+        """So it ends."""
+        self.wire.cut()
 
 
 class Loop(Protocol):
@@ -76,6 +91,7 @@ class Neighbour:
         "is_up",
         "key",
         "link",
+        "pulse",
         "seen_at",
         "stuck",
         "weighed",
@@ -94,6 +110,7 @@ class Neighbour:
         self.wire: Wire | None = None  # that connection
         self.seen_at = ""  # the address that it came from
         self.dealer: Dealer | None = None  # ours to it
+        self.pulse: Pulse | None = None  # beside the link
         self.is_detour = False  # our last attempt went through a tunnel
         self.is_denied = False  # our last attempt was: it is there
         self.is_up = False
@@ -193,29 +210,6 @@ class Neighbour:
                 return NOTHING
             found = self.allowed[pair] = allowed_between(*pair)
         return found
-
-
-# The first question comes with the news; the others double their distance up to 1.3 s after it.  (On a busy machine
-# libzmq's thread may be stopped between telling its monitor and telling its socket.)
-DOUBT_SECONDS = 0.005
-DOUBTS_MAX = 8
-
-
-class Doubt(Local):
-    """A connection to us has ended, and may be this one: does libzmq know by now?"""
-
-    neighbour: Neighbour
-    identity: bytes
-    count: int = 0
-
-    @property
-    def seconds(self) -> float:
-        """How long until the next question."""
-        return DOUBT_SECONDS * 2**self.count
-
-    def again(self) -> Doubt:
-        """That question."""
-        return Doubt(self.neighbour, self.identity, self.count + 1)
 
 
 UNMET_HOSTS_MAX = 64

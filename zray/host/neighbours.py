@@ -20,6 +20,7 @@ from ..exceptions import ProtocolError
 from ..wire.codec import Letter, Mail, decode_mail
 from ..wire.hosts import (
     WAS_LOST,
+    HostAside,
     HostExpelled,
     HostGoodbye,
     HostHello,
@@ -32,12 +33,14 @@ from ..wire.hosts import (
 from ..wire.link import MailFrame, open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import Ack
+from . import doubts
 from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
 from .keys import Key, KeyPair, KeyRing, hosts_gone
 from .listener import Arrival, Listener, Wire
-from .neighbour import CUT_SECONDS, DENIALS, DOUBTS_MAX, LAST_WORDS_MS, Cut, Doubt, Loop, Neighbour, Retry, Unmet
+from .neighbour import CUT_SECONDS, DENIALS, LAST_WORDS_MS, Cut, Loop, Neighbour, Retry, Unmet
 from .offences import BoundedLog, Offences
+from .pulses import Pulses
 from .versions import why_not, why_not_join
 
 TURN_FRAMES_MAX = 256
@@ -85,18 +88,20 @@ class Neighbours:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self.gate = Gate(self.context, ring, self.log)
         self.listener = Listener(self.context, keys, ring)
+        self.pulses = Pulses(self)
 
     def attach(self, loop: Loop, roles: Iterable[str]) -> None:
         """Run on this loop, for these roles."""
         self.loop = loop
         self.roles.update(roles)
         loop.watch(self.gate.descriptor, self.gate.answer)
-        loop.watch(int(self.listener.socket.fd), lambda: self._stir(self.listener))
-        loop.watch(int(self.listener.monitor.fd), lambda: self._stir(self.listener))
-        self._stir(self.listener)
+        loop.watch(int(self.listener.socket.fd), lambda: self.stir(self.listener))
+        loop.watch(int(self.listener.monitor.fd), lambda: self.stir(self.listener))
+        self.stir(self.listener)
         self.gate.answer()
 
-    def _stir(self, socket: Any) -> None:
+    def stir(self, socket: Any) -> None:
+        """It may have something for us."""
         self.restless[socket] = None
 
     # --- who is there ---
@@ -109,7 +114,7 @@ class Neighbours:
         neighbour = self.by_host[host] = Neighbour(host, key, endpoint, time.monotonic())
         neighbour.backlog = self.unmet.take(host)
         if endpoint:
-            self._connect(neighbour)
+            self.connect(neighbour)
 
     def forget(self, host: str, reason: str = "", *, is_lost: bool = False) -> None:
         """It is gone for good: its key is refused from now on, its mail dropped, and its connection cut.
@@ -139,18 +144,13 @@ class Neighbours:
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timers."""
-        if type(message) is Cut:
-            message.wire.cut()
-        elif type(message) is Doubt:
-            self._doubt(message)
-        elif (it := self.by_host.get(message.host)) and it.attempt == message.attempt and not it.is_up:
-            self.hang_up(it)
-            self._connect(it)
+        message.due(self)
         return []
 
     # --- connections of ours ---
 
-    def _connect(self, neighbour: Neighbour) -> None:
+    def connect(self, neighbour: Neighbour) -> None:
+        """One attempt to reach it."""
         endpoint, seconds = self.way(neighbour, time.monotonic())
         self.use(neighbour, self.dealer_to(neighbour, endpoint), seconds)
 
@@ -164,9 +164,9 @@ class Neighbours:
         neighbour.attempt += 1
         neighbour.dealer = dealer
         socket, monitor = dealer.descriptors()
-        self.loop.watch(socket, lambda: self._stir(dealer))
+        self.loop.watch(socket, lambda: self.stir(dealer))
         self.loop.watch(monitor, lambda: self._look(neighbour, dealer))
-        self._stir(dealer)
+        self.stir(dealer)
         self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
         self._look(neighbour, dealer)
 
@@ -199,6 +199,7 @@ class Neighbours:
 
     def hang_up(self, neighbour: Neighbour, linger_ms: int = 0) -> None:
         """Whatever connection there is."""
+        self.pulses.close(neighbour)
         if neighbour.is_up:
             neighbour.is_up = False
             neighbour.down_since = time.monotonic()
@@ -215,6 +216,7 @@ class Neighbours:
     def _is_up(self, neighbour: Neighbour) -> None:
         """Both know who the other is: what may not have arrived goes again, then what has waited."""
         neighbour.came_up()
+        self.pulses.link_is_up(neighbour)
         self.on_link(neighbour.host, True)
         for frame in neighbour.link.resend():
             self._put(neighbour, frame)
@@ -232,6 +234,8 @@ class Neighbours:
             if neighbour is not None:
                 neighbour.backlog += bundle
                 self._flush(neighbour)
+                if neighbour.pulse is not None:
+                    self.pulses.beat(neighbour, bundle)
             elif host not in self.gone and not self.unmet.keep(host, bundle):
                 self.log(f"dropped mail for {host[:40]!r}: a host that nobody has told us of")
 
@@ -249,29 +253,14 @@ class Neighbours:
         dealer = neighbour.dealer
         if dealer is not None:
             dealer.send(frame)
-            self._stir(dealer)  # sending may have swallowed the news of something that arrived
+            self.stir(dealer)  # sending may have swallowed the news of something that arrived
         elif neighbour.identity:
             self.answer(neighbour.identity, frame, neighbour)
 
     def answer(self, identity: bytes, frame: MailFrame, neighbour: Neighbour | None = None) -> None:
-        self._stir(self.listener)  # sending may have swallowed the news of something that arrived
+        self.stir(self.listener)  # sending may have swallowed the news of something that arrived
         if not self.listener.send(identity, frame) and neighbour is not None and neighbour.identity == identity:
             self.hang_up(neighbour)  # it will connect again
-
-    def _look_around(self) -> None:
-        """Connections to us may have ended."""
-        if lost := self.listener.take_lost():
-            for neighbour in list(self.by_identity.values()):
-                if neighbour.wire is not None and neighbour.wire.descriptor in lost:
-                    self._doubt(Doubt(neighbour, neighbour.identity))
-
-    def _doubt(self, doubt: Doubt) -> None:
-        if doubt.neighbour.identity == doubt.identity:
-            self._stir(self.listener)
-            if not self.listener.is_there(doubt.identity):
-                self.hang_up(doubt.neighbour)  # it will connect again
-            elif doubt.count < DOUBTS_MAX:
-                self.loop.set_timer(doubt.seconds, self.address, doubt.again())
 
     def acknowledge(self) -> None:
         """To those that have sent much and heard nothing."""
@@ -287,6 +276,8 @@ class Neighbours:
         for socket in list(self.restless):
             if socket is self.listener:
                 yield from self._take_from_listener()
+            elif socket in self.pulses.by_dealer:
+                yield from self.pulses.take_from_dealer(socket)
             elif socket in self.restless:  # or it was closed for what another one has said
                 yield from self._take_from_dealer(socket)
 
@@ -331,7 +322,7 @@ class Neighbours:
         self.restless.pop(self.listener, None)
         for count, arrival in enumerate(self.listener.hear(), start=1):
             if count >= TURN_FRAMES_MAX:
-                self._stir(self.listener)
+                self.stir(self.listener)
             identity, key = arrival.identity, arrival.key
             if arrival.bulk is None:
                 self._bad(identity, key, "too many parts in a message")
@@ -341,6 +332,8 @@ class Neighbours:
                 mail = decode_mail(arrival.data, arrival.bulk)
                 if neighbour is not None and key is neighbour.key and mail.sequence:
                     yield from self._open(neighbour, mail, len(arrival.data))
+                elif key is not None and (beside := self.pulses.by_identity.get(identity)) and key is beside.key:
+                    yield from self.pulses.heard(beside, mail)
                 elif key is not None:
                     self._greet(arrival, key, open_unnumbered(mail))
                 else:
@@ -353,11 +346,11 @@ class Neighbours:
                     self._bad(identity, key, str(error))
             if self.listener in self.restless and count >= TURN_FRAMES_MAX:
                 return
-        self._look_around()
+        doubts.look_around(self)
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
         """A frame that is none, or that is not its sender's to send."""
-        neighbour = self.by_identity.get(identity)
+        neighbour = self.by_identity.get(identity) or self.pulses.by_identity.get(identity)
         if neighbour is not None and key is neighbour.key:
             self.offend(neighbour, reason)
             return
@@ -380,6 +373,8 @@ class Neighbours:
         neighbour = self.by_host.get(key.name)
         if neighbour is not None and neighbour.identity == identity and type(message) is HostGoodbye:
             self.on_goodbye(neighbour.host, message.reason)
+        elif type(message) is HostAside and neighbour is not None and neighbour.is_up:
+            self.pulses.greeted(neighbour, arrival)
         elif type(message) is not HostHello or neighbour is None:
             if type(message) not in (MessageRefused, Ack):
                 self.refuse(identity, key, "say HostHello first")
@@ -412,7 +407,8 @@ class Neighbours:
             letter, refusals = neighbour.sift(letter, self.roles)
             for refusal in refusals:
                 self.offend(neighbour, refusal)
-            yield neighbour, letter
+            if letter.messages:  # where nothing may be said, there may be no such role
+                yield neighbour, letter
 
     def offend(self, neighbour: Neighbour, reason: str) -> None:
         """It said what it must not: counted, logged, told; after too many it is not listened to."""

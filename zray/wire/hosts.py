@@ -2,6 +2,7 @@
 
 newcomer (token)  JoinCluster -> JoinClusterReply / JoinRefused    all that a token buys: a key of one's own
 host              HostHello -> HostWelcome / HostRefused     whose connection this is; then numbered mail
+host              HostAside         a second connection, beside its link: a heartbeat, and the answer to one
 host              HostGoodbye       an orderly end
 host              HostExpelled      the receiver's key is let in no more
 host              MessageRefused    not yours to say: counted, and in the end not listened to
@@ -48,6 +49,10 @@ class HostGoodbye(Message, tag=139):
     """host -> host.  It ends; the reason is for logs and users."""
 
     reason: str
+
+
+class HostAside(Message, tag=143):
+    """node -> head.  First on a connection beside the sender's link, which heartbeats take while that one is slow."""
 
 
 class HostExpelled(Message, tag=142):
