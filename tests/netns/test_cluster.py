@@ -150,8 +150,8 @@ def digest(value):
 def noise(seed, count):
     return np.random.default_rng(seed).bytes(count)
 
-put = zray.put(noise(1, 4_000_000))
-assert zray.get(on("c", digest).remote(put), timeout=50) == digest(noise(1, 4_000_000))
+put = zray.put(noise(1, 1_000_000))
+assert zray.get(on("c", digest).remote(put), timeout=50) == digest(noise(1, 1_000_000))
 made = on("c", noise).remote(2, 1_000_000)
 assert digest(zray.get(made, timeout=50)) == digest(noise(2, 1_000_000))
 say("large")

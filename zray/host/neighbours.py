@@ -1,9 +1,9 @@
 """The links of a host process to the others of its cluster: one ROUTER that listens, one DEALER per host to reach.
 
-One connection a pair: the host that joined later connects to the earlier one.  A host is known by its key: what
-comes in is looked at only when the connection's key (proven to libzmq, user id of each frame) is that of the host
-which it speaks for; roles are spoken for as wire/allowed.py says.  A connection that breaks is made again, and
-what was not acknowledged is sent again: roles never notice.  Nothing here unpickles.
+One connection a pair, and one for heartbeats beside it (pulses.py): the host that joined later connects to the earlier
+one.  A host is known by its key: what comes in is looked at only when the connection's key (proven to libzmq, user id
+of each frame) is that of the host which it speaks for; roles are spoken for as wire/allowed.py says.  A connection that
+breaks is made again, and what was not acknowledged is sent again: roles never notice.  Nothing here unpickles.
 """
 
 from __future__ import annotations
