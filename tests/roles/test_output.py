@@ -65,8 +65,16 @@ def test_each_piece_is_sent_when_the_one_before_was_heard():
 @pytest.mark.parametrize("home, wanted", [(FAR, False), ("local", True), ("gone/local", True)])
 def test_nothing_is_read_that_nobody_is_to_see(home, wanted):
     node = Node()
+    node.tell("monitor", NodeLost("gone/local", "lost"))
     node.work_for(home, log_to_driver=wanted)
     assert not node.take_asked()
+
+
+def test_a_home_that_we_have_not_been_told_of_yet_hears_what_is_printed():
+    """A node that has just joined: a global scheduler is told of it before it is told of the others."""
+    node = Node()
+    node.work_for("new/local")
+    assert node.take_asked() == [e.ReadOutput(AWAY)]
 
 
 def test_nothing_more_is_read_when_nobody_listens():

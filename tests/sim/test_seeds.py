@@ -433,3 +433,8 @@ def test_a_node_whose_replicas_all_end_at_about_the_same_time_is_given_some_agai
 def test_what_a_node_knows_to_have_a_place_is_not_infeasible():
     """The global scheduler that was asked had not heard of the nodes that have it."""
     assert_all_is_well([981006976], nodes=3, shards=1, cuts=True, schedulers=True)
+
+
+def test_what_is_printed_before_a_node_has_been_told_of_the_drivers_node_is_heard():
+    options = {"deaths": True, "crashes": True, "disks": True, "schedulers": True, "weather": True}
+    assert_all_is_well([992001164], nodes=4, shards=1, replicas=3, **options)

@@ -210,7 +210,7 @@ class Groups:
             self._take_turn(where)
         if target == node.address:
             node.remote.comes_back(task)
-        elif not target or target not in node.members.peers:
+        elif not target or target in node.recovery.lost:  # one that we have not been told of yet has its mail later
             self.wait(task)
         else:
             node.recovery.placed[task.spec.task_id] = target

@@ -49,7 +49,7 @@ class Output:
         home, job_id = job.home, job.job_id
         if not job.facts.log_to_driver or home == self.node.address or job_id in self.followed:
             return
-        if home in self.node.members.peers and job_id not in self.node.ended_jobs:
+        if home not in self.node.recovery.lost and job_id not in self.node.ended_jobs:
             self.followed[job_id] = Followed(home)
             self.node.perform(ReadOutput(job_id))
 
