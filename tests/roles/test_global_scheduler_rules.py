@@ -177,6 +177,7 @@ class GlobalMachine(RuleBasedStateMachine):
             assert (target, rest) == (spill.origin, [])
             assert type(answer) is (TaskDeferred if is_put_off else SpillRefused)
             assert answer.task_id == task_id
+            assert is_put_off or set(answer.leaving) == self.draining
 
     # --- actors ---
 

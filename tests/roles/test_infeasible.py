@@ -160,6 +160,20 @@ def test_a_scheduler_that_has_not_heard_of_a_node_yet_decides_nothing(infeasible
     assert len(node.errors()) == (infeasible == "raise")
 
 
+def test_a_node_that_is_to_leave_has_no_place_for_what_it_refuses():
+    """Else that would be passed up until the node has left; and it may wait for who waits for that."""
+    node = Node("raise")
+    node.join("third/local", CPU=4, GPU=1)
+    spec = node.new_spec()
+    node.tell("driver-2", CreateActor(spec, ActorOptions(resources={"GPU": UNIT}, class_name="Trainer")))
+    node.tell("gcs-0", HoldAtNodeReply(1))
+    gpu = node.ask_for(GPU=1)
+    assert node.acknowledge() == [gpu]
+    for task_id in (spec.task_id, gpu):
+        node.tell("global", SpillRefused(task_id, "nobody has it", False, ["third/local", "unknown/local"]))
+    assert len(node.errors()) == 2 and node.scheduler.members.leaving == {"third/local"}
+
+
 @pytest.mark.parametrize("infeasible", ["raise", "wait", ""])
 def test_nor_of_an_actor(infeasible):
     node = Node(infeasible)

@@ -438,3 +438,9 @@ def test_what_a_node_knows_to_have_a_place_is_not_infeasible():
 def test_what_is_printed_before_a_node_has_been_told_of_the_drivers_node_is_heard():
     options = {"deaths": True, "crashes": True, "disks": True, "schedulers": True, "weather": True}
     assert_all_is_well([992001164], nodes=4, shards=1, replicas=3, **options)
+
+
+def test_a_node_that_is_to_leave_is_no_hope_for_what_has_no_place():
+    """It waited for a task that waited for that."""
+    options = {"deaths": True, "drains": True, "groups": True, "cuts": True, "oneway": True, "schedulers": True}
+    assert_all_is_well([971502764], nodes=10, shards=4, tight=True, weather=True, **options)

@@ -101,11 +101,15 @@ class SpillTask(Message, tag=81):
 
 
 class SpillRefused(Message, tag=82):
-    """global scheduler -> local scheduler.  Definite as long as the nodes are what they are; is_final: for good."""
+    """global scheduler -> local scheduler.  Definite as long as the nodes are what they are; is_final: for good.
+
+    leaving: nodes that are to leave, and do not count.
+    """
 
     task_id: TaskID
     reason: str
     is_final: bool = False
+    leaving: list[str] = []
 
 
 class PlaceTask(Message, tag=83):

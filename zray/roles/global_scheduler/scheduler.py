@@ -220,7 +220,8 @@ class GlobalScheduler(Role):
             reason = no_such_node(where.node)
         else:
             reason = no_such_labels(where)
-        self.send(origin, SpillRefused(task_id, reason, is_final))
+        leaving = [load.node for load in self.loads.values() if load.is_draining]
+        self.send(origin, SpillRefused(task_id, reason, is_final, leaving))
 
     def on_spill_actor(self, message: SpillActor) -> None:
         request, where, actor_id = message.options.resources, message.options.where, message.spec.task_id

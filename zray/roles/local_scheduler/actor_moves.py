@@ -344,6 +344,7 @@ class ActorMoves:
     def on_spill_refused(self, message: SpillRefused) -> None:
         """SpillRefused: of an actor, or of a task."""
         node, ask = self.node, self.asks.get(message.task_id)
+        node.members.are_leaving(message.leaving)
         if ask is None:
             node.remote.on_spill_refused(message)
             return

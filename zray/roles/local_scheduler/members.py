@@ -4,6 +4,7 @@ else is there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
@@ -106,6 +107,10 @@ class Members:
                 self.node.infeasible.node_joined(message.total)
                 self.node.keeping.nodes_changed()
                 self.node.guards.node_joined()
+
+    def are_leaving(self, nodes: Iterable[str]) -> None:
+        """As somebody has said."""
+        self.leaving.update(node for node in nodes if node in self.peers)
 
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
