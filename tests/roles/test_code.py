@@ -87,6 +87,30 @@ def test_it_is_shared_with_the_first_task_that_leaves_and_named_with_each():
     assert not node.sent_kinds(AddLocations)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_leaves_second_waits_for_the_code_as_well(is_late):
+    """Its own shard may be there when the code's is not yet: after the start of a head, say."""
+    node = Node()
+    if is_late:
+        node.submit(node.new_spec())
+        node.acknowledge()
+    one, ref = node.put_bundle(), node.put_bundle().object_id
+    node.publish(one)
+
+    def held_by(sender, message):
+        """What shards are to acknowledge when it leaves."""
+        node.take_sent()
+        node.tell(sender, message)
+        return {item for _, message in node.sent_kinds(HoldAtNode) for item in message.object_ids}
+
+    options = ActorOptions(resources={"CPU": RESOURCE_UNIT}, class_name="A")
+    assert one.object_id in held_by(DRIVER, CreateActor(node.new_spec(), options))
+    assert one.object_id in held_by(DRIVER, CreateActor(node.new_spec(), options))
+    assert {ref, one.object_id} <= held_by(DRIVER, SubmitTasks([node.new_spec(deps=[ref])]))
+    node.acknowledge()
+    assert one.object_id not in held_by(DRIVER, CreateActor(node.new_spec(), options))
+
+
 def test_what_comes_later_is_shared_and_told_at_once():
     node = Node()
     node.submit(node.new_spec())

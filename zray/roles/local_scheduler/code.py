@@ -49,14 +49,19 @@ class JobCode:
                 node.send(peer, CodeAdded(job.job_id, job.facts.code))
 
     def leaving(self, job: Job) -> list[bytes]:
-        """A task of the job is about to leave: what others must find at the shards with it."""
-        if job.has_left:
+        """A task or an actor of the job is about to leave: what others must find at the shards with it.
+
+        That is the code, until all shards have acknowledged it once: what leaves second goes by another shard, perhaps,
+        and where it comes the code would be asked for too early, and taken for lost.
+        """
+        if job.has_left and not job.code_unheard:
             return []
-        job.has_left = True
         # Elsewhere it was shared before it came there.
         is_from_here = job.driver is not None or job.home == self.node.address
         code = self._known([bundle.object_id for bundle in job.facts.code]) if is_from_here else []
-        self._tell_shards(job, code)
+        if not job.has_left:
+            job.has_left = True
+            self._tell_shards(job, code)
         return code
 
     def _tell_shards(self, job: Job, object_ids: list[bytes]) -> None:
