@@ -85,7 +85,10 @@ def read_token(path: str | None, from_stdin: bool) -> str:
     if path is not None and from_stdin:
         raise click.UsageError("Give --token-file or --token-stdin, not both.")
     if path is not None:
-        token = read_secret(path).decode("ascii", "replace")
+        try:
+            token = read_secret(path).decode("ascii", "replace")
+        except OSError as error:
+            raise click.ClickException(f"The token cannot be read from {path}: {error.strerror or error}.") from error
     elif from_stdin:
         token = click.get_text_stream("stdin").readline()
     if not token.strip():
@@ -176,7 +179,8 @@ def start(
     from zray.host.machine import why_store_is_too_large
 
     if head == (address is not None):
-        raise click.UsageError("Say --head to start a cluster, or --address HOST:PORT to join one.")
+        both = ", not both" if head else ""
+        raise click.UsageError(f"Say --head to start a cluster, or --address HOST:PORT to join one{both}.")
     interrupted = control.Interrupted() if block else None
     try:
         total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)

@@ -136,7 +136,7 @@ def test_a_head_that_stops_takes_its_nodes_along(head):
 
 REFUSED = {
     "neither": ([], "", 2, "--head"),
-    "both": (["--head", "--address", "127.0.0.1:1"], "", 2, "--head"),
+    "both": (["--head", "--address", "127.0.0.1:1"], "", 2, "to join one, not both"),
     "no token": (["--address", "127.0.0.1:1"], "", 2, "ZRAY_TOKEN"),
     "no address": (["--address", "nonsense"], "x", 2, "HOST:PORT"),
     "the address of a page": (["--address", "http://127.0.0.1:6379"], "x", 2, "HOST:PORT, not 'http://127.0.0.1:6379'"),
@@ -170,7 +170,7 @@ REFUSED = {
         "/null/x: a part of that path is no folder",
     ),
     "a state where nothing can be made": (["--head", "--state-dir", "/proc/x"], "", 1, "in /proc/x: no such file or"),
-    "no file": (["--address", "127.0.0.1:1", "--token-file", "/nowhere/token"], "", 1, "/nowhere/token"),
+    "no file": (["--address", "127.0.0.1:1", "--token-file", "/nowhere/token"], "", 1, "from /nowhere/token: No such"),
 }
 
 

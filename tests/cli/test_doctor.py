@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.doctor import doctor as command
-from tests.host.wires import Host, pump
+from tests.host.wires import Host, pump, reads_a_line, strangers_port
 from zray.host import doctor
 from zray.host.founding import Admission
 from zray.host.keys import KeyPair, Token
@@ -146,3 +146,9 @@ def test_somebody_else_listens(ask, words, found):
         code, line = ask(f"127.0.0.1:{listening.getsockname()[1]}")
         thread.join()
     assert code == 1 and found in line
+
+
+def test_a_program_that_waits_for_a_question_listens(ask):
+    with strangers_port(reads_a_line) as endpoint:
+        code, line = ask(endpoint)
+    assert code == 1 and "is no zray: it began with b'HTTP" in line and line.endswith("port is right.")

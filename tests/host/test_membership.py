@@ -1,19 +1,19 @@
 """Joining a cluster: what a token buys, and what it does not (USERS S4, S5; B08)."""
 
-import contextlib
 import os
 import socket
 import threading
 
 import pytest
 
-from tests.host.wires import Host, Stranger, pump
+from tests.host.wires import Host, Stranger, pump, reads_a_line, strangers_port
 from zray import __version__
 from zray.exceptions import AuthenticationError, ZrayError
 from zray.host import dealing, membership
 from zray.host.founding import Admission
 from zray.host.keys import KeyPair, Token
 from zray.host.membership import HeadSilence, addresses_of
+from zray.host.probes import SIGNATURE
 from zray.host.roster import Roster
 from zray.host.versions import python_version
 from zray.roles.effects import Finding
@@ -190,13 +190,6 @@ def hangs_up(call):
     call.shutdown(socket.SHUT_RDWR)
 
 
-def reads_a_line(call):
-    """As web servers do."""
-    with call.makefile("rb") as lines:
-        lines.readline()
-    call.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-
 @pytest.mark.parametrize(
     "answer, found",
     [
@@ -214,6 +207,25 @@ def test_a_newcomer_to_another_programs_port_is_told_so_and_does_not_wait(head, 
     assert not isinstance(refused.value, AuthenticationError)
 
 
+def test_a_head_that_ends_while_it_is_spoken_to_is_no_matter_of_keys(head, monkeypatch):
+    """What breaks off once is tried once more."""
+    monkeypatch.setattr(membership, "NOBODY_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def end():
+            with listening.accept()[0] as call:
+                listening.close()
+                call.sendall(SIGNATURE)
+
+        ending = threading.Thread(target=end)
+        ending.start()
+        endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ZrayError, match="nobody listens there") as refused:
+            membership.ask_head(endpoint, head.token, request())
+        ending.join()
+    assert not isinstance(refused.value, AuthenticationError)
+
+
 def test_a_newcomer_to_a_port_that_is_silent_waits(head, monkeypatch):
     """A head that stands still is: its kernel takes the calls."""
     monkeypatch.setattr(dealing, "HANDSHAKE_MS", 300)
@@ -223,32 +235,6 @@ def test_a_newcomer_to_a_port_that_is_silent_waits(head, monkeypatch):
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
         with pytest.raises(ZrayError, match="whoever listens there does not answer"):
             membership.ask_head(endpoint, head.token, request())
-
-
-@contextlib.contextmanager
-def strangers_port(answer):
-    """Another program's, which does that with each call."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve():
-            with contextlib.suppress(OSError):  # the port is closed
-                while True:
-                    call = listening.accept()[0]
-                    threading.Thread(target=serve_one, args=(call,)).start()
-
-        def serve_one(call):
-            with call, contextlib.suppress(OSError):
-                answer(call)
-                while call.recv(100):
-                    pass
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
 
 
 def test_a_silent_head_that_answers_looks_is_noted_only_when_that_lasts():

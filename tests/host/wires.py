@@ -1,5 +1,6 @@
 """Hosts of a cluster without nodes around them: their links, on a loop that a test turns; and a wire to cut."""
 
+import contextlib
 import heapq
 import os
 import select
@@ -222,3 +223,36 @@ class Wire:
                     data = b""
                 if not data:
                     self._drop(pair)
+
+
+def reads_a_line(call):
+    """As web servers do."""
+    with call.makefile("rb") as lines:
+        lines.readline()
+    call.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@contextlib.contextmanager
+def strangers_port(answer):
+    """Another program's, which does that with each call."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            with contextlib.suppress(OSError):  # the port is closed
+                while True:
+                    call = listening.accept()[0]
+                    threading.Thread(target=serve_one, args=(call,)).start()
+
+        def serve_one(call):
+            with call, contextlib.suppress(OSError):
+                answer(call)
+                while call.recv(100):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()

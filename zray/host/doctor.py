@@ -21,7 +21,7 @@ from .dealing import DENIED, WRONG_KEY
 from .founding import NEEDS_NEW
 from .keys import Token, require_curve
 from .membership import READER_MAY_NOT, ask_once
-from .probes import is_greeting, read_greeting
+from .probes import is_greeting, read_greeting, why_no_node
 from .tokens import VARIABLE, cluster_address
 from .versions import python_version
 
@@ -80,10 +80,10 @@ def _call(address: str) -> Iterator[Step]:
         return
     with call:
         yield Step(True, f"Port {port} of {host} takes calls.")
-        yield _greeting(call)
+        yield _greeting(call, address)
 
 
-def _greeting(call: socket.socket) -> Step:
+def _greeting(call: socket.socket, address: str) -> Step:
     try:
         heard, _ = read_greeting(call, CALL_SECONDS)
     except OSError as error:
@@ -92,6 +92,8 @@ def _greeting(call: socket.socket) -> Step:
         return Step(True, "A node of zray greets there (or another program that speaks ZeroMQ).")
     if heard:
         return Step(False, f"What listens there is no zray: it began with {heard!r}.  See whether the port is right.")
+    if why := why_no_node(address):  # it only waited for a question
+        return Step(False, f"The call was taken, and {why}.")
     return Step(
         False,
         f"The call was taken, and nothing was said in {CALL_SECONDS:g} s: the head stands still, another program "

@@ -326,6 +326,7 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
     """
     started = time.monotonic()
     context: zmq.Context[Any] = zmq.Context(io_threads=1)
+    has_broken_off = False
     try:
         while True:
             dealer = Dealer(context, token.pair, address, token.head_public, unnumbered(join))
@@ -345,6 +346,8 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
                 raise ZrayError(f"Cannot join the cluster at {address}: {why}.")
             patience = JOIN_SECONDS if dealer.is_let_in or dealer.over == UNANSWERED else NOBODY_SECONDS
             may_ask_again = dealer.is_let_in or dealer.over == UNANSWERED or not dealer.has_connected
+            if dealer.over == WRONG_KEY and not has_broken_off:
+                may_ask_again = has_broken_off = True  # so does a head that ends in the middle of it
             if may_ask_again and time.monotonic() < started + patience:
                 select.select([], [], [], 0.1)
                 continue

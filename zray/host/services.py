@@ -160,7 +160,7 @@ class ServiceProcesses:
         reason = reap(service.pid)
         name = service.order["name"]
         self.log(f"{name} (host {service.host}): {reason}")
-        if not self.has_begun:
+        if not (self.has_begun or service.is_ready):
             self._give_up(f"{name} {reason}:\n{last_lines(self.session.log_path(name))}")
             return
         self.member.neighbours.forget(service.host)
