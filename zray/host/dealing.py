@@ -7,8 +7,8 @@ ahead of the greeting.  The next attempt is a new one; what was not acknowledged
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -16,6 +16,9 @@ from ..wire.link import MailFrame
 from .gate import DOMAIN
 from .keys import KeyPair, text
 from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk, send_mail
+
+if TYPE_CHECKING:
+    from .neighbour import Loop
 
 # Longer frames are refused by libzmq.  Chunks of objects are shorter, a turn's mail is cut at 8 MiB; the code of one
 # function is what can be longest.
@@ -108,6 +111,16 @@ class Dealer:
     def descriptors(self) -> tuple[int, int]:
         """Readable when `hear` or `look` may have something."""
         return int(self.socket.fd), int(self.monitor.fd)
+
+    def watch(self, loop: Loop, hear: Callable[[], None], look: Callable[[], None]) -> None:
+        """Have these called when it may have said something, and when there may be news of the connection."""
+        for descriptor, action in zip(self.descriptors(), (hear, look), strict=True):
+            loop.watch(descriptor, action)
+
+    def unwatch(self, loop: Loop) -> None:
+        """No longer."""
+        for descriptor in self.descriptors():
+            loop.unwatch(descriptor)
 
     def send(self, frame: MailFrame) -> None:
         """To a connection that is over it goes nowhere."""

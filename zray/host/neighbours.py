@@ -163,9 +163,7 @@ class Neighbours:
         """Its connection is that one now, or is soon."""
         neighbour.attempt += 1
         neighbour.dealer = dealer
-        socket, monitor = dealer.descriptors()
-        self.loop.watch(socket, lambda: self.stir(dealer))
-        self.loop.watch(monitor, lambda: self._look(neighbour, dealer))
+        dealer.watch(self.loop, lambda: self.stir(dealer), lambda: self._look(neighbour, dealer))
         self.stir(dealer)
         self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
         self._look(neighbour, dealer)
@@ -206,8 +204,7 @@ class Neighbours:
             self.on_link(neighbour.host, False)
         dealer, neighbour.dealer = neighbour.dealer, None
         if dealer is not None:
-            for descriptor in dealer.descriptors():
-                self.loop.unwatch(descriptor)
+            dealer.unwatch(self.loop)
             self.restless.pop(dealer, None)
             dealer.close(linger_ms)
         self.by_identity.pop(neighbour.identity, None)
@@ -399,11 +396,13 @@ class Neighbours:
         letters = neighbour.link.unpack_mail(mail, size)
         if neighbour.backlog:
             self._flush(neighbour)
+        yield from self.sifted(neighbour, (it for it in letters if it.source or it.target))  # the others are an Ack
+
+    def sifted(self, neighbour: Neighbour, letters: Iterable[Letter]) -> Iterator[tuple[Neighbour, Letter]]:
+        """What of its letters may be handled; the rest is told."""
         for letter in letters:
             if self.by_host.get(neighbour.host) is not neighbour:
                 return  # forgotten by what the last letter said: the verdict is final
-            if not letter.source and not letter.target:
-                continue  # an Ack
             letter, refusals = neighbour.sift(letter, self.roles)
             for refusal in refusals:
                 self.offend(neighbour, refusal)

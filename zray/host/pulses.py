@@ -98,9 +98,7 @@ class Pulses:
         neighbour.pulse = Pulse()
         neighbour.pulse.dealer = dealer
         self.by_dealer[dealer] = neighbour
-        socket, monitor = dealer.descriptors()
-        links.loop.watch(socket, lambda: links.stir(dealer))
-        links.loop.watch(monitor, lambda: self._look(neighbour, dealer))
+        dealer.watch(links.loop, lambda: links.stir(dealer), lambda: self._look(neighbour, dealer))
         links.stir(dealer)
         self._look(neighbour, dealer)
 
@@ -126,8 +124,7 @@ class Pulses:
             return
         if pulse.dealer is not None:
             del self.by_dealer[pulse.dealer]
-            for descriptor in pulse.dealer.descriptors():
-                self.links.loop.unwatch(descriptor)
+            pulse.dealer.unwatch(self.links.loop)
             self.links.restless.pop(pulse.dealer, None)
             pulse.dealer.close()
         if pulse.wire is not None:
@@ -169,11 +166,4 @@ class Pulses:
         """
         if mail.sequence or any(type(message) not in BEATS for letter in mail.letters for message in letter.messages):
             raise ProtocolError("beside a link there are heartbeats, and nothing else")
-        for letter in mail.letters:
-            if not neighbour.is_up or self.links.by_host.get(neighbour.host) is not neighbour:
-                return
-            letter, refusals = neighbour.sift(letter, self.links.roles)
-            for refusal in refusals:
-                self.links.offend(neighbour, refusal)
-            if letter.messages:
-                yield neighbour, letter
+        yield from self.links.sifted(neighbour, (letter for letter in mail.letters if neighbour.is_up))
