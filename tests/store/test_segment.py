@@ -8,6 +8,7 @@ import gc
 import mmap
 import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ from zray.store.arena import ArenaView
 from zray.store.segment import (
     Segment,
     SegmentFullError,
+    create_semaphore,
     map_pages,
     segment_name,
     segments_of,
@@ -184,6 +186,59 @@ def test_a_forked_child_releases_nothing(session):
         os.read(reader, 1)
     del array
     assert os.read(reader, 1) == b"x"
+
+
+def test_a_kill_while_a_semaphore_is_made_leaves_what_the_sweeper_knows(session):
+    """sem_open's own first file has a random name, by which nobody could tell whose it was."""
+    code = f"""
+import resource, signal
+from zray.host.session import Session
+from zray.host.workers import Workers
+workers = Workers(Session({session!r}, "/nowhere"), None, print, print, print)
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # the first byte that it writes into a file ends this process
+workers.start("worker-1", 1)
+"""
+    before = empty_semaphores()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGXFSZ, done.stderr
+    assert unlink_session(session) == [f"/zray-{session}-w1"]
+    assert not empty_semaphores() - before
+
+
+def empty_semaphores():
+    """Those in the middle of being made."""
+    names = set()
+    for entry in os.scandir("/dev/shm"):
+        try:
+            if entry.name.startswith("sem.") and entry.stat().st_size == 0:
+                names.add(entry.name)
+        except FileNotFoundError:
+            continue  # another session's
+    return names
+
+
+@pytest.mark.parametrize("is_glibc", [True, False])
+def test_a_semaphore_counts_between_processes(session, is_glibc, monkeypatch):
+    """Also where the C library is another one."""
+    monkeypatch.setattr("zray.store.segment.IS_GLIBC", is_glibc)
+    name = f"/zray-{session}-s"
+    semaphore = create_semaphore(name)
+    try:
+        with pytest.raises((FileExistsError, posix_ipc.ExistentialError)):
+            create_semaphore(name)
+        with pytest.raises(posix_ipc.BusyError):
+            semaphore.acquire(0)
+        code = f"import posix_ipc; posix_ipc.Semaphore({name!r}).release()"
+        with subprocess.Popen([sys.executable, "-c", code]) as other:
+            semaphore.acquire(30)
+        assert other.returncode == 0
+        assert semaphore.value == 0
+    finally:
+        semaphore.unlink()
+        semaphore.close()
+    assert not [entry for entry in os.listdir("/dev/shm") if session in entry]
 
 
 def make_session(root, session):

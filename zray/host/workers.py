@@ -17,6 +17,7 @@ import posix_ipc
 from msgspec import msgpack
 
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
+from ..store.segment import create_semaphore
 from .launch import launch_fork_server
 from .log_room import room_of
 from .processes import end_children, how_it_ended, last_lines, reap
@@ -83,9 +84,7 @@ class Workers:
     def start(self, worker: str, worker_id: int) -> None:
         """StartWorker."""
         try:
-            self.windows[worker] = posix_ipc.Semaphore(
-                self.session.window_name(worker_id), posix_ipc.O_CREX, mode=0o600, initial_value=0
-            )
+            self.windows[worker] = create_semaphore(self.session.window_name(worker_id))
         except (OSError, posix_ipc.Error) as error:
             self.deliver(WorkerStartFailed(worker, f"no semaphore to be had: {error}"))
             return

@@ -22,6 +22,10 @@ from typing import Any
 import posix_ipc
 
 SHARED_MEMORY_FOLDER = "/dev/shm"
+# Where sem_open looks for `/name`: "sem." and the name, in that folder.  Other libraries may look elsewhere.
+IS_GLIBC = "CS_GNU_LIBC_VERSION" in os.confstr_names
+SEMAPHORE_PREFIX = "sem."
+SEMAPHORE_BYTES = 64  # no sem_t is larger; sem_open maps what it needs of it
 # So that reserving a gigabyte does not stall whoever waits for the kernel to zero it: callers may pause
 # between steps.
 RESERVE_STEP_BYTES = 64 << 20
@@ -188,8 +192,46 @@ def segments_of(session: str) -> list[str]:
 
 def semaphores_of(session: str) -> list[str]:
     """The names of a session's semaphores, `/zray-<session>-<anything>`, sorted."""
-    prefix = "sem." + segment_name(session, 0)[1:-1]
-    return sorted("/" + entry[4:] for entry in os.listdir(SHARED_MEMORY_FOLDER) if entry.startswith(prefix))
+    prefix = SEMAPHORE_PREFIX + segment_name(session, 0)[1:-1]
+    return sorted(
+        "/" + entry[len(SEMAPHORE_PREFIX) :] for entry in os.listdir(SHARED_MEMORY_FOLDER) if entry.startswith(prefix)
+    )
+
+
+def create_semaphore(name: str) -> posix_ipc.Semaphore:
+    """A new semaphore that only this user can open, at 0.
+
+    It has its name from the first moment, by which sweepers know whose it was.  glibc's sem_open makes a file of a
+    random name first, which stays where we are killed in the middle.
+
+    Raises:
+        FileExistsError, posix_ipc.ExistentialError: the name is taken.
+        OSError: the machine has no room for it.
+    """
+    if not IS_GLIBC:
+        return posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0)
+    path = os.path.join(SHARED_MEMORY_FOLDER, SEMAPHORE_PREFIX + name[1:])
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _write_semaphore(descriptor)
+        return posix_ipc.Semaphore(name)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _write_semaphore(descriptor: int) -> None:
+    """Into an empty file."""
+    import ctypes
+
+    os.write(descriptor, bytes(SEMAPHORE_BYTES))  # a page of its own, or an error: to touch a hole is a SIGBUS
+    with mmap.mmap(descriptor, SEMAPHORE_BYTES) as mapping:
+        first = ctypes.c_char.from_buffer(mapping)
+        is_shared, value = 1, 0
+        ctypes.CDLL(None).sem_init(ctypes.byref(first), is_shared, value)
+        del first  # else it could not be unmapped
 
 
 def unlink_session(session: str) -> list[str]:
