@@ -1,9 +1,13 @@
 """The connection beside a link: heartbeats arrive while the link is slow, and nothing else may be said there."""
 
+import os
+import socket
+
 import pytest
 
 from tests.host.wires import Host, Stranger, Wire, are_up, beat, greet, join, pump
 from zray.host import pulses
+from zray.host.sockets import opened
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeLost
 from zray.wire.hosts import HostAside, HostRefused, HostWelcome
@@ -134,3 +138,23 @@ def test_a_wire_that_is_cut_takes_nothing_with_it():
             wire.cut()
             pump((head, node), lambda there=there: head.links.by_host[node.name].pulse is not there)
         assert len(head.links.pulses.by_identity) <= 1 and len(node.links.pulses.by_dealer) <= 1
+
+
+def test_what_is_lost_is_said_again_at_equal_distances(pair):
+    """By TCP: with doubled ones the third attempt is after a lease."""
+    head, node = pair
+    pump(pair, lambda: head.links.by_host[node.name].pulse and node.links.by_host[head.name].pulse)
+    ends = 0
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        with opened(descriptor) as end:
+            if end.type == socket.SOCK_STREAM and head.links.listener.port in ports(end):
+                ends += 1
+                assert end.getsockopt(socket.IPPROTO_TCP, 16) == 1
+    assert ends == 4  # of the link, and of what is beside it
+
+
+def ports(end):
+    try:
+        return end.getsockname()[1], end.getpeername()[1]
+    except OSError:
+        return ()

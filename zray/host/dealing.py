@@ -15,7 +15,7 @@ import zmq
 from ..wire.link import MailFrame
 from .gate import DOMAIN
 from .keys import KeyPair, text
-from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk, send_mail
+from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk, repeat_steadily, send_mail
 
 if TYPE_CHECKING:
     from .neighbour import Loop
@@ -142,9 +142,10 @@ class Dealer:
     def look(self) -> None:
         """What became of the connection."""
         while not self.over and has_arrived(self.monitor):
-            event, _ = monitor_event(self.monitor)
+            event, descriptor = monitor_event(self.monitor)
             if event == zmq.EVENT_CONNECTED:
                 self.has_connected = True
+                repeat_steadily(descriptor)
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self.is_let_in = True
             else:

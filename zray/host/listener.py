@@ -14,7 +14,18 @@ from ..wire.link import MailFrame, unnumbered
 from ..wire.session import Ack
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
-from .sockets import NOBLOCK, SEND_MORE, has_arrived, monitor_event, receive, receive_bulk, send, send_mail
+from .sockets import (
+    NOBLOCK,
+    SEND_MORE,
+    has_arrived,
+    monitor_event,
+    opened,
+    receive,
+    receive_bulk,
+    repeat_steadily,
+    send,
+    send_mail,
+)
 
 # Connections on which nobody has spoken yet (USERS S10): each costs a descriptor, for HANDSHAKE_MS at most unless it
 # is let in, and a node that has no descriptors left is of no use.  Many times as many as hosts that join at once.
@@ -28,25 +39,13 @@ class Wire:
 
     def __init__(self, frame: zmq.Frame) -> None:
         self.descriptor = int(frame.get(zmq.SRCFD))
-        copy = self._open()
+        copy = opened(self.descriptor)
         self.name = _other_end(copy)  # None: it has ended already
         copy.close()
 
-    def _open(self) -> socket.socket:
-        """Another descriptor of it."""
-        try:
-            descriptor = os.dup(self.descriptor)
-        except OSError:
-            return socket.socket()
-        try:
-            return socket.socket(fileno=descriptor)
-        except OSError:
-            os.close(descriptor)
-            return socket.socket()
-
     def cut(self) -> None:
         """End it under libzmq's hands, which takes that for the other side's doing."""
-        copy = self._open()
+        copy = opened(self.descriptor)
         # The number may be another connection's by now.
         if self.name is not None and _other_end(copy) == self.name:
             copy.shutdown(socket.SHUT_RDWR)
@@ -63,10 +62,7 @@ def _other_end(connection: socket.socket) -> Any:
 
 def _cut_stranger(descriptor: int, port: int) -> bool:
     """End a connection to our port; the number may be something else's by now.  Whether it was one."""
-    try:
-        copy = socket.socket(fileno=os.dup(descriptor))
-    except OSError:
-        return False
+    copy = opened(descriptor)
     try:
         is_ours = copy.family == socket.AF_INET and copy.getsockname()[1] == port
         if is_ours:
@@ -172,6 +168,7 @@ class Listener:
             event, descriptor = monitor_event(self.monitor)
             if event == zmq.EVENT_ACCEPTED:
                 self.half_open[descriptor] = None
+                repeat_steadily(descriptor)
             elif descriptor in self.being_cut:
                 self.being_cut.remove(descriptor)
             else:

@@ -34,7 +34,7 @@ BEATS = (Heartbeat, HeartbeatReply)
 # A link on which nothing was acknowledged for so long is slow.  As Lease.LOOK_SECONDS: answers come in milliseconds,
 # and a lease of 2.2 s has room for some more beats.
 SLOW_SECONDS = 0.5
-# From when the link is up: hosts that join at once have enough to do.  And from when this connection broke.
+# From when this connection broke.  The first one does not wait: it is made before there is much on the line.
 OPEN_SECONDS = 0.5
 FRAMES_MAX = 16
 
@@ -84,7 +84,7 @@ class Pulses:
     def link_is_up(self, neighbour: Neighbour) -> None:
         """With any host: one that sends heartbeats to the other opens it."""
         if neighbour.key.kind == "head" and neighbour.dealer is not None:
-            self._open_soon(neighbour)
+            self.open(neighbour)
 
     def _open_soon(self, neighbour: Neighbour) -> None:
         links = self.links
