@@ -10,6 +10,7 @@ from zray.roles.global_scheduler.placement import NodeLoad, best_home, best_node
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.hosts import GetNodes
 from zray.wire.scheduling import (
+    NO_LOCALITY,
     LoadReport,
     LocateObjects,
     LocateObjectsReply,
@@ -177,9 +178,9 @@ def test_the_last_nodes_that_died_are_shown_to_whoever_asks_for_them(monkeypatch
     assert listed(scheduler, with_dead=True)["n3/local"] == "reason 3"
 
 
-def spill(scheduler, deps=(), options=b"", origin="n1/local"):
+def spill(scheduler, deps=(), options=b"", origin="n1/local", located=()):
     spec = TaskSpec(b"t" * 16, b"f" * 16, deps=deps, options=options)
-    return scheduler.handle(origin, SpillTask(spec, origin, b"job-0001"), 1.0)
+    return scheduler.handle(origin, SpillTask(spec, origin, b"job-0001", located=list(located)), 1.0)
 
 
 def test_a_task_without_arguments_is_placed_at_once():
@@ -205,6 +206,30 @@ def test_a_task_goes_to_where_its_arguments_are():
     effect, _ = scheduler.handle("gcs-0", reply, 1.0)
     assert effect.destination == "n2/local"
     assert scheduler.handle("gcs-0", reply, 1.0) == []  # a repeat
+
+
+def test_of_an_argument_that_its_shard_has_not_heard_of_yet_who_spills_may_know():
+    """It was made just now."""
+    argument, other = b"a" * 20, b"b" * 20
+    for node in ("n1/local", "n2/local"):
+        scheduler = make_scheduler()
+        # What it says of the other one is older than what the shard says.
+        elsewhere = "n1/local" if node == "n2/local" else "n2/local"
+        located = [(argument, 10**8, [node]), (other, 10**9, [elsewhere])]
+        spill(scheduler, deps=(argument, other), origin="n3/local", located=located)
+        effect, _ = scheduler.handle("gcs-0", LocateObjectsReply(1, [(other, 10**9, ["n1/local", "n2/local"])]), 1.0)
+        assert effect.destination == node
+
+
+def test_who_is_to_place_without_regard_to_arguments_hears_nothing_of_them():
+    chosen = set()
+    for node in ("n1/local", "n2/local"):
+        scheduler = GlobalScheduler("global", ["gcs-0"], policy=NO_LOCALITY)
+        for member in ("n1/local", "n2/local"):
+            scheduler.handle("monitor", NodeJoined(member, CPU), 0.0)
+        effect, _ = spill(scheduler, deps=(b"a" * 20,), origin="n3/local", located=[(b"a" * 20, 10**9, [node])])
+        chosen.add(effect.destination)
+    assert len(chosen) == 1
 
 
 def test_what_was_placed_since_the_report_counts():

@@ -113,6 +113,16 @@ def test_a_large_one_is_held_before_the_other_node_hears_so():
     assert (OTHER, ResultsHeld([REF])) in node.take_sent()
 
 
+def test_a_task_that_takes_it_goes_up_with_word_of_where_it_is():
+    """Its shard may not have heard of it yet."""
+    node = Node()
+    (ref,) = node.submit(SPEC)
+    node.tell(OTHER, TaskDone(TASK, 1, [200_000]))
+    node.submit(node.new_spec(deps=[ref]))
+    node.acknowledge()
+    assert [spill.located for _, spill in node.take_sent(SpillTask)] == [[], [(ref, 200_000, [OTHER])]]
+
+
 def test_one_that_runs_again_while_its_result_comes_is_done_with_that():
     """The shard asked for it to be made before it heard of the copy."""
     node = Node()

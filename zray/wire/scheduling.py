@@ -88,7 +88,8 @@ class SpillTask(Message, tag=81):
     """local scheduler -> global scheduler.  Place this task; origin is the sender's address.
 
     trip: how often it has gone up.  attempts: that it has had.  is_quiet: the shards know nothing of what it returns,
-    for nobody but the origin does; and nothing else leaves with it.
+    for nobody but the origin does; and nothing else leaves with it.  located: of large arguments that are not at the
+    origin, as in LocateObjectsReply: it may hear of them ahead of their shards.
     """
 
     spec: TaskSpec
@@ -98,6 +99,7 @@ class SpillTask(Message, tag=81):
     trip: Natural = 1
     attempts: Natural = 0
     is_quiet: bool = False
+    located: list[tuple[ObjectID, Natural, list[str]]] = []
 
 
 class SpillRefused(Message, tag=82):

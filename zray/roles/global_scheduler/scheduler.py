@@ -143,10 +143,11 @@ class GlobalScheduler(Role):
         if origin is not None and message.trip == 1 and not (where is not None and where.is_spread):
             origin.passed_up()
         by_shard: dict[str, list[bytes]] = {}
-        for object_id in message.spec.deps if self.policy not in (RANDOM, NO_LOCALITY) else ():
+        is_asked = self.policy not in (RANDOM, NO_LOCALITY)
+        for object_id in message.spec.deps if is_asked else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
         if not by_shard or len(self.locating) >= LOCATING_MAX:
-            self._place(message, [])
+            self._place(message, message.located if is_asked else [])
             return
         self.request += 1
         self.locating[self.request] = (message, [len(by_shard)], [])
@@ -162,6 +163,9 @@ class GlobalScheduler(Role):
         missing[0] -= 1
         if not missing[0]:
             del self.locating[message.request]
+            found = {object_id for object_id, _, _ in known}
+            # What was made just now its shard may not have heard of, and who spilled the task has.
+            known.extend([told for told in spill.located if told[0] not in found])
             self._place(spill, known)
 
     def _place(self, spill: SpillTask, objects: list[tuple[bytes, int, list[str]]]) -> None:

@@ -128,8 +128,18 @@ class Departures:
         schedulers = node.addresses.global_schedulers
         chosen = schedulers[task.spec.task_id[-1] % len(schedulers)]
         node.flights.handed_up(task, chosen)
-        of_job = (job.job_id, job.facts)
-        node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet))
+        of_job, located = (job.job_id, job.facts), self._located(task)
+        node.send(chosen, SpillTask(task.spec, node.address, *of_job, task.trip, task.attempts, is_quiet, located))
+
+    def _located(self, task: Task) -> list[tuple[bytes, int, list[str]]]:
+        """Where its large arguments are, of those that are not here."""
+        located: list[tuple[bytes, int, list[str]]] = []
+        for object_id in task.spec.deps:
+            entry = self.node.objects.entries.get(object_id)
+            shared = entry.shared if entry is not None else None
+            if shared is not None and shared.locations and shared.size > self.node.inline_bytes_max:
+                located.append((object_id, shared.size, list(shared.locations)))
+        return located
 
     # --- not many more than can run soon ---
 
