@@ -87,6 +87,19 @@ def test_it_runs():
     assert node.ask(one) == [f"{ref(one)}: task f runs on node local (pid 101) for 12 s"]
 
 
+def test_each_task_of_a_lease_runs_since_the_one_before_it_ended():
+    node = Node()
+    node.scheduler.dispatch.takes(FUNCTION, 10)
+    first, second = node.run_task("f"), node.run_task("f")
+    worker = node.give_birth()
+    assert len(node.queues[worker]) == 2
+    node.now += 6
+    assert node.ask(first) == [f"{ref(first)}: task f runs on node local (pid 101) for 6 s"]
+    node.finish_one(worker)
+    node.now += 4
+    assert node.ask(second) == [f"{ref(second)}: task f runs on node local (pid 101) for 4 s"]
+
+
 def test_others_have_the_cpus():
     node = Node(cpus=2)
     for _ in range(2):
@@ -149,8 +162,10 @@ def test_what_runs_waits_itself():
         f"  {ref(two)}: task inner runs on node local (pid 102) for 0 s",
     ]
     third = node.run_task("third")
+    node.now += 5
     node.finish_one(other)
-    assert node.ask(one)[0] == f"{ref(one)}: task outer runs on node local (pid 101) for 0 s"  # it has its CPU again
+    node.now += 2
+    assert node.ask(one)[0] == f"{ref(one)}: task outer runs on node local (pid 101) for 7 s"  # it has its CPU again
     assert "task third waits for 1 CPU" in node.ask(third)[0]
 
 

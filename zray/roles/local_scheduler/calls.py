@@ -232,7 +232,7 @@ class Calls:
         node.resources.take(actor.options.resources)
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
-        worker.frames.append(Frame(actor.options.resources, 0))
+        worker.frames.append(Frame(actor.options.resources, 0, node.now))
         worker.state = WorkerState.ACTOR
         worker.actor = actor
         worker.progress_at = node.now
@@ -339,7 +339,7 @@ class Calls:
                 task.state = TaskState.SENT
                 specs.append(task.spec)
             if not actor.inflight:
-                worker.progress_at = self.node.now
+                worker.progress_at = worker.frames[0].began_at = self.node.now
             actor.inflight.update(batch)
             arguments = self.node.dispatch.batches.arguments_for(worker, specs)
             self.node.perform(OpenWindow(worker.address, len(specs)))

@@ -252,7 +252,7 @@ class Dispatch:
                 self.lease_count += 1
                 worker.was_served_at = queue.job.served_at
                 queue.job.served_at = self.lease_count
-                worker.frames.append(Frame(queue.resources, queue.depth))
+                worker.frames.append(Frame(queue.resources, queue.depth, node.now))
                 self.leased[worker.address] = worker
                 self.batches.fill(worker, queue)
                 if not worker.inflight:

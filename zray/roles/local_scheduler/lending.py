@@ -291,7 +291,7 @@ class Lending:
                 node.lifecycle.fail(task, "TaskUnschedulableError", text)
                 return
             node.resources.take(queue.resources)
-            worker.frames.append(Frame(queue.resources, queue.depth, task))
+            worker.frames.append(Frame(queue.resources, queue.depth, node.now, task))
             task.state = TaskState.SENT
             task.worker = worker
             specs = [task.spec]

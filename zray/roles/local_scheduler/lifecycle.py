@@ -189,6 +189,7 @@ class Lifecycle:
         worker.progress_at = self.node.now
         tasks, objects = self.node.tasks, self.node.objects
         inflight = worker.inflight
+        first = worker.runs_first()
         for result in message.results:
             task = tasks.get(result.task_id)
             if task is None or task.worker is not worker:
@@ -212,6 +213,8 @@ class Lifecycle:
             if len(task.spec.args) > objects.small_max:
                 objects.inline_bytes -= len(task.spec.args)
             self.finish(task, result.values, result.contained, process)
+        if worker.frames and worker.runs_first() is not first:
+            worker.frames[0].began_at = self.node.now
         self.node.dispatch.worker_progressed(worker)
 
     def may_retry(self, task: Task) -> bool:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ...wire.amounts import in_words, name_of, number, why_nowhere
 from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
-from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Wait, Worker
+from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Worker
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -207,13 +207,14 @@ class Reasons:
         for worker in self.node.pool.workers.values():
             for frame in worker.frames:
                 if any(self._holds(frame, name) for name in wanted):
-                    groups.setdefault(self._doing(worker, frame), []).append(worker.progress_at)
-        for count, (what, since) in enumerate(groups.items()):
+                    since = worker.progress_at if worker.actor is not None else frame.began_at
+                    groups.setdefault(self._doing(worker, frame), []).append(since)
+        for count, (what, times) in enumerate(groups.items()):
             if count == HOLDERS_MAX:
                 self.say(depth, f"and {len(groups) - count} more")
                 break
-            times = f" x{len(since)}, the longest" if len(since) > 1 else ""
-            self.say(depth, f"held by {what}{times} {self.for_seconds(min(since))}")
+            several = f" x{len(times)}, the longest" if len(times) > 1 else ""
+            self.say(depth, f"held by {what}{several} {self.for_seconds(min(times))}")
 
     @staticmethod
     def _holds(frame: Frame, name: str) -> bool:
@@ -236,9 +237,10 @@ class Reasons:
             self._of_sent_call(task, worker, worker.actor, depth, name, where)
         elif frame is None:
             ahead = self.name_of_task(worker.inflight[0]) if worker.inflight else "another task"
-            self.say(depth, f"{name} is next {where}, behind {ahead} {self.for_seconds(worker.progress_at)}")
+            since = worker.frames[0].began_at if worker.frames else worker.progress_at
+            self.say(depth, f"{name} is next {where}, behind {ahead} {self.for_seconds(since)}")
         else:
-            self._of_running(frame.wait, worker, depth, f"{name} runs {where}")
+            self._of_running(frame, depth, f"{name} runs {where}")
 
     def _of_sent_call(self, task: Task, worker: Worker, actor: Actor, depth: int, name: str, where: str) -> None:
         ahead = list(actor.inflight).index(task.spec.task_id) if task.spec.task_id in actor.inflight else 0
@@ -247,12 +249,14 @@ class Reasons:
             self.say(depth, f"{name} waits {where}, behind {ahead} other{'s' * (ahead > 1)} of the same actor:")
             name, where, depth = self.name_of_task(next(iter(actor.inflight.values()))), "", depth + 1
         text = f"{name} runs {where}".rstrip()
-        self._of_running(worker.frames[0].wait if worker.frames else None, worker, depth, text)
+        self._of_running(worker.frames[0], depth, text, is_alone=is_serial)
 
-    def _of_running(self, wait: Wait | None, worker: Worker, depth: int, text: str) -> None:
-        """User code: it computes, or waits itself."""
+    def _of_running(self, frame: Frame, depth: int, text: str, *, is_alone: bool = True) -> None:
+        """User code: it computes, or waits itself.  is_alone: of those that run there beside each other nobody notes
+        when each began."""
+        wait = frame.wait
         if wait is None:
-            self.say(depth, f"{text} {self.for_seconds(worker.progress_at)}")
+            self.say(depth, f"{text} {self.for_seconds(frame.began_at)}" if is_alone else text)
         elif wait.is_over:
             self.say(depth, f"{text}, and waits to get its CPU back")
             self._of_holders(("CPU",), depth + 1)
@@ -326,8 +330,7 @@ class Reasons:
             self.say(depth, f"{name} waits for the GCS, or another node, to settle its name or its place")
         elif actor.state == ActorState.STARTING and actor.worker is not None:
             pid = actor.worker.process.pid if actor.worker.process is not None else 0
-            wait = actor.worker.frames[0].wait if actor.worker.frames else None
-            self._of_running(wait, actor.worker, depth, f"{name} {again}runs its constructor (pid {pid})")
+            self._of_running(actor.worker.frames[0], depth, f"{name} {again}runs its constructor (pid {pid})")
         elif self._missing(actor.creation):
             self._of_missing(actor.creation, depth, name)
         elif reason := node.strategies.why_no_labels(where):

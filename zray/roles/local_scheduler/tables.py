@@ -125,10 +125,11 @@ class Frame:
     Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
     """
 
-    __slots__ = ("cpu_lent", "depth", "resources", "task", "wait")
+    __slots__ = ("began_at", "cpu_lent", "depth", "resources", "task", "wait")
 
-    def __init__(self, resources: dict[str, int], depth: int, task: Task | None = None) -> None:
+    def __init__(self, resources: dict[str, int], depth: int, now: float, task: Task | None = None) -> None:
         self.resources = resources
+        self.began_at = now  # when what runs there did; of an actor's calls, the first
         self.depth = depth  # of the tasks that run there
         self.task = task  # levels above 0: the one task that runs there
         self.wait: Wait | None = None  # what this level is blocked on
@@ -192,6 +193,12 @@ class Worker:
         self.leased_at = now
         self.was_served_at: int | None = None  # `served_at` of its job before that
         self.progress_at = now  # when it last got or finished something
+
+    def runs_first(self) -> Task | None:
+        """The first of what it was sent, and has not answered."""
+        if self.actor is not None:
+            return next(iter(self.actor.inflight.values()), None)
+        return self.inflight[0] if self.inflight else None
 
     def fit_reach(self, *, has_run_dry: bool, are_others: bool) -> None:
         """It had nothing to do until we had our turn; or it had; or others wait for their turn on it."""
