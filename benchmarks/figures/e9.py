@@ -15,6 +15,7 @@ from .results import EMULATED, Figure, Plot, Series
 SIZES = (100_000, 1_000_000, 10_000_000, 100_000_000)
 WAYS = {"locality on": "bottom_up", "locality off": "no_locality"}
 NODES = 2
+COUNT = 150  # tasks of each size
 PAPER = "10 to 100 times slower without, at 10 to 100 MB"
 
 
@@ -22,7 +23,7 @@ def measure(figure: Figure, effort: Effort) -> None:
     """Mean latency by size, both ways."""
     if not has_policies():
         raise NotImplementedError("a cluster of real nodes cannot be told yet to place tasks without locality")
-    seconds = {name: latencies(policy, 6 if effort.quick else 40) for name, policy in WAYS.items()}
+    seconds = {name: latencies(policy, 6 if effort.quick else COUNT) for name, policy in WAYS.items()}
     on, off = seconds["locality on"], seconds["locality off"]
     large, small = SIZES[-1], SIZES[0]
     figure.add(
