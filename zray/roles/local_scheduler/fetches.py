@@ -13,15 +13,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
+from ...wire.amounts import name_of
 from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ...wire.task_spec import StoredValue
-from .tables import ObjectEntry, Process, Shared, TaskState
+from .tables import ObjectEntry, Process, Shared, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 # How long something waits for room while somebody here may still make some (USERS 2.3: a stuck fetch fails then).
 ROOM_SECONDS_MAX = 600.0
+# What was said of a full store holds for so long: it is said again twice as often, while nothing else comes either.
+FULL_NEWS_SECONDS = 10.0
 
 
 class Fetches:
@@ -32,6 +35,9 @@ class Fetches:
         self.ordered: dict[bytes, bool] = {}  # by object: whether it is urgent
         # Requests to hold what is inside of a value that has come: whether some of that is gone.
         self.unheld: dict[int, bool] = {}
+        self.full = ""  # what was said last of the store that has no room for one of them
+        self.full_at = 0.0  # when
+        self.full_for = b""  # that one
 
     def begin(self, entry: ObjectEntry, shared: Shared, *, is_urgent: bool = False) -> None:
         """Have it brought here, once.  is_urgent: a process waits for it, and may have room that others wait for."""
@@ -57,6 +63,8 @@ class Fetches:
     def fetched(self, message: ObjectFetched) -> None:
         """ObjectFetched: a copy is here."""
         node = self.node
+        if type(message.value) is StoredValue:
+            self.full = ""
         node.load.fetch_ends(message.object_id, has_come=True)
         entry = node.objects.entries.get(message.object_id)
         if entry is None or entry.value is not None:
@@ -122,17 +130,74 @@ class Fetches:
             if message.is_definite and not entry.waiting and not entry.watchers and entry.object_id in guards.wanted:
                 pass  # no room for a copy that nobody needs now
             elif message.is_definite:
-                entry.shared.is_lost = True  # to us: what stands here is no copy
-                self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", message.reason))
+                self._has_no_room(entry, message.reason)
             else:
                 self.node.remote.subscribe(entry)
 
     # --- room ---
 
+    def _has_no_room(self, entry: ObjectEntry, reason: str) -> None:
+        """It can never be here: whoever waits for it gets an error, and nobody brings what else such a task takes."""
+        assert entry.shared is not None
+        doomed = [task for task in entry.waiting or () if task.state == TaskState.WAITING]
+        for task in doomed:
+            if task.state == TaskState.WAITING:  # else it takes it twice, or was ended with another of them
+                self._fail_task(task, reason)
+        self._stop_for(doomed)
+        if doomed and not entry.waiting and not entry.watchers:
+            return
+        calls = [task for task in entry.waiting or () if task.state == TaskState.CALL]
+        entry.shared.is_lost = True  # to us: what stands here is no copy
+        self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", reason))
+        self._stop_for(calls, reason)  # which fail in their turns
+
+    def _fail_task(self, task: Task, reason: str) -> None:
+        """At once, also where others of its arguments are not made yet: what is here of them takes room."""
+        node = self.node
+        text = self._in_words(task, reason)
+        node.trips.stop_waiting(task)
+        task.state = TaskState.DONE
+        node.function_table.forget_waiters()
+        node.lifecycle.fail(task, "ObjectStoreFullError", text)
+
+    def _in_words(self, task: Task, reason: str) -> str:
+        node, known = self.node, 0
+        arguments = dict.fromkeys(task.spec.deps)
+        for object_id in arguments:
+            entry = node.objects.entries[object_id]
+            if type(entry.value) is StoredValue:
+                known += entry.value.size
+            elif entry.shared is not None:
+                known += max(0, entry.shared.size)
+        count = f"its {len(arguments)} arguments, " if len(arguments) > 1 else "its argument, "
+        name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
+        return (
+            f"No room on node {name_of(node.address)} for what task {name} takes: {count}{known:,} bytes as far as is "
+            f"known, have to be in its store at once.  {reason}"
+        )
+
+    def _stop_for(self, tasks: list[Task], reason: str = "") -> None:
+        """Bring nothing that these take and nobody else waits for; for this reason."""
+        wanted = self.node.guards.wanted
+        for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
+            entry = self.node.objects.entries.get(object_id)
+            if object_id not in self.ordered or entry is None or entry.watchers or object_id in wanted:
+                continue
+            if all(task in tasks for task in entry.waiting or ()):
+                self.stop(object_id, reason)
+
+    def why_no_room(self, object_id: bytes) -> str:
+        """What fills the store for which it waits, as it was said last; "": it does not, as far as we know."""
+        is_new = self.full and self.full_for in self.ordered and self.node.now - self.full_at <= FULL_NEWS_SECONDS
+        entry = self.node.objects.entries.get(object_id)
+        is_large = entry is not None and entry.shared is not None and entry.shared.size > self.node.inline_bytes_max
+        return self.full if is_new and is_large and object_id in self.ordered else ""
+
     def waits(self, message: FetchWaits) -> None:
         """FetchWaits: an error, unless somebody here may yet let go of what fills the store."""
         if message.object_id not in self.ordered:
             return
+        self.full, self.full_at, self.full_for = message.reason, self.node.now, message.object_id
         if message.seconds >= ROOM_SECONDS_MAX or not self._may_make_room():
             self.stop(message.object_id, message.reason)
 

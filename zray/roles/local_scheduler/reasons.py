@@ -10,6 +10,7 @@ there (explain).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from msgspec import Struct
 from ...wire.amounts import in_words, name_of, number, why_nowhere
 from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
+from ...wire.task_spec import StoredValue
 from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Worker
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ DEPTH_MAX = 6
 # Of what a task or a wait lacks, so many are followed; of who holds a resource, so many are named.
 FOLLOWED_MAX = 2
 HOLDERS_MAX = 4
+# Tasks and objects that are looked at to know what fills the store.
+LOOKED_AT_MAX = 10_000
 
 
 class Hop(Struct, gc=False):
@@ -45,6 +49,7 @@ class Reasons:
         self.lines: list[str] = []
         self.hop: Hop | None = None
         self.seen: set[bytes] = set()  # membership only
+        self.seen_store = False  # it was said what fills it
 
     # --- lines ---
 
@@ -100,6 +105,10 @@ class Reasons:
         places = ", ".join(name_of(place) for place in shared.locations) if shared is not None else ""
         if shared is not None and shared.is_fetching:
             size = f"{shared.size:,} bytes" if shared.size >= 0 else "its bytes"
+            if why := self.node.fetches.why_no_room(entry.object_id):
+                self.say(depth, f"{name}: {size} wait for room on node {self._here()}:")
+                self._of_full_store(why, depth + 1)
+                return
             self.say(depth, f"{name}: {size} are on their way to node {self._here()} from node {places or '?'}")
         elif places:
             self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
@@ -108,6 +117,39 @@ class Reasons:
             home = self._home_of(entry)
             if home:
                 self._ask(home, entry.object_id, depth + 1)
+
+    def _of_full_store(self, why: str, depth: int) -> None:
+        """What its object manager has said first, and what keeps that there, as far as it is known here."""
+        if not self.seen_store:
+            self.seen_store = True
+            self.say(depth, why.partition(".  ")[0])
+            for what, sizes in self._in_store().items():
+                count = len(sizes)
+                self.say(depth, f"{sum(sizes):,} bytes, {count} object{'s' * (count > 1)}: {what}")
+        else:
+            self.say(depth, "see above")
+
+    def _in_store(self) -> dict[str, list[int]]:
+        """Sizes of what lies in the store: by why it stays."""
+        objects = self.node.objects
+        tasks = [task for task in islice(self.node.tasks.values(), LOOKED_AT_MAX) if task.state == TaskState.WAITING]
+        awaiting = {object_id: task for task in tasks for object_id in task.spec.deps}
+        found: dict[str, list[int]] = {}
+        for object_id, entry in islice(objects.entries.items(), LOOKED_AT_MAX):
+            if type(entry.value) is not StoredValue:
+                continue
+            if object_id in objects.pins:
+                what = "read by processes of this node"
+            elif object_id in awaiting:
+                what = f"for {self.name_of_task(awaiting[object_id])}, which waits for more"
+            elif entry.holders is not None:
+                what = "ObjectRefs of processes of this node hold them"
+            elif entry.is_released:
+                what = "nobody on this node holds them, others do"
+            else:
+                what = "for tasks that are about to run, or inside other objects"
+            found.setdefault(what, []).append(entry.value.size)
+        return dict(islice(sorted(found.items(), key=lambda item: -sum(item[1])), HOLDERS_MAX))
 
     def _home_of(self, entry: ObjectEntry) -> str:
         """Where the driver is of whoever waits for it: its node may know the task."""
