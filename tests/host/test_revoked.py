@@ -54,6 +54,15 @@ def test_who_is_let_in_no_more_is_told_by_whom(pair):
     pump(pair, lambda: head.has_logged("revoked key of node"))  # it tries again
 
 
+def test_who_was_away_when_its_key_was_revoked_sees_that_it_is_refused(pair):
+    """Nobody could tell it."""
+    head, node = pair
+    head.say("local", node.role("local"), beat(1))
+    pump(pair, lambda: node.heard)
+    head.links.forget(node.name)
+    pump(pair, lambda: node.has_logged(f"host {head.name} lets us in no more: it refuses our key"))
+
+
 def test_a_cut_of_a_connection_that_has_ended_hits_no_other():
     """The number of its descriptor is somebody else's by then."""
 

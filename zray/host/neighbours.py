@@ -184,6 +184,8 @@ class Neighbours:
         self.hang_up(neighbour)
         seconds = neighbour.failed(dealer.over == DENIED)
         if dealer.over == DENIED and neighbour.failures >= DENIALS and neighbour.link.received:
+            if neighbour.failures == DENIALS:
+                self.log(f"host {neighbour.host} lets us in no more: it refuses our key")
             self.on_denied(neighbour.host)
         self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
 
