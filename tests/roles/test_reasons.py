@@ -381,6 +381,20 @@ def test_the_head_is_gone(member):
     assert "for 3 s (it stands still, or is out of reach)" in member.ask(one)[0]
 
 
+def test_the_head_of_a_program_outside_is_out_of_reach(member):
+    """Its node is nobody's business."""
+    member.scheduler.members.start("driver", head_wait=60.0)
+    one = spilled(member)
+    pass_seconds(member, 1, Finding.OUT_OF_REACH)
+    member.tell("monitor", HeartbeatReply(member.scheduler.members.lease.number, 30.0))
+    pass_seconds(member, 5, Finding.OUT_OF_REACH)
+    silent = "the head of the cluster has not been heard of for 5 s (it stands still, or is out of reach)"
+    assert member.ask(one)[0] == f"{silent}: this program waits up to 30 s for it"
+    pass_seconds(member, 5, Finding.ENDED)
+    silent = "the head of the cluster has not been heard of for 10 s (its process has ended)"
+    assert member.ask(one)[0] == f"{silent}: this program waits up to 60 s for it"
+
+
 def test_it_is_on_its_way(member):
     one = return_id(b"t" * 16, 1)
     member.tell(DRIVER, HoldObjects([one]))

@@ -124,7 +124,7 @@ class Doorman:
                 counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
         resources = node.local.resources
         total, free = plain(resources.total), plain(resources.free)
-        trouble = node.local.members.lease.silence()
+        trouble = node.local.members.silence()
         return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble)
 
     # --- coming in ---

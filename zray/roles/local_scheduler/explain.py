@@ -55,7 +55,7 @@ class Explanations:
             node.reject("a question of a process that is gone")
             return
         reasons = Reasons(node)
-        if process is not None and (silence := node.members.lease.silence()):
+        if process is not None and (silence := node.members.silence()):
             reasons.say(0, silence)
         worker = process.worker if process is not None else None
         if worker is None or not reasons.of_process(worker, 0):

@@ -113,17 +113,18 @@ class Lease:
         """Whether we are no member any more since we hear nothing, for all we know from a head that is there."""
         return self.clock - self.granted_at > self.seconds and self.clock - self.ended_at > RETURN_SECONDS
 
-    def silence(self) -> str:
-        """For whoever waits: that the head is not heard of; "" while it is."""
+    def silence(self, *, is_guest: bool = False) -> str:
+        """For whoever waits: that the head is not heard of; "" while it is.  is_guest: as Members has it."""
         seconds = self.clock - self.answered_at
         if seconds < SILENT_SECONDS:
             return ""
         is_ended = self.head_has_ended and self.ended_at > NEVER
         what = "its process has ended" if is_ended else "it stands still, or is out of reach"
-        longest = max(self.head_wait, self.seconds)
+        # Who is out of reach may give its verdict.
+        longest = self.seconds if self.missed_at == NEVER else max(self.head_wait, self.seconds)
         return (
-            f"the head of the cluster has not been heard of for {seconds:.0f} s ({what}): this node waits up to "
-            f"{longest:g} s for it"
+            f"the head of the cluster has not been heard of for {seconds:.0f} s ({what}): "
+            f"this {'program' if is_guest else 'node'} waits up to {longest:g} s for it"
         )
 
     def why_over(self) -> str:

@@ -65,6 +65,10 @@ class Members:
         elsewhere too."""
         return self.facts[0] == "driver"
 
+    def silence(self) -> str:
+        """As the lease says it."""
+        return self.lease.silence(is_guest=self.is_guest)
+
     def _register(self) -> None:
         node = self.node
         total = plain(node.resources.total)
