@@ -12,6 +12,7 @@ from tests.gates import until
 from zray.cluster_utils import Cluster
 from zray.host import patience
 from zray.util.placement_group import placement_group, remove_placement_group
+from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 
 @pytest.fixture
@@ -139,6 +140,36 @@ def test_the_other_node_is_asked(nothing_left, impatient, hearing, gate):
             assert f"was placed on node {node.node_id[:8]}\n" in hearing()
             gate.open()
             assert waiter.end() == [0, 1]
+
+
+@zray.remote(num_cpus=0)
+def ask_why(actor):
+    """What a call on it says of itself on another node."""
+    said = io.StringIO()
+    patience.sys, patience.SAID_AFTER = SimpleNamespace(stderr=said), (0.5,)
+    zray.wait([(actor or zray.get_actor("late")).ping.remote()], timeout=2.0)
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_task_elsewhere_hears_why_an_actor_has_no_place(cluster, is_named):
+    """Its own node does not know who made it."""
+    cluster.connect(namespace="tests")
+    held = [Holder.remote() for _ in range(2)]
+    assert zray.get([holder.ping.remote() for holder in held], timeout=20)
+    group = placement_group([{"CPU": 1}])
+    home = cluster.head_node.node_id[:8]
+    ask = ask_why.options(scheduling_strategy=NodeAffinitySchedulingStrategy(cluster.worker_nodes[0].node_id, False))
+    for strategy, why in (
+        (PlacementGroupSchedulingStrategy(group), f"waits for placement group {group.id.hex()}: there is no room"),
+        ("DEFAULT", "waits for room: what it asks for is in use on all nodes that have it"),
+    ):
+        actor = Holder.options(name="late" if is_named else None, scheduling_strategy=strategy).remote()
+        said = zray.get(ask.remote(None if is_named else actor), timeout=30)
+        assert "waits until the GCS says where its actor lives" in said
+        assert f"on node {home}: " in said and f"actor Holder {why}" in said
+        zray.kill(actor)
+        del actor
 
 
 def test_a_future_that_takes_long_says_why_too(start, impatient, hearing, gate):

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.roles.desk import DRIVER, Desk
+from tests.roles.reasons_desk import Node, ref
 from tests.roles.test_fetches import SIZE, located, wait_for
-from tests.roles.test_reasons import Node, ref
 from zray.exceptions import ObjectStoreFullError, decode_system_error
 from zray.roles.local_scheduler.fetches import FULL_NEWS_SECONDS
 from zray.roles.local_scheduler.tables import TaskState

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ...ids import FIRST_RETURN
 from ...wire.amounts import in_words, name_of, number, why_nowhere
 from ...wire.groups import plain_name
 from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
@@ -390,6 +391,10 @@ class Reasons:
         route = self.node.routes.by_actor.get(task.options.actor_id)
         if route is None or not route.home:
             self.say(depth, f"{name} waits until the GCS says where its actor lives")
+            # While it has no place it is its maker's, who knows why: as a rule the node of its name, or of the driver.
+            maker = (route.hint if route is not None else "") or task.job.home
+            if maker:
+                self._ask(maker, (task.options.actor_id or task.spec.task_id) + FIRST_RETURN, depth + 1)
         elif task.spec.task_id in route.sent:
             text = f"{name} was sent to its actor on node {name_of(route.home)}"
             self._of_sent_away(task, route.home, object_id, depth, text)
