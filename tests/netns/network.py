@@ -216,7 +216,7 @@ class Network:
         router.ip(f"link set outside netns {host.pid}")
         router.ip("addr add 192.168.1.1/24 dev inside")
         router.ip("link set inside up")
-        router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        router.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
         made = subprocess.run(
             router.inside(sys.executable, "-m", "tests.netns.nat", "eth0"),
             capture_output=True,
