@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -88,6 +89,8 @@ def test_zray_status_shows_it_and_what_it_waits_for(nothing_left):
             f"session the-second (first called the-first) was given up by its cluster, and tries to join {free}" in line
         )
         (fact,) = json.loads(CliRunner().invoke(status, ["--format", "json"]).output)["returning"]
+        with pytest.raises(ConnectionError, match=f"the-first.* and tries to join {re.escape(free)} again"):
+            nodes.find_session()
         assert (fact["session"], fact["called"], fact["pid"]) == ("the-second", "the-first", process.pid)
         assert fact["cluster"] == free and fact["trouble"] in line and "127.0.0.1" in fact["trouble"]
     finally:

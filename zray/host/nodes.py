@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exceptions import AuthenticationError, ClusterLostError
+from ..printable import printable
 from .machine import cpu_count, store_bytes, work_bytes
 from .processes import last_lines, wait_for_end
 from .session import (
@@ -27,6 +28,7 @@ from .session import (
     WAS_GIVEN_UP,
     Session,
     lasting_sessions,
+    returning_sessions,
     session_root,
 )
 from .spawn import current_folder, import_path, spawn
@@ -360,6 +362,15 @@ def find_session() -> tuple[Session, int]:
         info = session.read_info()
         if info is not None:
             return session, info.node_pid
+    for session in returning_sessions():
+        info = session.read_info()
+        if info is not None:
+            why = f" (the last attempt: {printable(info.notice)})" if info.notice else ""
+            raise ConnectionError(
+                f'init(address="auto"): the node of this machine (session {info.called or info.session}) was given up '
+                f"by its cluster, and tries to join {info.cluster} again{why}.  Try again when `zray status` shows it; "
+                "`zray stop` ends it.  With the head's address this would be a program outside of the cluster."
+            )
     raise ConnectionError(
         'init(address="auto") found no session of this user on this machine.  Start one with `zray start --head`, '
         "or leave the address out to start one of your own."

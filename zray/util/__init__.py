@@ -1,6 +1,7 @@
 """Helpers on the public API, under Ray's names."""
 
 from ..store.values import deregister_serializer, register_serializer
+from . import scheduling_strategies
 from .completion import as_completed
 from .placement_group import (
     get_current_placement_group,
@@ -19,4 +20,5 @@ __all__ = [
     "placement_group_table",
     "register_serializer",
     "remove_placement_group",
+    "scheduling_strategies",
 ]

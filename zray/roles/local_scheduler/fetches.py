@@ -173,7 +173,7 @@ class Fetches:
         name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
         return (
             f"No room on node {name_of(node.address)} for what task {name} takes: {count}{known:,} bytes as far as is "
-            f"known, have to be in its store at once.  {reason}"
+            f"known, must be in its store at once.  {reason}"
         )
 
     def _stop_for(self, tasks: list[Task], reason: str = "") -> None:
