@@ -7,7 +7,7 @@ import pytest
 
 from tests.host.wires import Host, Stranger, Wire, are_up, beat, greet, join, pump
 from zray.host import pulses
-from zray.host.sockets import opened
+from zray.host.tcp import opened
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat, HeartbeatReply, NodeLost
 from zray.wire.hosts import HostAside, HostRefused, HostWelcome

@@ -15,7 +15,8 @@ import zmq
 from ..wire.link import MailFrame
 from .gate import DOMAIN
 from .keys import KeyPair, text
-from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk, repeat_steadily, send_mail
+from .sockets import NOBLOCK, has_arrived, monitor_event, receive, receive_bulk, send_mail
+from .tcp import repeat_steadily
 
 if TYPE_CHECKING:
     from .neighbour import Loop

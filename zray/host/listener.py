@@ -14,18 +14,8 @@ from ..wire.link import MailFrame, unnumbered
 from ..wire.session import Ack
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
-from .sockets import (
-    NOBLOCK,
-    SEND_MORE,
-    has_arrived,
-    monitor_event,
-    opened,
-    receive,
-    receive_bulk,
-    repeat_steadily,
-    send,
-    send_mail,
-)
+from .sockets import NOBLOCK, SEND_MORE, has_arrived, monitor_event, receive, receive_bulk, send, send_mail
+from .tcp import opened, repeat_steadily
 
 # Connections on which nobody has spoken yet (USERS S10): each costs a descriptor, for HANDSHAKE_MS at most unless it
 # is let in, and a node that has no descriptors left is of no use.  Many times as many as hosts that join at once.

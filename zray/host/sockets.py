@@ -6,9 +6,6 @@ something has arrived is asked for, because being told by an exception costs fou
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket as tcp
 import struct
 from typing import Any
 
@@ -26,9 +23,6 @@ _POLLIN = int(zmq.POLLIN)
 send = zmq.backend.Socket.send
 receive = zmq.backend.Socket.recv
 _get: Any = zmq.backend.Socket.get
-
-# Linux's number of it (tcp(7)); Python has no name for it.
-_TCP_THIN_LINEAR_TIMEOUTS = 16
 
 # More parts than this in one message are no mail: a frame is cut where its bulk grows beyond a chunk (wire/link.py).
 PARTS_MAX = 1_000
@@ -62,32 +56,6 @@ def monitor_event(monitor: Any) -> tuple[int, int]:
     """
     number, value = struct.unpack("=Hi", monitor.recv_multipart(NOBLOCK)[0])
     return number, value
-
-
-def opened(descriptor: int) -> tcp.socket:
-    """A TCP connection of libzmq's, as Python has one: another descriptor of it.
-
-    The number may be another connection's by now, or a file's: then this is one that leads nowhere.
-    """
-    try:
-        copy = os.dup(descriptor)
-    except OSError:
-        return tcp.socket()
-    try:
-        return tcp.socket(fileno=copy)
-    except OSError:
-        os.close(copy)
-        return tcp.socket()
-
-
-def repeat_steadily(descriptor: int) -> None:
-    """What this connection loses is sent again at equal distances, while there is little of it.
-
-    TCP doubles the distance each time.  On a line whose queue is kept full by others a small packet is often lost
-    twice, and the third attempt comes after more than a lease.
-    """
-    with opened(descriptor) as connection, contextlib.suppress(OSError):
-        connection.setsockopt(tcp.IPPROTO_TCP, _TCP_THIN_LINEAR_TIMEOUTS, 1)
 
 
 def send_mail(socket: Any, frame: MailFrame) -> None:
