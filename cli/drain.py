@@ -7,6 +7,23 @@ import time
 import click
 
 POLL_SECONDS = 0.2
+# What a node waits for may change with every look: a line a second can still be read.
+LINE_SECONDS = 1.0
+
+
+class Pace:
+    """Which of the states that a node goes through are worth a line: new ones, and no more of them than can be read."""
+
+    def __init__(self) -> None:
+        self.said: list[str] | None = None
+        self.said_at = 0.0
+
+    def is_due(self, state: list[str], now: float) -> bool:
+        """Whether this state is to be said now."""
+        if state == self.said or (self.said is not None and now - self.said_at < LINE_SECONDS):
+            return False
+        self.said, self.said_at = state, now
+        return True
 
 
 @click.command()
@@ -17,17 +34,22 @@ POLL_SECONDS = 0.2
 def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) -> None:
     """Have NODE (its id, or how that begins: `zray status`) finish what it runs, hand over what it holds, and leave.
 
-    Nothing is placed there any more.  What it has not begun, others run.
+    Nothing is placed there any more.  What it has not begun, others run.  Where it is taken out before it has finished,
+    and no --timeout has said so, the exit code is 1.
     """
     from zray.host import control
+    from zray.printable import printable
     from zray.wire.drains import DrainReply, OrderDrain
 
     if timeout is not None and not 0 < timeout < float("inf"):
         raise click.UsageError("--timeout must be a number of seconds above 0.")
-    said = None
+    pace = Pace()
     with control.find_head(session) as head:
         while True:
             found: DrainReply = head.order(OrderDrain(1, node, timeout or 0.0), DrainReply)
+            if found.is_gone and found.reason:
+                click.echo(f"Node {found.node} was taken out: {printable(found.reason)}.")
+                raise SystemExit(0 if timeout else 1)
             if found.is_gone:
                 click.echo(f"Node {found.node} has left.")
                 return
@@ -35,7 +57,6 @@ def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) 
             if no_wait:
                 click.echo(f"Node {node} leaves as soon as it can.")
                 return
-            if found.waits_for != said:
-                said = found.waits_for
-                click.echo(f"Node {node} waits for {', '.join(said) or 'the others'} ...", err=True)
+            if pace.is_due(found.waits_for, time.monotonic()):
+                click.echo(f"Node {node} waits for {', '.join(found.waits_for) or 'the others'} ...", err=True)
             time.sleep(POLL_SECONDS)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import zray as api
+from cli.drain import Pace
 from tests.cli.commands import command_line, zray
 from tests.gates import Gate, Tally, is_running, until
 from tests.scripts import ROOT, environment
@@ -144,8 +145,36 @@ def test_after_the_time_that_was_given_it_leaves_whatever_it_does(cluster, tmp_p
 
     ref = api.remote(work).options(max_retries=1, scheduling_strategy=on(leaving)).remote(tally)
     until(lambda: tally.count() == 1)
-    end(begin(cluster, leaving, "--timeout", "1"))
+    out = end(begin(cluster, leaving, "--timeout", "1"))
+    assert out == (
+        f"Node {leaving.node_id} was taken out: it was drained, and had not finished after 1 s: 1 running task.\n"
+    )
     assert api.get(ref, timeout=30) == other.node_id
+
+
+def test_a_node_that_is_lost_while_it_is_to_leave_has_not_left(cluster, tmp_path):
+    leaving, _ = cluster.worker_nodes
+    gate = Gate(tmp_path / "gate")
+    api.remote(lambda gate: gate.wait()).options(max_retries=0, scheduling_strategy=on(leaving)).remote(gate)
+    until(lambda: api.available_resources().get("CPU") == 3)
+    process = begin(cluster, leaving)
+    says(process, "1 running task")
+    cluster.remove_node(leaving, allow_graceful=False)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 1, err
+    assert out.startswith(f"Node {leaving.node_id} was taken out: "), out
+
+
+def test_a_line_is_said_of_a_new_state_and_at_most_one_a_second():
+    pace = Pace()
+    busy, less, least = ["2 running tasks"], ["1 running task"], ["1 actor"]
+    looks = [(0.0, busy), (0.2, busy), (0.4, less), (0.6, least), (1.0, least), (1.2, busy), (2.2, busy), (9.0, least)]
+    assert [(now, state) for now, state in looks if pace.is_due(state, now)] == [
+        (0.0, busy),
+        (1.0, least),
+        (2.2, busy),
+        (9.0, least),
+    ]
 
 
 def test_an_actor_is_waited_for(cluster):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..roles.effects import DrainOrdered, HostLeft
+from ..roles.monitor import DRAINED
 from ..store.durable import StoreError
 from ..wire.drains import DrainReply, OrderDrain
 from ..wire.message import Message
@@ -94,7 +95,9 @@ class Orders:
         there = [node for node in monitor.nodes if message.name and node.startswith(message.name)]
         if len(there) != 1:
             if not there and len(gone) == 1:
-                return DrainReply(request, gone[0].partition("/")[0], [], True)
+                verdict = head.state.roster.lost.get(gone[0], "it was lost; why, nobody remembers")
+                reason = "" if verdict == DRAINED else verdict
+                return DrainReply(request, gone[0].partition("/")[0], [], True, reason)
             what = "several nodes begin so" if there else "no node is called so"
             return OrderReply(request, [], f"{message.name[:80]!r}: {what}; `zray status` shows them")
         (node,) = there

@@ -64,6 +64,8 @@ DRIVER_WAIT_SECONDS = 60.0
 GRACE_TICKS = 5
 # A node that joins is told of so many that were lost last: others may not have heard of that, and name them to it.
 LOSSES_TOLD = 100
+# The verdict on a node that has left in order: the only one by which nothing was lost.
+DRAINED = "it has left the cluster: it was drained"
 # What a host has to say of another one is a sentence.
 REASON_CHARACTERS_MAX = 300
 
@@ -215,7 +217,7 @@ class Monitor(Role):
     def _look_whether_drained(self, node: str) -> None:
         draining = self.draining[node]
         if draining.is_done and draining.is_free:
-            self._lose(node, "it has left the cluster: it was drained", is_drained=True)
+            self._lose(node, DRAINED, is_drained=True)
 
     def on_host_link_changed(self, message: HostLinkChanged) -> None:
         if message.is_up:

@@ -57,9 +57,13 @@ class OrderDrain(Message, tag=214):
 
 
 class DrainReply(Message, tag=215):
-    """node -> command line.  node: its id.  is_gone: it has left, or is lost."""
+    """node -> command line.  node: its id.  is_gone: it is no member any more.
+
+    reason: why, where it had not finished; "": it has left in order.
+    """
 
     request: int
     node: str
     waits_for: list[str]
     is_gone: bool = False
+    reason: str = ""
