@@ -14,16 +14,15 @@
     │   ├── ObjectFreedError
     │   └── OwnerDiedError
     ├── ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, PlasmaObjectNotAvailable
-    ├── TaskPlacementGroupRemoved, ActorPlacementGroupRemoved
-    ├── TaskUnschedulableError, ActorUnschedulableError
-    ├── PendingCallsLimitExceeded, RuntimeEnvSetupError
-    ├── OufOfBandObjectRefSerializationException
+    ├── TaskPlacementGroupRemoved, ActorPlacementGroupRemoved, TaskUnschedulableError, ActorUnschedulableError
+    ├── PendingCallsLimitExceeded, RuntimeEnvSetupError, OufOfBandObjectRefSerializationException
+    ├── RaySystemError
+    │   ├── ClusterLostError            also a ConnectionError
+    │   └── DeserializationError
     ├── SerializationError              also a TypeError
-    ├── DeserializationError, CrossLanguageError
+    ├── CrossLanguageError
     ├── AuthenticationError             also a ConnectionError
-    ├── ActorAlreadyExistsError         also a ValueError
-    ├── ClusterLostError                also a ConnectionError
-    ├── ProtocolError                   also a ValueError
+    ├── ActorAlreadyExistsError, ProtocolError      also a ValueError
     ├── AsyncioActorExit                how an async actor leaves
     └── DeadlockError                   also a RuntimeError
 
@@ -45,10 +44,8 @@ from .printable import escaped
 # The first byte of a value that is an error: bytes that begin no msgpack scalar and no pickle (0x80).
 TASK_ERROR = 0x82
 SYSTEM_ERROR = 0x83
-
 # A dynamic class per class of the user's that was raised: bounded, since notebooks redefine theirs for ever.
 DUAL_CLASSES_MAX = 256
-
 HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: a class made by Python code.
 
 _encode = Encoder().encode
@@ -247,7 +244,6 @@ def in_parts(value: Any, memo: dict[int, Any]) -> Any:
 
 class _ProcessDeath(ZrayError):
     """The death of a process.  pid: 0 where unknown.  node: how the id of its node begins.
-
     exit_text: signal or exit code in words.  log_tail: the last lines it wrote.
     """
 
@@ -371,7 +367,11 @@ class SerializationError(ZrayError, TypeError):
     """The value cannot be pickled, and the message says which part of it (definite: nothing was sent)."""
 
 
-class DeserializationError(ZrayError):
+class RaySystemError(ZrayError):
+    """What has failed is neither the task nor the machine that ran it: see its two kinds."""
+
+
+class DeserializationError(RaySystemError):
     """The bytes are here but the value cannot be made of them in this process (definite here)."""
 
 
@@ -387,7 +387,7 @@ class AuthenticationError(ZrayError, ConnectionError):
     """The peer does not accept our key or token, or we not theirs (definite: nothing was said)."""
 
 
-class ClusterLostError(ZrayError, ConnectionError):
+class ClusterLostError(RaySystemError, ConnectionError):
     """The connection to the cluster is gone for good (indefinite: what was under way may have run)."""
 
 

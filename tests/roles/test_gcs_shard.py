@@ -6,10 +6,12 @@ from zray.ids import put_id, return_id
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard, functions
 from zray.wire.actors import (
+    ActorNamesListed,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
     LookUpActor,
+    LookUpActorNames,
     LookUpActorReply,
     RegisterActor,
 )
@@ -189,5 +191,13 @@ def test_a_name_is_one_actors_at_a_time(shard):
     assert tell(shard, N3, LookUpActor("ours", "the one")) == [(N3, found)]
     tell(shard, N2, ActorRemoved(two))
     assert tell(shard, N3, LookUpActor("ours", "the one")) == [(N3, found)]
+    tell(shard, N2, RegisterActor(two, ActorOptions(name="it", namespace="theirs"), N2))
+    for namespace, in_all, names in (
+        ("ours", False, [("ours", "the one")]),
+        ("nobody's", False, []),
+        ("ours", True, [("ours", "the one"), ("theirs", "it")]),
+    ):
+        assert tell(shard, N3, LookUpActorNames(7, namespace, in_all)) == [(N3, ActorNamesListed(7, names))]
+    tell(shard, N2, ActorRemoved(two))
     tell(shard, N1, ActorRemoved(one))
     assert tell(shard, N2, RegisterActor(two, options, N2)) == [(N2, ActorRegistered(two))]

@@ -12,6 +12,7 @@ from zray.wire.actors import (
     ActorRegistered,
     ActorRemoved,
     LookUpActor,
+    LookUpActorNames,
     LookUpActorReply,
     RegisterActor,
 )
@@ -312,6 +313,8 @@ class NamesMachine(RuleBasedStateMachine):
             actor, node, _ = self.names.get(name, (b"", "", ""))
             found = self._tell(living, LookUpActor("", name))
             assert found == [(living, LookUpActorReply("", name, actor, actor, node))]
+        ((_, listed),) = self._tell(living, LookUpActorNames(1, ""))
+        assert sorted(listed.names) == sorted(("", name) for name in self.names)
 
 
 NamesMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None, derandomize=True)

@@ -241,6 +241,10 @@ TAGS = {
     268: "GiveUpNode",
     269: "BundlesLeave",
     270: "ActorOrphaned",
+    271: "FindActorNames",
+    272: "ActorNamesFound",
+    273: "LookUpActorNames",
+    274: "ActorNamesListed",
 }
 
 ROLES = (

@@ -106,6 +106,10 @@ class Find(Struct):
     name: str
 
 
+class FindNames(Struct):
+    """Answer: the names of all actors that have one, in order."""
+
+
 class Kill(Struct):
     """Kill an actor at once."""
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..exceptions import encode_system_error
 from ..ids import function_id, named_group_id, put_id, return_id
 from ..roles.local_scheduler.pool import START_FAILURES_MAX
-from ..wire.actors import CreateActor, FindActor, KillActor
+from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
 from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
 from ..wire.objects import AllocateObject, AllocateRefused
 from ..wire.scheduling import Bundle, PublishCode
@@ -277,6 +277,17 @@ def _find(process: Process, top: Activation, request: say.Find) -> None:
     process.block(top, lambda: client.replies[number] is not None, resume)
 
 
+def _find_names(process: Process, top: Activation, request: say.FindNames) -> None:
+    client = process.client
+    number = client.expect_reply()
+    client.say(FindActorNames(number, ""))
+
+    def resume() -> Any:
+        return [name for _, name in client.replies.pop(number).names]
+
+    process.block(top, lambda: client.replies[number] is not None, resume)
+
+
 def _kill(process: Process, top: Activation, request: say.Kill) -> None:
     process.client.say(KillActor(request.actor.actor_id, request.no_restart))
 
@@ -364,6 +375,7 @@ ANSWER: dict[type, Any] = {
     say.Create: _create,
     say.Call: _call,
     say.Find: _find,
+    say.FindNames: _find_names,
     say.Kill: _kill,
     say.Drop: _drop,
     say.Keep: _keep,

@@ -99,6 +99,8 @@ class Sequential:
             return None
         if kind is say.Find:
             return self.names.get(request.name)
+        if kind is say.FindNames:
+            return sorted(self.names)
         if kind is say.Runs:
             return runs
         if kind is say.MayNotStart:

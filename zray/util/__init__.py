@@ -3,6 +3,7 @@
 from ..store.values import deregister_serializer, register_serializer
 from . import scheduling_strategies
 from .completion import as_completed
+from .lookups import get_node_ip_address, list_named_actors
 from .placement_group import (
     get_current_placement_group,
     get_placement_group,
@@ -15,7 +16,9 @@ __all__ = [
     "as_completed",
     "deregister_serializer",
     "get_current_placement_group",
+    "get_node_ip_address",
     "get_placement_group",
+    "list_named_actors",
     "placement_group",
     "placement_group_table",
     "register_serializer",

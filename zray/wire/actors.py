@@ -9,6 +9,8 @@ driver, worker     KillActor
 worker             ActorExited       exit_actor() was called: no restart
 driver, worker     FindActor -> FindActorReply     get_actor(name)
 GCS shard          LookUpActor -> LookUpActorReply
+driver, worker     FindActorNames -> ActorNamesFound     list_named_actors(); the node asks all shards
+GCS shard          LookUpActorNames -> ActorNamesListed
 
 Between nodes.  An actor that has no room where it was made is placed by a global scheduler:
 
@@ -107,6 +109,36 @@ class LookUpActorReply(Message, tag=68):
     actor_id: bytes
     handle: bytes
     node: str
+
+
+class FindActorNames(Message, tag=271):
+    """driver, worker -> local scheduler.  Which names do living actors have: in this namespace, or in_all of them?"""
+
+    request: int
+    namespace: str
+    in_all: bool = False
+
+
+class ActorNamesFound(Message, tag=272):
+    """local scheduler -> driver, worker.  (namespace, name), in order."""
+
+    request: int
+    names: list[tuple[str, str]]
+
+
+class LookUpActorNames(Message, tag=273):
+    """local scheduler -> GCS shard.  As in FindActorNames."""
+
+    request: int
+    namespace: str
+    in_all: bool = False
+
+
+class ActorNamesListed(Message, tag=274):
+    """GCS shard -> local scheduler.  Those that are this shard's."""
+
+    request: int
+    names: list[tuple[str, str]]
 
 
 class KillActor(Message, tag=69):

@@ -25,10 +25,12 @@ from msgspec import Struct
 
 from ..ids import ObjectID
 from .actors import (
+    ActorNamesListed,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
     LookUpActor,
+    LookUpActorNames,
     LookUpActorReply,
     RegisterActor,
 )
@@ -102,6 +104,7 @@ ShardRequest = (
     | RegisterActor
     | ActorRemoved
     | LookUpActor
+    | LookUpActorNames
     | ActorAt
     | ActorForgotten
     | ActorUnguarded
@@ -131,6 +134,7 @@ ShardReply = (
     | ActorRegistered
     | ActorNameTaken
     | LookUpActorReply
+    | ActorNamesListed
     | ActorLocated
     | ActorClaimed
     | ActorRefused

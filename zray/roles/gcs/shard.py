@@ -10,7 +10,7 @@ Dialog (who says it -> what we do):
     local scheduler    LineageNeeded, LineageNeededReply    carried from another shard: see keeping.py
     global scheduler   LocateObjects     sizes and places of a task's arguments
     local scheduler    PublishFunction, FetchFunction, ReleaseFunctions     functions.py
-    local scheduler    RegisterActor, LookUpActor, ActorRemoved    who has a name
+    local scheduler    RegisterActor, LookUpActor, LookUpActorNames, ActorRemoved    who has a name
     local scheduler    ActorAt, ActorUnguarded, ActorKilled, ActorForgotten, LocateActor    where an actor lives (homes)
     local scheduler    ...Group, ...Bundles, TryPlaces             placement groups: groups.py
     monitor            NodeLost          its holds and copies are gone
@@ -27,10 +27,12 @@ from msgspec.structs import replace
 
 from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.actors import (
+    ActorNamesListed,
     ActorNameTaken,
     ActorRegistered,
     ActorRemoved,
     LookUpActor,
+    LookUpActorNames,
     LookUpActorReply,
     RegisterActor,
 )
@@ -270,6 +272,10 @@ class GcsShard(Role):
         actor_id, handle, node = (found.actor_id, found.options.handle, found.node) if found else (b"", b"", "")
         self.send(self.sender, LookUpActorReply(message.namespace, message.name, actor_id, handle, node))
 
+    def on_look_up_actor_names(self, message: LookUpActorNames) -> None:
+        found = [key for key in self.actor_by_name if key[1] and (message.in_all or key[0] == message.namespace)]
+        self.send(self.sender, ActorNamesListed(message.request, found))
+
     # --- nodes ---
 
     def on_node_lost(self, message: NodeLost) -> None:
@@ -352,6 +358,7 @@ class GcsShard(Role):
         RegisterActor: on_register_actor,
         ActorRemoved: on_actor_removed,
         LookUpActor: on_look_up_actor,
+        LookUpActorNames: on_look_up_actor_names,
         ActorAt: lambda self, message: self.homes.on_actor_at(message, self.sender),
         ActorUnguarded: lambda self, message: self.homes.on_actor_unguarded(message, self.sender),
         ActorKilled: lambda self, message: self.homes.on_actor_killed(message),

@@ -1,17 +1,27 @@
-"""Names of actors: the shard of a name says who has it."""
+"""Names of actors: the shard of a name says who has it.
+
+FindActor -> LookUpActor -> LookUpActorReply -> FindActorReply
+FindActorNames -> LookUpActorNames -> ActorNamesListed -> ActorNamesFound      all shards
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import (
+    ActorNamesFound,
+    ActorNamesListed,
     ActorNameTaken,
     ActorRegistered,
     FindActor,
+    FindActorNames,
     FindActorReply,
     LookUpActor,
+    LookUpActorNames,
     LookUpActorReply,
     RegisterActor,
 )
@@ -29,12 +39,23 @@ def name_key(namespace: str, name: str) -> bytes:
     return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
 
 
+class Listing(Struct, eq=False):
+    """FindActorNames of a process, that shards have part of the answer to."""
+
+    process: Process
+    request: int
+    silent: dict[str, None]  # shards that have not answered
+    found: list[tuple[str, str]] = []
+
+
 class ActorNames:
     """Names that are asked for."""
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
         self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
+        self.listings: dict[int, Listing] = {}
+        self.count = 0  # of listings, so far
 
     def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
         """It is to have its name, or its name is to say where it lives: here, unless it is about to leave."""
@@ -94,10 +115,37 @@ class ActorNames:
                 entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
         self.node.send(process.address, FindActorReply(request, actor_id, message.handle))
 
+    def list_names(self, message: FindActorNames) -> None:
+        """FindActorNames: each shard knows its own."""
+        node = self.node
+        process = node.processes.get(node.sender)
+        if process is None:
+            return
+        self.count += 1
+        shards = dict.fromkeys(node.addresses.shards)
+        self.listings[self.count] = Listing(process, message.request, shards)
+        for shard in shards:
+            node.send(shard, LookUpActorNames(self.count, message.namespace, message.in_all))
+
+    def listed(self, message: ActorNamesListed) -> None:
+        """ActorNamesListed: whoever asked hears of all at once."""
+        listing = self.listings.get(message.request)
+        if listing is None or self.node.sender not in listing.silent:
+            return
+        del listing.silent[self.node.sender]
+        listing.found.extend(message.names)
+        if not listing.silent:
+            del self.listings[message.request]
+            if listing.process.address in self.node.processes:
+                reply = ActorNamesFound(listing.request, sorted(listing.found))
+                self.node.send(listing.process.address, reply)
+
 
 HANDLERS: dict[type, Any] = {
     FindActor: lambda self, message: self.names.find(message),
     LookUpActorReply: lambda self, message: self.names.found(message),
+    FindActorNames: lambda self, message: self.names.list_names(message),
+    ActorNamesListed: lambda self, message: self.names.listed(message),
     ActorRegistered: lambda self, message: self.names.registered(message),
     ActorNameTaken: lambda self, message: self.names.name_taken(message),
 }

@@ -5,7 +5,7 @@ Dialog (who says it -> what we do):
     driver, worker    SubmitTasks       queue them here; calls go to their actor; what cannot run here is spilled
     driver, worker    PutObjects, HoldObjects, ReleaseObjects, UnpinObjects    keep the table of objects
     driver, worker    WaitObjects, CancelWait      answer when they are there; lend a blocked worker's CPU out
-    driver, worker    CreateActor, KillActor, FindActor
+    driver, worker    CreateActor, KillActor, FindActor, FindActorNames
     driver, worker, local scheduler    Explain -> ExplainReply
     driver            PublishCode       its tasks take it along
     driver            FlushOutput       all that its workers have printed

@@ -1,0 +1,62 @@
+"""What programs look up about the cluster that they are in: names of actors, and this node's address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import api
+from ..host.joining import cluster_of
+from ..options import check_flag
+from ..wire.actors import FindActorNames
+
+__all__ = ["get_node_ip_address", "list_named_actors"]
+
+LOOPBACK = "127.0.0.1"
+
+
+def list_named_actors(all_namespaces: bool = False) -> list[Any]:
+    """The names of the living actors that have one, in order; also of those whose process is not there yet.
+
+    Those of this program's namespace.  all_namespaces: those of all, each as {"name": ..., "namespace": ...}.
+    """
+    check_flag("all_namespaces", all_namespaces)
+    runtime = api.require_runtime()
+    reply = runtime.ask(lambda request: FindActorNames(request, runtime.namespace, all_namespaces))
+    if all_namespaces:
+        return [{"name": name, "namespace": namespace} for namespace, name in reply.names]
+    return [name for _, name in reply.names]
+
+
+def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
+    """The address by which others in the cluster reach this node, or this program where it has joined from outside.
+
+    A session of one machine is reached at 127.0.0.1.  Without a session: the address that packets to `address`
+    (HOST:PORT) would leave from; none is sent.
+    """
+    if not api.is_initialized():
+        return _address_towards(address)
+    import socket  # here: it takes milliseconds, and few programs ask
+
+    runtime = api.require_runtime()
+    own = runtime.node_id.hex()
+    found = next((node.endpoint for node in api._ask_for_nodes() if node.node.partition("/")[0] == own), "")
+    if not found:  # nobody has heard of it yet
+        return _address_towards(cluster_of(runtime) or address)
+    name = found.rpartition(":")[0].strip("[]")
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return name  # others may know it
+
+
+def _address_towards(address: str) -> str:
+    import socket
+
+    name, _, port = address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((name, int(port)))
+        except OSError:
+            return LOOPBACK  # no network leads there
+        found: str = probe.getsockname()[0]
+        return found
