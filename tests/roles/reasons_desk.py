@@ -16,10 +16,10 @@ class Node(Desk):
         self.scheduler.is_embedded = is_embedded
         self.request = 0
 
-    def ask(self, *object_ids, by=DRIVER):
+    def ask(self, *object_ids, by=DRIVER, left_out=0):
         self.take_sent()
         self.request += 1
-        self.tell(by, Explain(self.request, list(object_ids)))
+        self.tell(by, Explain(self.request, list(object_ids), left_out))
         return self.heard(by)
 
     def heard(self, by=DRIVER):

@@ -4,7 +4,7 @@ from tests.roles.desk import DRIVER, FUNCTION
 from tests.roles.reasons_desk import Node, ref
 from zray.roles.local_scheduler.reasons import DEPTH_MAX
 from zray.wire.actors import ActorStarted
-from zray.wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
+from zray.wire.reasons import ASKED_MAX, LINE_CHARACTERS_MAX, LINES_MAX
 from zray.wire.tasks import Function, PublishFunction
 
 
@@ -13,6 +13,36 @@ def test_it_is_here():
     (one,) = node.submit(node.new_spec())
     node.run_all()
     assert node.ask(one) == [f"{ref(one)}: is here"]
+
+
+def test_what_is_here_is_not_among_what_others_wait_for():
+    node = Node(cpus=2)
+    here = node.submit(*(node.new_spec() for _ in range(6)))
+    node.run_all()
+    late = node.run_task("slow")
+    while node.starting:
+        node.give_birth()
+    running = node.ask(late)
+    assert "task slow runs on node local" in running[0] and len(running) == 1
+    assert node.ask(*here, late) == running
+    assert node.ask(*here, late, left_out=3) == [*running, "and 3 more"]
+    assert node.ask(*here) == [*(f"{ref(one)}: is here" for one in here[:4]), "and 2 more"]
+
+
+def test_a_worker_that_is_blocked_hears_of_what_is_not_there():
+    """It has not been told which of it has come: all that it names may be here."""
+    node = Node(cpus=2)
+    here = node.submit(*(node.new_spec() for _ in range(ASKED_MAX)))
+    node.run_all()
+    node.run_task("outer")
+    while node.starting:
+        node.give_birth()
+    (worker,) = (name for name, queue in node.queues.items() if queue)
+    late = [node.run_task("slow", cpus=2, by=worker) for _ in range(6)]
+    node.block(worker, *here, *late)
+    lines = node.ask(*here, by=worker, left_out=len(late))
+    assert "is here" not in str(lines) and [line for line in lines if line.startswith(ref(late[0]))], lines
+    assert lines[-1] == "and 2 more"
 
 
 def test_a_worker_is_starting():

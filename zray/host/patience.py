@@ -63,7 +63,7 @@ def reasons(runtime: Runtime, is_done: Callable[[], bool], until: float, awaited
     missing = [object_id for object_id in awaited if not client.is_ready(object_id)] or list(awaited)
     with runtime.lock:
         request = client.expect_reply()
-        client.say(Explain(request, missing[:ASKED_MAX]))
+        client.say(Explain(request, missing[:ASKED_MAX], len(missing[ASKED_MAX:])))
         runtime.send_buffered()
     replies = client.replies
     try:
@@ -73,10 +73,7 @@ def reasons(runtime: Runtime, is_done: Callable[[], bool], until: float, awaited
         del replies[request]
     if reply is None:
         return []
-    lines = list(map(printable, reply.lines))
-    if len(missing) > ASKED_MAX:
-        lines.append(f"and {len(missing) - ASKED_MAX:,} more")
-    return lines
+    return list(map(printable, reply.lines))
 
 
 def why_late(runtime: Runtime, awaited: Sequence[bytes], timeout: float) -> str:

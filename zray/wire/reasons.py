@@ -11,19 +11,25 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..ids import ObjectID
-from .message import Message
+from .message import Message, Natural
 
-# Objects asked about at once; lines of an answer, and characters of each.
-ASKED_MAX = 4
+# Objects that a question names: of many that are awaited, those may have come that are ahead.
+ASKED_MAX = 100
+# Of so many that are not there an answer says why; lines of it, and characters of each.
+EXPLAINED_MAX = 4
 LINES_MAX = 24
 LINE_CHARACTERS_MAX = 300
 
 
 class Explain(Message, tag=22):
-    """driver, worker, local scheduler -> local scheduler.  Why are these not there?"""
+    """driver, worker, local scheduler -> local scheduler.  Why are these not there?
+
+    left_out: so many more are awaited.
+    """
 
     request: int
     object_ids: Annotated[list[ObjectID], Meta(max_length=ASKED_MAX)]
+    left_out: Natural = 0
 
 
 class ExplainReply(Message, tag=23):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ...wire.amounts import name_of
 from ...wire.message import Local
-from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
+from ...wire.reasons import EXPLAINED_MAX, LINE_CHARACTERS_MAX, LINES_MAX, Explain, ExplainReply
 from .reasons import Hop, Reasons
 
 if TYPE_CHECKING:
@@ -59,8 +59,12 @@ class Explanations:
             reasons.say(0, silence)
         worker = process.worker if process is not None else None
         if worker is None or not reasons.of_process(worker, 0):
-            for object_id in message.object_ids:
+            awaited, left_out = reasons.awaited_by(worker, message)
+            for object_id in awaited[:EXPLAINED_MAX]:
                 reasons.of_object(object_id, 0)
+            left_out += len(awaited[EXPLAINED_MAX:])
+            if left_out:
+                reasons.lines.append(f"and {left_out:,} more")
         hop = reasons.hop
         if process is None or hop is None or hop.node not in node.members.peers or len(self.asked) >= ASKED_COUNT_MAX:
             node.send(node.sender, ExplainReply(message.request, reasons.lines))

@@ -18,7 +18,7 @@ from msgspec import Struct
 from ...ids import FIRST_RETURN
 from ...wire.amounts import in_words, name_of, number, why_nowhere
 from ...wire.groups import plain_name
-from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX
+from ...wire.reasons import LINE_CHARACTERS_MAX, LINES_MAX, Explain
 from ...wire.task_spec import StoredValue
 from .tables import Actor, ActorState, Frame, ObjectEntry, Task, TaskState, Worker
 
@@ -404,6 +404,19 @@ class Reasons:
             self.say(depth, f"{name} is about to leave for node {name_of(route.home)}")
 
     # --- a process that waits ---
+
+    def awaited_by(self, worker: Worker | None, message: Explain) -> tuple[list[bytes], int]:
+        """Of what it asks about, what is not here, and how many more are awaited; if all is, it is on its way to it.
+
+        A worker that has lent its CPU hears of what it waits for when all of that is here: so its node knows better.
+        """
+        asked, left_out = message.object_ids, message.left_out
+        wait = worker.frames[-1].wait if worker is not None and worker.frames else None
+        if wait is not None and not wait.aside and asked and (asked[0] in wait.pending or asked[0] in wait.ready):
+            asked, left_out = list(wait.pending), 0
+        entries = self.node.objects.entries
+        missing = [i for i in asked if (entry := entries.get(i)) is None or entry.value is None]
+        return (missing or asked, left_out)
 
     def of_process(self, worker: Worker, depth: int) -> bool:
         """Whether all that a worker waits for is here, and only its CPU is not."""
