@@ -33,7 +33,7 @@ class Head(Loop):
         self.ended = ""
         self.children = {}  # by name, the last one
         self.all = []
-        self.news, self.said = [], []
+        self.news, self.said, self.log, self.rests = [], [], [], []
         self.folder = folder
         monkeypatch.setattr(services, "start_service", self._start)
         monkeypatch.setattr(services, "reap", self._reap)
@@ -41,7 +41,9 @@ class Head(Loop):
         member = SimpleNamespace(host="head", endpoint="127.0.0.1:7", neighbours=links)
         session = SimpleNamespace(name="s", folder=str(folder), log_path=lambda name: str(folder / name))
         names = {"services": "services", "chains": "chains", "shards": ["gcs-0"]}
-        self.processes = services.ServiceProcesses(session, member, names, lambda line: None)
+        self.processes = services.ServiceProcesses(session, member, names, self.log.append)
+        self.now = 0.0
+        self.processes.clock = lambda: self.now
         self.processes.attach(self)
         self.processes.tell(lambda: self.said.append("ready"), lambda reason: self.said.append(reason))
         for number in range(2):
@@ -61,6 +63,10 @@ class Head(Loop):
 
     def _reap(self, pid):
         return f"exited with code {next(child for child in self.all if child.pid == pid).wait()}"
+
+    def set_timer(self, delay, address, message):
+        self.rests.append(delay)
+        super().set_timer(delay, address, message)
 
     def deliver(self, role, message):
         self.news.append(message)
@@ -135,3 +141,29 @@ def test_one_that_was_ready_and_ends_before_the_others_are_is_replaced(head):
     head.tell("gcs-0-0", "ready")
     head.until(lambda: head.said)
     assert head.said == ["ready"]
+
+
+def test_one_that_soon_ends_again_rests_longer_each_time_until_it_has_run_well(head):
+    """It was started ten times a second, for as long as it ended after it was ready."""
+    for name in ("gcs-0-0", "gcs-0-1"):
+        head.tell(name, "ready")
+    head.until(lambda: head.said)
+    for number in range(9):
+        ends_again(head, "gcs-0-0", seconds=services.RAN_WELL_SECONDS + 1 if number == 7 else 1.0)
+    ends_again(head, "gcs-0-1", seconds=1.0)
+    assert head.rests == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 0.1, 0.2, 0.1]
+    told = [line for line in head.log if "it is started again" in line]
+    assert len(told) == 10
+    assert told[1].startswith("gcs-0-0 (host ") and told[1].endswith(
+        ") exited with code 0; it is started again in 0.2 s"
+    )
+
+
+def ends_again(head, name, seconds):
+    """It is ready, and ends after so many seconds; it is ready again when this returns."""
+    (before,) = running(head, name)
+    head.now += seconds
+    head.tell(name, "end")
+    head.until(lambda: running(head, name) not in ([], [before]))
+    head.tell(name, "ready")
+    head.until(lambda: running(head, name)[0].is_ready)

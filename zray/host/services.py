@@ -8,6 +8,7 @@ for its log: a replica offers what that holds, which counts where nobody has mor
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,14 @@ from .session import Session
 if TYPE_CHECKING:
     from .reactor import Reactor
 
-# The clients go on first: a start takes a processor for a moment.  One that ends at once is not started again at once.
+# The clients go on first: a start takes a processor for a moment.  One that soon ends again rests twice as long each
+# time: whatever it is that ends it, a start in five seconds costs little, and who mends it need not wait longer.
 RESTART_SECONDS_MIN, RESTART_SECONDS_MAX = 0.1, 5.0
+# Who has run longer than the longest rest, since it was ready, has run well: what ends it then is something else.
+RAN_WELL_SECONDS = RESTART_SECONDS_MAX
+
+
+NEVER = float("-inf")
 
 
 class StartAgain(Local):
@@ -43,7 +50,12 @@ class Service:
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.ready = ready  # of a pipe: what it listens on; -1: it has said it
-        self.is_ready = False
+        self.ready_at = NEVER
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has been."""
+        return self.ready_at != NEVER
 
 
 class ServiceProcesses:
@@ -64,7 +76,8 @@ class ServiceProcesses:
         self.log = log
         self.loop: Reactor
         self.running: dict[str, Service] = {}
-        self.deaths = 0
+        self.deaths: dict[str, int] = {}  # by name: in a row, none of which had run well
+        self.clock: Callable[[], float] = time.monotonic
         self.count = 0
         self.on_ready: Callable[[], None] = lambda: None  # all of the first ones are
         self.on_failure: Callable[[str], object] = lambda reason: None  # one of the first ones cannot be
@@ -131,7 +144,7 @@ class ServiceProcesses:
             if not self.has_begun:
                 self._give_up(refusal)
             return
-        service.is_ready = True
+        service.ready_at = self.clock()
         self.log(f"{service.order['name']} is host {service.host}, process {service.pid}, reached at {endpoint}")
         self.loop.deliver(self.names["services"], ServiceListens(service.host, endpoint))
         if not self.has_begun and all(other.is_ready for other in self.running.values()):
@@ -159,14 +172,20 @@ class ServiceProcesses:
         del self.running[service.host]
         reason = reap(service.pid)
         name = service.order["name"]
-        self.log(f"{name} (host {service.host}): {reason}")
         if not (self.has_begun or service.is_ready):
+            self.log(f"{name} (host {service.host}) {reason}")
             self._give_up(f"{name} {reason}:\n{last_lines(self.session.log_path(name))}")
             return
         self.member.neighbours.forget(service.host)
         self.loop.deliver(self.names["services"], ServiceEnded(service.host, reason))
-        if service.is_ready:
-            self.deaths = 0
-        delay = RESTART_SECONDS_MIN * 2 ** min(self.deaths, 20)
-        self.deaths += 1
-        self.loop.set_timer(min(RESTART_SECONDS_MAX, delay), self.address, StartAgain(service.order))
+        delay = self._rest_of(service)
+        self.log(f"{name} (host {service.host}) {reason}; it is started again in {delay:g} s")
+        self.loop.set_timer(delay, self.address, StartAgain(service.order))
+
+    def _rest_of(self, service: Service) -> float:
+        """Seconds until it is replaced."""
+        name = service.order["name"]
+        has_run_well = service.is_ready and self.clock() - service.ready_at > RAN_WELL_SECONDS
+        deaths = 0 if has_run_well else self.deaths.get(name, 0)
+        self.deaths[name] = deaths + 1
+        return min(RESTART_SECONDS_MAX, RESTART_SECONDS_MIN * 2 ** min(deaths, 20))
