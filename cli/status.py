@@ -43,6 +43,8 @@ def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
 
 def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
     """One session as plain data; resources as users count them; the nodes of its cluster are not among it yet."""
+    from zray.printable import printable
+
     return {
         "session": session.name,
         "called": info.called,
@@ -53,6 +55,7 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
         "endpoint": info.endpoint,
         "nodes": [],
         "trouble": status.trouble,
+        "stalls": list(map(printable, status.stalls)),
         "node_id": status.node_id.hex(),
         "logs": session.logs,
         "resources": resources(status.total, status.free, unit),
@@ -138,11 +141,14 @@ def print_cluster(fact: dict[str, Any]) -> None:
         where = Text(node["address"]), Text(node["machine"])
         table.add_row(node["node_id"], kind, *where, Text(", ".join(used)), str(node["pending"]))
     show(table)
+    for stall in fact["stalls"]:
+        click.secho(stall, fg="red")
 
 
 def show_cluster(address: str, form: str) -> None:
     """--address: from anywhere, as a reader."""
     from zray.host import control, readers, tokens
+    from zray.printable import printable
     from zray.wire.task_spec import RESOURCE_UNIT
 
     token = tokens.token_from_environment()
@@ -152,9 +158,10 @@ def show_cluster(address: str, form: str) -> None:
         found = readers.read_cluster(tokens.cluster_address(address), token)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    fact = {"cluster": address, "kind": "", "node_id": "", "nodes": node_facts(control.shown(found), RESOURCE_UNIT)}
+    nodes, stalls = node_facts(control.shown(found.nodes), RESOURCE_UNIT), list(map(printable, found.stalls))
+    fact = {"cluster": address, "kind": "", "node_id": "", "nodes": nodes, "stalls": stalls}
     if form == "json":
-        click.echo(json.dumps({"cluster": address, "nodes": fact["nodes"]}, indent=2))
+        click.echo(json.dumps({"cluster": address, "nodes": nodes, "stalls": stalls}, indent=2))
     else:
         print_cluster(fact)
 

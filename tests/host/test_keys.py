@@ -1,5 +1,6 @@
 """Keys, tokens and the files that they lie in (USERS S4, S6; B08, B25, B26)."""
 
+import errno
 import os
 import stat
 
@@ -8,6 +9,7 @@ import pytest
 from zray.exceptions import ZrayError
 from zray.host import keys
 from zray.host.keys import Key, KeyPair, KeyRing, Token, read_secret, require_curve, write_secret
+from zray.store.log import lock_folder
 
 
 class Clock:
@@ -25,6 +27,20 @@ def test_a_secret_file_is_for_its_owner_only_and_new(tmp_path):
     with pytest.raises(FileExistsError):
         write_secret(str(path), b"other")
     assert path.read_bytes() == b"s3cret"
+
+
+def test_where_a_disk_is_full_is_said(tmp_path, monkeypatch):
+    def full(descriptor, data, *offset):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/secret'"):
+        write_secret(str(tmp_path / "secret"), b"s")
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
+        lock_folder(str(tmp_path))
+    monkeypatch.undo()
+    os.close(lock_folder(str(tmp_path)))  # nobody has it
 
 
 def test_a_link_is_not_followed(tmp_path):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,9 @@ from tests.gates import until
 from tests.scripts import run_script
 from zray.host import log_room, logs, workers
 from zray.host.logs import LINE_BYTES_MAX, READ_BYTES_MAX, BegunLines, LogFollower, WorkerOutput
+from zray.host.node import Node
 from zray.host.processes import last_lines
+from zray.host.service_main import ServiceHost
 from zray.host.session import Session
 
 
@@ -378,3 +381,14 @@ def test_where_holes_cannot_be_made_nothing_is_lost(tmp_path, small_logs, monkey
     monkeypatch.setattr(log_room, "_PUNCH_HOLE", 1 << 30)
     room.look()
     assert not room.is_possible and log_room.room_of(path) >= 5 << 20
+
+
+@pytest.mark.parametrize("host", [Node, ServiceHost])
+def test_a_host_whose_log_has_no_room_goes_on(host, monkeypatch):
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    full = open(descriptor, "w", closefd=False)
+    monkeypatch.setattr(sys, "stderr", full)
+    host.log(SimpleNamespace(log_bytes=0), "a line")
+    with pytest.raises(OSError, match="No space left"):
+        full.close()  # it was tried
+    os.close(descriptor)

@@ -44,7 +44,7 @@ def draw(cluster, seconds=60.0):
 def test_it_sees_the_nodes_as_often_as_it_likes(cluster):
     token = draw(cluster)
     for _ in range(3):
-        nodes = read_cluster(cluster.address, token)
+        nodes = read_cluster(cluster.address, token).nodes
         assert {node.node.partition("/")[0] for node in nodes} == {
             cluster.head_node.node_id,
             cluster.worker_nodes[0].node_id,

@@ -1,9 +1,11 @@
 """A replica on a real log: acknowledged when it is on the disk, there again at the next start."""
 
+import os
 import queue
 
 import pytest
 
+from zray.host import shard_logs
 from zray.host.shard_logs import ORDERS, ShardLog
 from zray.ids import FIRST_RETURN
 from zray.roles.effects import EndSession, SaveSnapshot, Send, SetTimer
@@ -27,8 +29,14 @@ class Host:
     def __init__(self, folder, open_store=Log, *, is_lasting=True, lineage_bytes=0):
         self.inbox = queue.SimpleQueue()
         self.member = ChainMember("s1/gcs-0", "gcs-0", "chains", is_durable=True, lineage_bytes=lineage_bytes)
+        self.lines = []
         self.log = ShardLog(
-            folder, self.member, lambda role, message: self.inbox.put(message), open_store, is_lasting=is_lasting
+            folder,
+            self.member,
+            lambda role, message: self.inbox.put(message),
+            open_store,
+            is_lasting=is_lasting,
+            log=self.lines.append,
         )
         self.sent = []
         self.timers = []
@@ -217,6 +225,47 @@ def test_a_full_disk_holds_requests_until_there_is_space(folder, monkeypatch):
     while host.done() < 2:
         host.hear()
     assert "refuses" not in host.member.statistics()
+    host.log.close()
+
+
+def test_a_full_disk_is_said_when_it_begins_once_a_minute_and_when_it_is_over(folder, monkeypatch):
+    host = Host(folder)
+    host.begin()
+    clock = 1_000.0
+    monkeypatch.setattr(shard_logs.time, "monotonic", lambda: clock)
+
+    def full(descriptor, data):
+        raise OSError(28, "No space left on device")
+
+    def retry(seconds):
+        nonlocal clock
+        clock += seconds
+        host.tell("timer", host.timers.pop())
+        host.hear()
+
+    monkeypatch.setattr(log_module, "_write", full)
+    host.record(1)
+    host.hear()
+    said = (
+        f"GCS shard 0 cannot write its log in {folder}: No space left on device; tasks and actors wait until there is "
+        "room.  Free some space, and it goes on by itself"
+    )
+    assert host.lines == [said]
+    for _ in range(10):
+        retry(1.0)
+    assert host.lines == [said]
+    retry(50.0)
+    assert host.lines == [said] * 2
+    monkeypatch.setattr(log_module, "_write", os.write)
+    retry(1.0)
+    assert host.lines[2:] == [f"GCS shard 0 can write its log in {folder} again, after 61 s"]
+    assert host.done() == 1
+    monkeypatch.setattr(log_module, "_write", full)  # and soon again: no more often for that
+    host.record(2)
+    host.hear()
+    monkeypatch.setattr(log_module, "_write", os.write)
+    retry(1.0)
+    assert len(host.lines) == 3 and host.done() == 2
     host.log.close()
 
 

@@ -10,6 +10,7 @@ from zray.roles.gcs.client import ChainClient
 from zray.roles.gcs.master import ChainMaster
 from zray.roles.gcs.pages import unpack_page
 from zray.roles.gcs.replica import Replica
+from zray.roles.replica_effects import ShardStalled
 from zray.roles.role import Role
 from zray.wire.chain import ChainMemberLost
 from zray.wire.codec import Envelope, decode, encode
@@ -39,6 +40,7 @@ class Asker(Role):
         self.located = []
         self.done = set()  # tasks whose record was acknowledged
         self.task_of_request = {}
+        self.stalls = []  # what it was told of disks that take nothing, each time
 
     def ask(self):
         """One more task, with its location and a subscription to it."""
@@ -150,7 +152,7 @@ class ChainDesk:
         self.clients = []
         for asker in self.askers:
             self.roles[asker.address] = asker
-            client = self.roles[asker.shard] = ChainClient(asker.shard, "gcs-0", "master")
+            client = self.roles[asker.shard] = ChainClient(asker.shard, "gcs-0", "master", asker.address)
             self.clients.append(client)
             client.start()
             self._perform(client, client.take_effects())
@@ -253,6 +255,9 @@ class ChainDesk:
                 self.kill(role.address)
                 continue
             assert type(effect) is e.Send
+            if type(effect.message) is ShardStalled:
+                self.roles[effect.destination].stalls.append(effect.message.reasons)
+                continue
             self.queues.setdefault((role.address, effect.destination), deque()).append(effect.message)
 
     def work(self, address):

@@ -9,7 +9,8 @@ from zray.ids import FIRST_RETURN, return_id
 from zray.roles.effects import Finding, HostProbed
 from zray.roles.local_scheduler.explain import HopTimeout
 from zray.roles.local_scheduler.members import LoadTimeout
-from zray.wire.gcs import HeartbeatReply, NodeJoined, ObjectLocated, RecordTasksReply
+from zray.roles.replica_effects import ShardStalled
+from zray.wire.gcs import HeartbeatReply, HoldAtNodeReply, NodeJoined, ObjectLocated, RecordTasksReply
 from zray.wire.objects import HoldObjects
 from zray.wire.reasons import ExplainReply
 from zray.wire.scheduling import SpillRefused, TaskDeferred, TaskPlaced
@@ -73,8 +74,32 @@ def test_no_node_has_the_label(member):
 
 def test_an_actor_finds_all_cpus_in_use(member):
     actor_id = member.create(cpus=3)
-    line = member.ask(member.call(actor_id))[-1]
+    one = member.call(actor_id)
+    noted = "goes to another node when the GCS has noted it, and what it takes along"
+    assert member.ask(one)[-1] == f"  actor Counter {noted}"
+    for request in list(member.scheduler.acks.expected):
+        member.tell("gcs-0", HoldAtNodeReply(request))
+    line = member.ask(one)[-1]
     assert line.endswith("waits for room: what it asks for is in use on all nodes that have it")
+
+
+def test_the_gcs_has_not_noted_it_since_a_disk_is_full(member):
+    """The disk is named, and what waits for it; nothing else is."""
+    member.tell("gcs-0", ShardStalled("gcs-0", ["No space left on device (/state), on the head's machine"]))
+    stall = (
+        "GCS shard 0 cannot write its log: No space left on device (/state), on the head's machine; what needs its "
+        "word waits until there is room, and goes on by itself then"
+    )
+    here = member.run_task(cpus=64)
+    one = member.run_task(deps=[here], cpus=2)
+    member.tell("gcs-0", ObjectLocated(here, 10_000_000, [FAR]))
+    noted = "task f goes to another node when the GCS has noted it, and what it takes along"
+    assert member.ask(one) == [stall, f"{ref(one)}: {noted}"]
+    assert member.ask() == [stall]  # of a question that is about no object
+    assert member.ask(one, by=FAR) == [f"{ref(one)}: {noted}"]  # that node knows of it
+    assert member.scheduler.members.stalls() == [stall]
+    member.tell("gcs-0", ShardStalled("gcs-0", []))
+    assert member.ask(one) == [f"{ref(one)}: {noted}"] and not member.scheduler.members.stalls()
 
 
 def placed(node):

@@ -4,6 +4,7 @@ import pytest
 
 from zray.roles import effects as e
 from zray.roles.local_scheduler import lease
+from zray.roles.local_scheduler.members import Members
 from zray.sim.heads import Disk
 from zray.sim.main import _run, run_options, run_program, run_seed
 from zray.sim.options import Options, Wanted
@@ -117,6 +118,22 @@ def test_shards_whose_disks_are_full_or_stall_for_a_while_go_on(options):
     for seed in range(1, 4):
         outcome = run_program("tree", seed=seed, disk_fills=5, stall_probability=0.2, lineage_bytes=1, **options)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def test_each_node_is_told_of_a_disk_that_is_full_and_that_it_is_not_any_more(monkeypatch):
+    told = {}  # node -> what it was told of, each time
+    heard = Members.on_shard_stalled
+
+    def on_shard_stalled(self, message):
+        told.setdefault(self.node.address, []).append(bool(message.reasons))
+        heard(self, message)
+
+    monkeypatch.setattr(Members, "on_shard_stalled", on_shard_stalled)
+    options = Options(seed=2, nodes=4, programs=("tree",), head_kills=1, head_kill_probability=0.0, disk_fills=20)
+    world = Simulator(options)
+    _run(world)
+    assert len(told) == 4 and all(said[0] and not said[-1] for said in told.values()), told
+    assert not any(node.scheduler.members.stalled for node in world.nodes.values())
 
 
 def test_a_failed_fsync_ends_a_replica_and_never_the_last_that_has_everything():

@@ -166,6 +166,7 @@ TAGS = {
     164: "ChainAgain",
     165: "ChainTaken",
     166: "ChainSafe",
+    167: "ChainStalled",
     170: "SpillActor",
     171: "PlaceActor",
     172: "ActorAccepted",

@@ -110,7 +110,11 @@ class Doorman:
 
     def ask_for_reader(self, message: GetNodes, answer: Callable[[NodesReply], None]) -> None:
         """GetNodes, of one that is no process here."""
-        self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer)])
+
+        def answer_all(reply: NodesReply) -> None:
+            answer(NodesReply(reply.request, reply.nodes, self.node.local.members.stalls()))
+
+        self.node.reactor._perform(self.address, [self.inquiries.ask(self._scheduler, message, answer_all)])
 
     def _say(self, address: str, message: Any) -> None:
         self.node.reactor.outbox.setdefault(address, []).append(message)
@@ -125,7 +129,8 @@ class Doorman:
         resources = node.local.resources
         total, free = plain(resources.total), plain(resources.free)
         trouble = node.local.members.silence()
-        return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble)
+        stalls = node.local.members.stalls()
+        return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble, stalls)
 
     # --- coming in ---
 

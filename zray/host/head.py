@@ -55,7 +55,7 @@ def take_up(
         folder = cluster["state_dir"] or os.path.join(session.folder, "state")
         state = StateFolder(folder, cluster, log, is_lasting=bool(cluster["state_dir"]))
         undo.callback(state.close)
-        own = _read_own_shard(host, state, deliver)
+        own = _read_own_shard(host, state, log, deliver)
         if own is not None:
             undo.callback(own[1].close)
         member = found_cluster(session, host, state, cluster["port"], log)
@@ -65,7 +65,7 @@ def take_up(
 
 
 def _read_own_shard(
-    host: str, state: StateFolder, deliver: Callable[[str, Any], None]
+    host: str, state: StateFolder, log: Callable[[str], None], deliver: Callable[[str, Any], None]
 ) -> tuple[ChainMember, ShardLog] | None:
     """The replica that the head's own process hosts, with what its log holds.  None: all are processes.
 
@@ -79,7 +79,7 @@ def _read_own_shard(
         return None
     member = ChainMember(f"{host}/{shard}", shard, f"{host}/chains", is_durable=True, lineage_bytes=plan.lineage_bytes)
     try:
-        return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting)
+        return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting, log=log)
     except StoreError as error:
         raise ZrayError(str(error)) from error
 
@@ -249,7 +249,7 @@ class Head:
         self.state.close()
 
 
-def chain_clients(addresses: Addresses, master: str) -> list[ChainClient]:
-    """A host's own, one per shard."""
+def chain_clients(addresses: Addresses, master: str, local: str = "") -> list[ChainClient]:
+    """A host's own, one per shard.  local: its local scheduler, which explains waits; "": nobody does."""
     names = shard_names(len(addresses.shards))
-    return [ChainClient(shard, name, master) for shard, name in zip(addresses.shards, names, strict=True)]
+    return [ChainClient(shard, name, master, local) for shard, name in zip(addresses.shards, names, strict=True)]

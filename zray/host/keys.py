@@ -92,6 +92,8 @@ def write_secret(path: str, secret: bytes) -> None:
     try:
         os.write(descriptor, secret)
         os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error  # which disk is full
     finally:
         os.close(descriptor)
 

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import zmq
@@ -169,7 +170,7 @@ class Node:
         if member is not None:
             from .head import chain_clients
 
-            self.chain_clients = chain_clients(member.addresses, member.chains)
+            self.chain_clients = chain_clients(member.addresses, member.chains, self.local.address)
             # What this node has for the shards goes to the replica here in one round.
             roles += [*self.chain_clients, *(self.head.roles if self.head is not None else ())]
             roles += member.helpers
@@ -254,7 +255,8 @@ class Node:
         """One line into node.log, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
             self.log_bytes += len(line) + 32
-            print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # a disk that is full is no reason to end
+                print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     def end(self, reason: str) -> None:
         """After this turn."""

@@ -43,6 +43,19 @@ def wait_and_explain(
     return runtime.receive_until(is_done, deadline)
 
 
+def wait_for_answer(runtime: Runtime, is_done: Callable[[], bool], deadline: float | None) -> bool:
+    """As Runtime.receive_until, of a question to the node: one without a deadline says what the node itself waits for,
+    where it knows that.
+    """
+    began = time.monotonic()
+    for seconds in SAID_AFTER if deadline is None else ():
+        if runtime.receive_until(is_done, began + seconds):
+            return True
+        if lines := reasons(runtime, is_done, time.monotonic() + ANSWER_SECONDS, []):
+            _print(f"a question to the node has waited for {seconds:g} s", lines)
+    return runtime.receive_until(is_done, deadline)
+
+
 def explain(
     runtime: Runtime, is_done: Callable[[], bool], deadline: float | None, awaited: Sequence[bytes], said: str
 ) -> None:
@@ -53,7 +66,11 @@ def explain(
         if is_done() or time.monotonic() < until:
             return  # the wait is over
         lines = [f"its node has not said why within {ANSWER_SECONDS:g} s"]
-    # In one piece: others may be writing there too.
+    _print(said, lines)
+
+
+def _print(said: str, lines: list[str]) -> None:
+    """In one piece: others may be writing there too."""
     print("\n  ".join([f"zray: {said}:", *lines]) + "\n", end="", file=sys.stderr, flush=True)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..exceptions import ZrayError
-from ..wire.hosts import GetNodes, HostRefused, NodeFact, NodesReply
+from ..wire.hosts import GetNodes, HostRefused, NodesReply
 from ..wire.link import unnumbered
 from ..wire.message import Message
 from .dealing import DENIED
@@ -47,8 +47,8 @@ class Readers:
             Wire(arrival.frame).cut()
 
 
-def read_cluster(address: str, secret: str) -> list[NodeFact]:
-    """The nodes of the cluster whose head is there, with a token for readers.
+def read_cluster(address: str, secret: str) -> NodesReply:
+    """What the cluster has whose head is there, with a token for readers.
 
     Raises:
         ZrayError: refused, or nobody there.
@@ -60,7 +60,7 @@ def read_cluster(address: str, secret: str) -> list[NodeFact]:
         raise ZrayError(str(error)) from error
     reply, dealer = ask_once(address, token, GetNodes(1), READ_SECONDS)
     if type(reply) is NodesReply:
-        return reply.nodes
+        return reply
     if type(reply) is HostRefused:
         raise ZrayError(
             f"The cluster at {address} refuses that: {reply.reason}.  To look takes a token of `zray keys reader`, "

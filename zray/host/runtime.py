@@ -31,6 +31,7 @@ from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, Pub
 from . import (
     context,
     forks,  # noqa: F401  it watches over forks
+    patience,
 )
 from .connection import Connection
 from .flusher import flush_forever
@@ -382,8 +383,8 @@ class Runtime:
         replies = self.client.replies
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            if not self.receive_until(lambda: replies[request] is not None, deadline):
-                raise GetTimeoutError("The node did not answer in time.")
+            if not patience.wait_for_answer(self, lambda: replies[request] is not None, deadline):
+                raise GetTimeoutError(f"The node did not answer in time.{patience.why_late(self, [], 1.0)}")
             return replies[request]
         finally:
             del replies[request]

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -112,6 +113,7 @@ class ServiceHost:
                     member,
                     self.reactor.deliver_from_thread,
                     is_lasting=self.options["is_lasting"],
+                    log=self.log,
                 )
             except StoreLocked:
                 # By a process that is being killed.
@@ -178,7 +180,8 @@ class ServiceHost:
         """One line, up to a size."""
         if self.log_bytes < LOG_BYTES_MAX:
             self.log_bytes += len(line) + 32
-            print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # a disk that is full is no reason to end
+                print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     # --- the whole ---
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,9 +38,54 @@ from ..store.log import Log
 Order = AppendToLog | SaveSnapshot | WritePage | ReadPage
 ORDERS = (AppendToLog, SaveSnapshot, WritePage, ReadPage)
 
+# A full disk is asked again each second, for days perhaps: said when it begins, and no more often than this.
+SAID_AGAIN_SECONDS = 60.0
+# What cannot be done while it is full, and what follows.
+_REFUSED: dict[type, tuple[str, str]] = {
+    AppendToLog: (
+        "write its log",
+        "tasks and actors wait until there is room.  Free some space, and it goes on by itself",
+    ),
+    SaveSnapshot: ("save its state", "its log goes on growing meanwhile"),
+    WritePage: ("put records of tasks", "they stay in memory, and tasks wait when they are too many there"),
+}
+
+
+class Refusals:
+    """What a disk that is full does not take, in the log of the host: once, now and then again, and when it does."""
+
+    def __init__(self, shard: str, folder: str, log: Callable[[str], None]) -> None:
+        self.name = f"GCS shard {shard.rpartition('-')[2]}"
+        self.folder = folder
+        self.log = log
+        self.since: dict[type, float] = {}  # what is not taken now
+        self.said_at: dict[type, float] = {}
+        self.said: set[type] = set()  # of what is not taken now: membership only
+
+    def refused(self, kind: type, why: str) -> None:
+        """An order of this kind was."""
+        now = time.monotonic()
+        self.since.setdefault(kind, now)
+        if now - self.said_at.get(kind, -SAID_AGAIN_SECONDS) >= SAID_AGAIN_SECONDS:
+            self.said_at[kind] = now
+            self.said.add(kind)
+            what, then = _REFUSED[kind]
+            self.log(f"{self.name} cannot {what} in {self.folder}: {why}; {then}")
+
+    def taken(self, kind: type) -> None:
+        """An order of this kind was."""
+        if kind not in self.since:
+            return
+        seconds = time.monotonic() - self.since.pop(kind)
+        if kind in self.said:
+            self.said.remove(kind)
+            self.log(f"{self.name} can {_REFUSED[kind][0]} in {self.folder} again, after {seconds:.0f} s")
+
 
 class ShardLog:
-    """Of one member.  folder: where it lies; deliver: gives a message to a role, from any thread."""
+    """Of one member.  folder: where it lies; deliver: gives a message to a role, from any thread; log: takes a line,
+    likewise.
+    """
 
     def __init__(
         self,
@@ -49,6 +95,7 @@ class ShardLog:
         open_store: Callable[..., Store] = Log,
         *,
         is_lasting: bool = True,
+        log: Callable[[str], None] = lambda line: None,
     ) -> None:
         """is_lasting: as in Log.
 
@@ -59,6 +106,8 @@ class ShardLog:
         self._deliver = deliver
         self._store = open_store(folder, is_lasting=is_lasting)
         self._is_lasting = is_lasting
+        self._folder = folder
+        self._refusals = Refusals(member.shard, folder, log)
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._last_place = folder
@@ -104,7 +153,9 @@ class ShardLog:
                 return PageLost(order.page, str(error))
         try:
             if type(order) is WritePage:
-                return PageWritten(order.token, self._store.write_page(order.data))
+                page = self._store.write_page(order.data)
+                self._refusals.taken(WritePage)
+                return PageWritten(order.token, page)
             if type(order) is AppendToLog:
                 self._store.append(order.records)
             elif type(order) is SaveSnapshot:
@@ -115,10 +166,12 @@ class ShardLog:
                     self._store.end_snapshot()
                     self._store.keep_pages(order.pages, order.newest_page)
         except StoreFull as error:
+            self._refusals.refused(type(order), error.why)
             kind = PageRefused if type(order) is WritePage else LogRefused
-            return kind(order.token, str(error))  # type: ignore[union-attr]
+            return kind(order.token, f"{error.why} ({self._folder})")  # type: ignore[union-attr]
         except StoreBroken as error:
             return LogBroken(str(error))
+        self._refusals.taken(type(order))
         return LogAppended(order.token)  # type: ignore[union-attr]
 
     def close(self) -> None:

@@ -96,6 +96,13 @@ class HoldBack(Struct, gc=False):
     is_held: bool
 
 
+class ShardStalled(Local):
+    """To a local scheduler: what that shard is asked waits for a disk.  reasons: as in ChainStalled."""
+
+    shard: str  # its logical name
+    reasons: list[str]
+
+
 class MachineIsFree(Local):
     """To the monitor: it hosts nothing of the cluster any more."""
 

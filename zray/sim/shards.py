@@ -122,7 +122,7 @@ class Shards:
             node.add_role(keeper)
             self.world.call_at(self.world.now, self._start, node, keeper)
         for name, address in zip(self.names, self.addresses(node.name), strict=True):
-            client = ChainClient(address, name, heads.role(MASTER))
+            client = ChainClient(address, name, heads.role(MASTER), node.scheduler.address)
             node.add_role(client)
             if not self.world.now:
                 self.world.call_at(0.0, self._start, node, client)
@@ -366,6 +366,7 @@ class Shards:
                     assert len(session.results) < UNCONFIRMED_MAX
         for client in self.clients():
             assert not client.pending and not client.reads, f"{client.address} waits for an answer"
+            assert not client.is_stalled, f"{client.address} waits for a disk, as far as it was told"
             # The monitor tells shards of nodes that join, which is nothing to them.
             assert set(client.rejected) <= {"no handler for NodeJoined"}, client.rejected
 

@@ -97,7 +97,14 @@ class StoreError(Exception):
 
 
 class StoreFull(StoreError):
-    """No space is left: nothing of what was asked for is there (definite, until there is space again)."""
+    """No space is left: nothing of what was asked for is there (definite, until there is space again).
+
+    why: in the system's words alone.
+    """
+
+    def __init__(self, text: str, why: str = "no space is left") -> None:
+        super().__init__(text)
+        self.why = why
 
 
 class StoreBroken(StoreError):

@@ -181,7 +181,7 @@ class Log:
             if error.errno not in _NO_SPACE:
                 raise self._break("a write", error) from error
             self._take_back()
-            raise StoreFull(f"{self._path('log', self._logs[-1])}: {error.strerror}") from error
+            raise StoreFull(f"{self._path('log', self._logs[-1])}: {error.strerror}", str(error.strerror)) from error
         try:
             self._sync(self._file)
         except OSError as error:
@@ -256,7 +256,7 @@ class Log:
         aside.drop()
         if aside is self._coming:
             self._coming = None
-        return StoreFull(f"{aside.path}: {error.strerror}")
+        return StoreFull(f"{aside.path}: {error.strerror}", str(error.strerror))
 
     def _drop_snapshot(self) -> None:
         if self._coming is not None:
@@ -429,6 +429,10 @@ def lock_folder(folder: str) -> int:
         raise StoreLocked(f"{folder} is in use by {owner}", owner) from error
     with open(_BOOT_ID) as file:
         boot_id = file.read().strip()
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"process {os.getpid()} of boot {boot_id}\n".encode(), 0)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} of boot {boot_id}\n".encode(), 0)
+    except OSError as error:
+        os.close(descriptor)
+        raise OSError(error.errno, error.strerror, folder) from error  # which disk is full
     return descriptor

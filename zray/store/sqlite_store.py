@@ -99,8 +99,8 @@ class SqliteStore:
         except sqlite3.Error as error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            kind = StoreFull if "full" in str(error) else StoreBroken
-            raise kind(f"{self.path}: {error}") from error
+            text = f"{self.path}: {error}"
+            raise StoreFull(text, str(error)) if "full" in str(error) else StoreBroken(text) from error
 
     def close(self) -> None:
         self._database.close()

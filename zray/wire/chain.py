@@ -15,6 +15,7 @@ member          ChainTaken          to its predecessor: a part has arrived, send
 member          ChainLineage        ahead of it: the specs that the member has in its store, and not in memory
 member          ChainSafe           to its successor on another node: what is on its disk
 member          ChainJoined         to the chain master: I have caught up in this epoch
+member          ChainStalled        to the chain master, and on to the clients: you wait for my disk, which is full
 
 Which message goes where, and why nothing acknowledged is lost: zray/roles/gcs/chain.py.
 """
@@ -87,6 +88,9 @@ from .message import Message, Natural
 from .scheduling import LocateObjects, LocateObjectsReply
 from .task_spec import TaskSpec
 from .tasks import PublishFunction
+
+# Of what a disk says, in words: a path and an error.
+STALL_CHARACTERS_MAX = 500
 
 # What a shard may be told, and what it may say: nothing else travels inside these messages.
 ShardRequest = (
@@ -325,3 +329,13 @@ class ChainAck(Message, tag=162):
 
     epoch: Natural
     sequence: Natural
+
+
+class ChainStalled(Message, tag=167):
+    """member -> chain master -> clients.  What the shard is asked waits for a disk: what that says, and where it is.
+
+    From a member: of its own, in one line; from the master: of all members.  None: it goes on.  For people alone.
+    """
+
+    shard: str
+    reasons: list[str]

@@ -12,7 +12,7 @@ from typing import Any
 from ..ids import function_id
 from .actors import PlaceActor, SpillActor
 from .allowed import ROLES_OF_KEY, Types, allowed_between, kind_of
-from .chain import ChainJoined, ChainMemberLost, ChainOffer, ChainRead, ChainWrite
+from .chain import ChainJoined, ChainMemberLost, ChainOffer, ChainRead, ChainStalled, ChainWrite
 from .drains import DrainReport
 from .gcs import (
     AddLocations,
@@ -91,9 +91,9 @@ def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
     return ""
 
 
-def _of_its_shard(message: ChainOffer | ChainJoined, source: str, kind: str, public: bytes) -> str:
-    """A replica speaks of the shard that it is named after."""
-    if source.rpartition("/")[2] == message.shard:
+def _of_its_shard(message: ChainOffer | ChainJoined | ChainStalled, source: str, kind: str, public: bytes) -> str:
+    """A replica speaks of the shard that it is named after; of the head's roles the chain master, of all."""
+    if kind_of(source) != "gcs" or source.rpartition("/")[2] == message.shard:
         return ""
     return f"{source} may not say {type(message).__name__} of {message.shard[:80]!r}"
 
@@ -124,7 +124,7 @@ CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     **dict.fromkeys((PlaceTask, PlaceActor), _placement),
     ChainWrite: _write,
     ChainRead: _read,
-    **dict.fromkeys((ChainOffer, ChainJoined), _of_its_shard),
+    **dict.fromkeys((ChainOffer, ChainJoined, ChainStalled), _of_its_shard),
     ChainMemberLost: _own_member,
     GiveUpNode: _judgement,
     PublishFunction: _function,

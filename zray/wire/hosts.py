@@ -134,10 +134,11 @@ class GetNodes(Message, tag=137):
 
 
 class NodesReply(Message, tag=138):
-    """global scheduler, head -> host, reader.  As of the latest load reports."""
+    """global scheduler, head -> host, reader.  As of the latest load reports.  stalls: to a reader, as StatusReply."""
 
     request: int
     nodes: list[NodeFact]
+    stalls: list[str] = []
 
 
 class HostAdded(Message, tag=140):

@@ -64,7 +64,8 @@ class GetStatus(Message, tag=6):
 class StatusReply(Message, tag=7):
     """node -> driver, worker, command line.  Resources in RESOURCE_UNITs; counts of what is there now.
 
-    trouble: that the head of its cluster is not heard of, in words; "" while it is.
+    trouble: that the head of its cluster is not heard of, in words; "" while it is.  stalls: in words too, the shards
+    of its GCS whose disks take nothing.
     """
 
     request: int
@@ -74,6 +75,7 @@ class StatusReply(Message, tag=7):
     free: dict[str, int]
     counts: dict[str, int]
     trouble: str = ""
+    stalls: list[str] = []
 
 
 class StopSession(Message, tag=8):

@@ -86,6 +86,7 @@ from .inspection import check_member, count_member
 from .journal import Journal, RetryAppend
 from .replica import Replica
 from .results import Results
+from .stalls import Stalls
 
 
 class ChainMember(Role):
@@ -115,6 +116,7 @@ class ChainMember(Role):
         self.flushing = Flushing(self, lineage_bytes)
         self.handover = Handover(self)
         self.results = Results(self)
+        self.stalls = Stalls(self)
         self.is_recovered = False  # the state is of another life, and of no use but to a chain's first member
         self.epoch = 0
         self.entered = 0  # the last epoch in which it had all that its predecessor had
@@ -163,6 +165,11 @@ class ChainMember(Role):
     def is_tail(self) -> bool:
         """Whether what the shard says leaves from here."""
         return bool(self.members) and self.members[-1] == self.address
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether clients wait for our disk."""
+        return self.is_head or self.is_tail or self.handover.is_awaited
 
     def neighbour(self, step: int) -> str:
         """The member before (-1) or after us (1); "": there is none."""
@@ -372,6 +379,7 @@ class ChainMember(Role):
                 self.send(self.master, ChainJoined(self.shard, self.epoch))
             if self.is_tail and self.acknowledged >= self.forgotten:
                 self.results.tell()
+            self.stalls.end_turn()
         return self.take_effects()
 
     def _acknowledge(self) -> None:

@@ -8,6 +8,7 @@ the shard says comes from here.
     tail           ChainResults        to the roles, each once and in order
     tail           ChainReadReply
     chain master   ChainChanged        to the new head, again: what is not known to be done
+    chain master   ChainStalled        a disk takes nothing: our host's local scheduler is told, which explains waits
     our host       HeadChanged         ask the chain master that there is now
 
 A chain that is slow, or out of reach, holds back whoever asks: with PENDING_MAX requests that are not done, processes
@@ -27,12 +28,13 @@ from ...wire.chain import (
     ChainRead,
     ChainReadReply,
     ChainResults,
+    ChainStalled,
     ChainWrite,
     ShardRequest,
 )
 from ...wire.scheduling import LOCATING_MAX, LocateObjects
 from ..effects import Effect, HeadChanged
-from ..replica_effects import HoldBack
+from ..replica_effects import HoldBack, ShardStalled
 from ..role import Role
 
 REQUESTS_MAX = 100  # in one message
@@ -47,12 +49,17 @@ PENDING_MAX = 20_000
 
 
 class ChainClient(Role):
-    """address: its own.  shard: the logical name of the shard.  master: who says what its chain is."""
+    """address: its own.  shard: the logical name of the shard.  master: who says what its chain is.
 
-    def __init__(self, address: str, shard: str, master: str) -> None:
+    listener: who is told that what it asks waits for a disk (ShardStalled); "": nobody.
+    """
+
+    def __init__(self, address: str, shard: str, master: str, listener: str = "") -> None:
         super().__init__(address)
         self.shard = shard
         self.master = master
+        self.listener = listener
+        self.is_stalled = False
         self.epoch = 0
         self.members: list[str] = []
         self.pending: deque[tuple[str, Any]] = deque()  # not known to be done
@@ -73,7 +80,17 @@ class ChainClient(Role):
         if self.master == f"{message.former}/chains":
             self.master = f"{message.head}/chains"
             self.members = []  # those that are left listen to nobody until there is a chain again
+            self._stalled([])
             self.start()
+
+    def on_chain_stalled(self, message: ChainStalled) -> None:
+        if self.sender == self.master:
+            self._stalled(message.reasons)
+
+    def _stalled(self, reasons: list[str]) -> None:
+        if self.listener and (reasons or self.is_stalled):
+            self.is_stalled = bool(reasons)
+            self.send(self.listener, ShardStalled(self.shard, reasons))
 
     def _on_request(self, message: Any) -> None:
         if type(message) is LocateObjects and not self.pending:
@@ -173,6 +190,7 @@ class ChainClient(Role):
 
     HANDLERS = {
         ChainChanged: on_chain_changed,
+        ChainStalled: on_chain_stalled,
         HeadChanged: on_head_changed,
         ChainResults: on_chain_results,
         ChainAgain: on_chain_again,

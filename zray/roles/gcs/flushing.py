@@ -53,7 +53,7 @@ class Flushing:
         self.member = member
         self.limit = limit
         self.refused = ""  # why the last page was not taken
-        self._is_stuck = False  # it was not, and none has been since
+        self.trouble = ""  # the same, until one is taken again
         self._oldest: deque[bytes] = deque()  # tasks whose specs are in memory: those that go next
         self._excess = 0  # bytes of them that are still to go
         self._going: dict[int, list[tuple[bytes, TaskSpec]]] = {}  # token -> a page under way
@@ -123,7 +123,7 @@ class Flushing:
 
     def on_written(self, message: PageWritten) -> None:
         """PageWritten: its specs leave memory."""
-        self._is_stuck = False
+        self.trouble = ""
         going = self._going.pop(message.token, [])
         self.newest_page = max(self.newest_page, message.page)
         replica = self.member.replica
@@ -138,14 +138,13 @@ class Flushing:
         self._excess += sum(weight_of(spec) for _, spec in going)
         if not self.refused:
             self.member.set_timer(RETRY_SECONDS, RetryFlush())
-        self.refused = message.reason
-        self._is_stuck = True
+        self.refused = self.trouble = message.reason
 
     @property
     def is_over(self) -> bool:
         """Whether the specs in memory are too many, and the disk takes none."""
         replica = self.member.replica
-        return self._is_stuck and replica is not None and replica.shard.tasks.weight > OVER * self.limit
+        return self.trouble != "" and replica is not None and replica.shard.tasks.weight > OVER * self.limit
 
     def on_retry(self) -> None:
         """RetryFlush: the end of this turn does it."""

@@ -71,6 +71,7 @@ class Handover:
         member.aside.clear()
         member.is_recovered = member.replica is not None
         self.forget()
+        member.stalls.forget()
         member.start()
 
     # --- to our successor ---

@@ -56,6 +56,7 @@ class Journal:
         self.logged_epoch = 0  # and that this epoch was entered
         self.entered = 0  # the last epoch in which the member had all that its predecessor had
         self.refused = ""  # why the order under way was not taken; it will be given again
+        self.trouble = ""  # the same, until the disk has taken something again: for people
         self._gathered: list[bytes] = []
         self._gathered_to = 0  # the last update among them, or before them
         self._order: AppendToLog | None = None  # under way
@@ -95,9 +96,7 @@ class Journal:
             self._gather(Entry(self.entered, None), self.member.replica.sequence)
 
     def _gather(self, entry: Entry, upto: int) -> None:
-        member = self.member
-        is_awaited = member.is_head or member.is_tail or member.handover.is_awaited
-        if len(self._gathered) >= GATHERED_MAX and not is_awaited and not self._is_replaced:
+        if len(self._gathered) >= GATHERED_MAX and not self.member.is_awaited and not self._is_replaced:
             self.replaced()
         if self._is_replaced and self._dump is None:
             return  # it will be in the snapshot
@@ -190,9 +189,10 @@ class Journal:
                 assert self._dump is not None
                 self._saved(self._dump.sequence, self._dump_epoch)
                 self._dump = None
+                self.trouble = self.refused  # of what is appended
         elif self._order is not None and message.token == self._order.token:
             self._order = None
-            self.refused = ""
+            self.refused = self.trouble = ""
             if not self._is_replaced:
                 self._saved(self._order_to, self._order_epoch)
 
@@ -209,7 +209,7 @@ class Journal:
             self._is_paused = True
         elif self._order is None or message.token != self._order.token:
             return
-        self.refused = message.reason
+        self.refused = self.trouble = message.reason
         self.member.set_timer(RETRY_SECONDS, RetryAppend())
 
     def on_retry(self) -> None:

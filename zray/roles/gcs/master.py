@@ -10,6 +10,7 @@ Dialog (who says it -> what we do):
     hosting          MemberPlaced       a member runs on another node than the head: chains spread (spread.py)
     hosting          MachineLeaves      its members are replaced, one by one
     head             ChainJoined        the first time: the clients may hear of the chain
+    member           ChainStalled       tell the clients: they wait for its disk
     member           ChainJoined        append it; once it has caught up as a member, it may be left alone
 
 A member that is out never comes back: its process starts anew, under another address.
@@ -32,7 +33,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...wire.chain import ChainChanged, ChainFollow, ChainJoined, ChainMemberLost, ChainOffer
+from ...wire.amounts import name_of
+from ...wire.chain import (
+    STALL_CHARACTERS_MAX,
+    ChainChanged,
+    ChainFollow,
+    ChainJoined,
+    ChainMemberLost,
+    ChainOffer,
+    ChainStalled,
+)
 from ...wire.gcs import NodeLost
 from ..latest import LOST_MAX, Latest
 from ..replica_effects import MachineLeaves, MemberPlaced, NoteChain
@@ -61,6 +71,7 @@ class Chain:
         self.sources: dict[str, str] = {}
         self.awaited: dict[str, None] = {}
         self.noted: tuple[dict[str, str], list[str]] = ({}, [])
+        self.stalled: dict[str, str] = {}  # members whose disks take nothing -> what these say, and where they are
 
     def full(self) -> list[str]:
         """Members that have everything."""
@@ -117,6 +128,7 @@ class ChainMaster(Role):
         for listener in dict.fromkeys((*chain.members, chain.joining, *followers, *dropped)):
             if listener:
                 self._tell(chain, listener)
+        self._forget_stalls(chain)
 
     def _note(self, chain: Chain) -> None:
         """Where only members on this machine are, their logs tell all that there is to know."""
@@ -201,12 +213,43 @@ class ChainMaster(Role):
         for member in dropped:
             if member:
                 self._tell(chain, member)
+        self._forget_stalls(chain)
+
+    # --- disks that take nothing ---
+
+    def on_chain_stalled(self, message: ChainStalled) -> None:
+        chain, member = self._chain(message.shard), self.sender
+        if member not in chain.members:
+            self.reject("a disk of one that is no member")
+            return
+        machine = self.spread.machine(member)
+        where = f"on node {name_of(machine)}" if machine else "on the head's machine"
+        if message.reasons:
+            chain.stalled[member] = f"{message.reasons[0][:STALL_CHARACTERS_MAX]}, {where}"
+        elif chain.stalled.pop(member, None) is None:
+            return
+        self._tell_stalls(chain, chain.followers)
+
+    def _forget_stalls(self, chain: Chain) -> None:
+        """Of those that are out."""
+        if gone := [member for member in chain.stalled if member not in chain.members]:
+            for member in gone:
+                del chain.stalled[member]
+            self._tell_stalls(chain, chain.followers)
+
+    def _tell_stalls(self, chain: Chain, listeners: Iterable[str]) -> None:
+        for listener in listeners:
+            self.send(listener, ChainStalled(chain.shard, list(chain.stalled.values())))
+
+    # --- who is in it ---
 
     def on_chain_follow(self, message: ChainFollow) -> None:
         chain = self._chain(message.shard)
         chain.followers[self.sender] = None
         if chain.is_announced:
             self._tell(chain, self.sender)
+        if chain.stalled:
+            self._tell_stalls(chain, [self.sender])
 
     def on_chain_joined(self, message: ChainJoined) -> None:
         chain = self._chain(message.shard)
@@ -294,6 +337,7 @@ class ChainMaster(Role):
             # One more while one of them moves to another machine.
             yield f"members of {chain.shard}", len(chain.members), self.replicas + 1
             yield f"members of {chain.shard} that may lack something", len(chain.tentative), len(chain.members)
+            yield f"members of {chain.shard} whose disks take nothing", len(chain.stalled), len(chain.members)
 
     def statistics(self) -> dict[str, Any]:
         counts = {}
@@ -307,6 +351,7 @@ class ChainMaster(Role):
         ChainOffer: on_chain_offer,
         ChainFollow: on_chain_follow,
         ChainJoined: on_chain_joined,
+        ChainStalled: on_chain_stalled,
         ChainMemberLost: on_chain_member_lost,
         NodeLost: on_node_lost,
         MemberPlaced: on_member_placed,

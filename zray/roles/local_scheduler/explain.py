@@ -57,6 +57,8 @@ class Explanations:
         reasons = Reasons(node)
         if process is not None and (silence := node.members.silence()):
             reasons.say(0, silence)
+        for stall in node.members.stalls() if process is not None else ():
+            reasons.say(0, stall)
         worker = process.worker if process is not None else None
         if worker is None or not reasons.of_process(worker, 0):
             awaited, left_out = reasons.awaited_by(worker, message)

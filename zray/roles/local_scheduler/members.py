@@ -12,6 +12,7 @@ from ...wire.groups import AttendShard, plain
 from ...wire.hosts import WAS_LOST
 from ...wire.message import Local
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
+from ..replica_effects import ShardStalled
 from .lease import HEAD_WAIT_SECONDS, Lease
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Members:
         self.facts = ("node", "", b"")  # as registered
         self.hostname = ""
         self.is_fenced = False
+        self.stalled: dict[str, list[str]] = {}  # shards whose disks take nothing -> why; for people alone
 
     def start(
         self,
@@ -68,6 +70,22 @@ class Members:
     def silence(self) -> str:
         """As the lease says it."""
         return self.lease.silence(is_guest=self.is_guest)
+
+    def stalls(self) -> list[str]:
+        """In words: the shards whose disks take nothing, which whatever needs their word waits for."""
+        return [
+            f"GCS shard {shard.rpartition('-')[2]} cannot write its log: {reason}; what needs its word waits until "
+            "there is room, and goes on by itself then"
+            for shard, reasons in sorted(self.stalled.items())
+            for reason in reasons
+        ]
+
+    def on_shard_stalled(self, message: ShardStalled) -> None:
+        """ShardStalled."""
+        if message.reasons:
+            self.stalled[message.shard] = message.reasons
+        else:
+            self.stalled.pop(message.shard, None)
 
     def _register(self) -> None:
         node = self.node
@@ -193,6 +211,7 @@ HANDLERS: dict[type, Any] = {
     NodeJoined: lambda self, message: self.members.on_node_joined(message),
     NodeLost: lambda self, message: self.members.on_node_lost(message),
     HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
+    ShardStalled: lambda self, message: self.members.on_shard_stalled(message),
     HostProbed: lambda self, message: self.members.on_host_probed(message),
     HeadChanged: lambda self, message: self.members.on_head_changed(message),
 }

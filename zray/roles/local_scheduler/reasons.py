@@ -94,7 +94,11 @@ class Reasons:
         if entry is None:
             self.say(depth, f"{name}: node {self._here()} knows nothing of it")
         elif entry.value is not None:
-            self.say(depth, f"{name}: is here")
+            # Whoever waits for it may hear of it only when the shards know who holds what lies in it.
+            expected = self.node.acks.expected.values()
+            is_held_back = entry.contained and any(item.node == self.node.sender for item in expected)
+            then = ", and is told of when the GCS has noted who holds the refs in it" if is_held_back else ""
+            self.say(depth, f"{name}: is here{then}")
         elif entry.task is not None:
             self.of_task(entry.task, entry.object_id, depth, f"{name}: ")
         else:
@@ -324,6 +328,8 @@ class Reasons:
             self.say(depth, f"{name} waits for {request}, which actors hold on every node that has it")
         elif place is not None:
             self._of_sent_away(task, place, object_id, depth, f"{name} was placed on node {name_of(place)}")
+        elif any(leaving[0] is task for leaving in node.remote.leaving.values()):
+            self.say(depth, f"{name} goes to another node when the GCS has noted it, and what it takes along")
         elif (where := task.options.where) is not None and where.group:
             self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
         else:
@@ -376,6 +382,8 @@ class Reasons:
             self._of_running(actor.worker.frames[0], depth, f"{name} {again}runs its constructor (pid {pid})")
         elif self._missing(actor.creation):
             self._of_missing(actor.creation, depth, name)
+        elif (ask := node.moves.asks.get(actor.actor_id)) is not None and not ask.is_shared:
+            self.say(depth, f"{name} goes to another node when the GCS has noted it, and what it takes along")
         elif reason := node.strategies.why_no_labels(where):
             self.say(depth, f"{name} finds no node: {reason}")
         elif not node.resources.could_ever_fit(request) and node.infeasible.is_met_elsewhere(request):
