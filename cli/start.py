@@ -237,7 +237,7 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
     if where["advertise"] is not None:
         raise click.UsageError(HEAD_IS_ADVERTISED)
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
-    host = tokens.own_address(where["host"]) if where["host"] else ""
+    host = tokens.own_address(where["host"]) if where["host"] is not None else ""
     return nodes.start_head(total, store, host=host, port=where["port"], labels=where["labels"], **plan)
 
 
@@ -249,9 +249,9 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
         if where[name] is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} is the head's.")
     token = read_token(where["token_file"], where["token_stdin"])
-    host = tokens.own_address(where["host"]) if where["host"] else ""
+    host = tokens.own_address(where["host"]) if where["host"] is not None else ""
     address = tokens.cluster_address(address)
-    advertise = tokens.advertised_address(where["advertise"]) if where["advertise"] else ""
+    advertise = tokens.advertised_address(where["advertise"]) if where["advertise"] is not None else ""
     further = {
         "host": host,
         "port": where["port"] or 0,

@@ -87,3 +87,5 @@ def test_a_generator_may_be_told_the_number_of_returns_by_its_call():
         assert zray.get(generator.options(num_returns=3).remote()) == [0, 1, 4]
         with pytest.raises(NotImplementedError, match="num_returns=n"):
             generator.remote()
+        with pytest.raises(NotImplementedError, match=r"num_returns='dynamic'.*return a list of refs"):
+            generator.options(num_returns="dynamic").remote()

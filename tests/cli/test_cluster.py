@@ -142,6 +142,7 @@ REFUSED = {
     "the address of a page": (["--address", "http://127.0.0.1:6379"], "x", 2, "HOST:PORT, not 'http://127.0.0.1:6379'"),
     "no port": (["--address", "127.0.0.1:0"], "x", 2, "HOST:PORT"),
     "all addresses to be reached at": (["--address", "127.0.0.1:1", "--advertise", "0.0.0.0"], "x", 2, "to advertise"),
+    "nothing to be reached at": (["--address", "127.0.0.1:1", "--advertise", ""], "x", 2, "HOST:PORT"),
     "a port to be reached at that is none": (["--address", "127.0.0.1:1", "--advertise", "h:0"], "x", 2, "HOST:PORT"),
     "where a head is reached": (["--head", "--advertise", "127.0.0.1"], "", 2, "--address ROUTER:PORT"),
     "how long a head waits for itself": (["--head", "--head-wait", "1"], "", 2, "--head-wait is for nodes"),
@@ -156,6 +157,7 @@ REFUSED = {
     "a token for a head": (["--head", "--token-stdin"], "", 2, "draws its own"),
     "a port that is none": (["--head", "--port", "70000"], "", 2, "70000"),
     "another's address": (["--head", "--host", "192.0.2.1"], "", 2, "no address of this machine"),
+    "an empty address": (["--head", "--host", ""], "", 2, "No address of this machine is given: it is empty"),
     "all addresses": (["--head", "--host", "0.0.0.0"], "", 2, "Name one address"),
     "a state in a file": (
         ["--head", "--state-dir", "/dev/null"],

@@ -58,6 +58,8 @@ def own_address(text: str) -> str:
     """
     import socket
 
+    if not text.strip():
+        raise ValueError("No address of this machine is given: it is empty.")
     try:
         address = socket.gethostbyname(text)
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
