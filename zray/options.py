@@ -140,8 +140,8 @@ def _num_returns(name: str, value: Any) -> None:
         raise NotImplementedError("Streaming generators (num_returns='streaming') are not built yet.")
     if value == "dynamic":
         raise NotImplementedError(
-            "Generators of as many values as they come to (num_returns='dynamic') are not built yet: give num_returns=n, "
-            "or return a list of refs, [zray.put(value) for value in ...]."
+            "Generators of as many values as they come to (num_returns='dynamic') are not built yet: give "
+            "num_returns=n, or return a list of refs, [zray.put(value) for value in ...]."
         )
     _integer(0, NUM_RETURNS_MAX)(name, value)
 
