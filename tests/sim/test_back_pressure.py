@@ -3,7 +3,7 @@
 import pytest
 
 from zray.roles.gcs import client
-from zray.roles.replica_effects import HoldBack
+from zray.roles.work_effects import HoldBack
 from zray.sim.actor_programs import Counter
 from zray.sim.faults import MEETING_SECONDS
 from zray.sim.language import Create, Drop, Sleep

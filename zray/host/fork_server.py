@@ -7,7 +7,7 @@ workers, so that what tasks have started ends with the session too.
 The node ends it with everything else.  When the node is killed it sees that, ends its workers itself, and
 removes what the node had no time to remove.  Spoken on the socket, one msgpack list per packet:
 
-    node           ["start", worker, worker_id]   ["kill", worker]
+    node           ["start", worker, worker_id]   ["kill", worker]   ["stop", ""]   ["continue", ""]
     fork server    ["ready"]  ["started", worker, pid]  ["failed", worker, reason]  ["exited", worker, status, pid]
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from msgspec import msgpack
 
 from .logs import worker_streams
-from .processes import adopt_orphans, end_children, end_process, end_with_parent, wait_for_end
+from .processes import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import PACKET_BYTES_MAX
 
@@ -73,13 +73,24 @@ class ForkServer:
                 self.obey(msgpack.decode(packet))
 
     def obey(self, order: list[object]) -> None:
-        """Start or kill."""
+        """Start or kill one; stop all, or have them go on."""
         if order[0] == "start":
             self.start(str(order[1]), int(order[2]))  # type: ignore[call-overload]
         elif order[0] == "kill":
             pid = self.pid_by_worker.get(str(order[1]))
             if pid is not None:
                 self.kill(pid)
+        elif order[0] in ("stop", "continue"):
+            self.signal_all(signal.SIGSTOP if order[0] == "stop" else signal.SIGCONT)
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """To all workers with their process groups, and to what has fallen to us of what they had started."""
+        for pid in children_of(os.getpid()):
+            for send in (os.killpg, os.kill):
+                try:
+                    send(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass  # not yet, or not, the first of a group
 
     def tell(self, *report: object) -> None:
         """A report to the node; it may be gone."""

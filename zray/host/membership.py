@@ -25,7 +25,7 @@ from ..exceptions import AuthenticationError, ProtocolError, ZrayError
 from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost, Send
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
-from ..roles.replica_effects import HoldBack
+from ..roles.work_effects import HoldBack
 from ..wire.codec import decode_mail
 from ..wire.gcs import GiveUpNode, NodeLost
 from ..wire.hosting import ReplicaOutOfReach

@@ -54,6 +54,7 @@ from ..roles.local_scheduler import LocalScheduler
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
+from ..roles.work_effects import HearAgain, StopWorkers
 from ..store.segment import Segment, segment_name
 from ..wire.gcs import NodeLost
 from ..wire.hosts import HostWelcome
@@ -297,6 +298,8 @@ class Node:
             KillWorker: lambda role, effect: self.workers.kill(effect.worker),
             OpenWindow: lambda role, effect: self.workers.open_window(effect.worker, effect.count),
             ReclaimTasks: self._reclaim,
+            StopWorkers: lambda role, effect: self.workers.stop(are_stopped=effect.are_stopped),
+            HearAgain: lambda role, effect: self.reactor.hear_again(role, effect.kept),
             # At the end of the turn: a last message to it may be on its way out.
             ForgetProcess: lambda role, effect: self.reactor.leaving.append(effect.process),
             CreateSegment: self._create_segment,

@@ -277,6 +277,25 @@ class Reactor:
             else:
                 self.perform[kind](address, effect)
 
+    def hear_again(self, address: str, kept: Sequence[tuple[str, Any]]) -> None:
+        """As HearAgain."""
+        role, now = self.role_by_address[address], time.monotonic()
+        for sender, message in kept:
+            try:
+                self._perform(address, role.handle(sender, message, now))
+            except Exception as error:
+                self._blame(sender, error)
+
+    def _blame(self, sender: str, error: Exception) -> None:
+        """Whoever said what could not be handled."""
+        neighbours = self.neighbours
+        if (peer := self.peers.by_address.get(sender)) is not None:
+            self.on_trouble(peer, error)
+        elif neighbours is not None and (neighbour := neighbours.by_host.get(sender.partition("/")[0])) is not None:
+            neighbours.trouble(neighbour, error)
+        else:
+            raise error
+
     def box(self, source: str, destination: str) -> list[Message]:
         """Where this turn's messages for a process, or for a role of another host, are collected."""
         if "/" in destination:

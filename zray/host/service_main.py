@@ -22,7 +22,7 @@ from ..roles.effects import EndSession, HeadChanged, Send
 from ..roles.gcs.chain import ChainMember
 from ..roles.gcs.client import ChainClient
 from ..roles.global_scheduler import GlobalScheduler
-from ..roles.replica_effects import HoldBack
+from ..roles.work_effects import HoldBack
 from ..store.durable import StoreError, StoreLocked
 from ..wire.gcs import GiveUpNode
 from ..wire.hosts import HostAdded, HostRemoved, HostWelcome

@@ -36,7 +36,7 @@ SOUND_SECONDS = 3.0
 
 
 class Workers:
-    """Performs StartWorker, KillWorker, OpenWindow, ReclaimTasks; reports what became of it."""
+    """Performs StartWorker, KillWorker, StopWorkers, OpenWindow, ReclaimTasks; reports what became of it."""
 
     def __init__(
         self,
@@ -95,6 +95,14 @@ class Workers:
     def kill(self, worker: str) -> None:
         """KillWorker."""
         self._order("kill", worker)
+
+    def stop(self, *, are_stopped: bool) -> None:
+        """StopWorkers."""
+        if are_stopped:
+            self.log("this node does nothing until it knows whether it is a member: its workers are stopped")
+        else:
+            self.log("the head is heard of again, and this node is a member: its workers go on")
+        self._order("stop" if are_stopped else "continue", "")
 
     def _order(self, *order: object) -> None:
         self.orders.append(msgpack.encode(order))

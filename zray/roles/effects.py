@@ -14,7 +14,8 @@ from msgspec import Struct
 from ..wire.gcs import RegisterNode
 from ..wire.message import Bulk, Local, Message
 from ..wire.scheduling import JobFacts
-from .replica_effects import EndReplicaProcess, HoldBack, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
+from .replica_effects import EndReplicaProcess, LetInReplica, NoteChain, ShutOutReplica, StartReplicaProcess
+from .work_effects import WorkEffect
 
 
 class Send(Struct, gc=False):
@@ -216,7 +217,7 @@ Effect = (
     | OpenWindow
     | ReclaimTasks
     | ForgetProcess
-    | HoldBack
+    | WorkEffect
     | ReadOutput
     | WriteOutput
     | ForgetOutput

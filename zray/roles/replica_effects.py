@@ -90,12 +90,6 @@ class MachineLeaves(Local):
     node: str
 
 
-class HoldBack(Struct, gc=False):
-    """Have our processes say no more than their links hold; or let them go on, when all who asked for it say so."""
-
-    is_held: bool
-
-
 class ShardStalled(Local):
     """To a local scheduler: what that shard is asked waits for a disk.  reasons: as in ChainStalled."""
 

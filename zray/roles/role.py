@@ -28,6 +28,7 @@ class Role:
         self.address = address
         self.now = 0.0
         self.sender = ""  # of the message in hand
+        self.handlers = self.HANDLERS  # those that hold now
         self.rejected: dict[str, int] = {}  # reason -> count; reasons are constants of the code
         self._effects: list[Effect] = []
 
@@ -35,7 +36,7 @@ class Role:
         """What follows from `message`."""
         self.now = now
         self.sender = sender
-        handler = self.HANDLERS.get(type(message))
+        handler = self.handlers.get(type(message))
         if handler is None:
             self.reject(f"no handler for {type(message).__name__}")
         else:

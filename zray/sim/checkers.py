@@ -81,6 +81,8 @@ class Checkers:
         for address in [name for name in self.held if name in node.roles and name not in node.holders]:
             del self.held[address]
         for address in node.holders:
+            if address == node.scheduler.address:
+                continue  # suspended: for no chain's sake
             client: Any = node.roles[address]
             pending = len(client.pending)
             if address not in self.held:
@@ -110,7 +112,8 @@ class Checkers:
     def does_nothing(self, node: Node) -> bool:
         """Nothing that this node's processes do is believed by others; or it cannot know that yet."""
         was_stopped = self.world.faults.stopped_until.get(node.name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
-        return node.scheduler.members.is_fenced or node.scheduler.drain.is_done or was_stopped
+        scheduler = node.scheduler
+        return scheduler.members.is_fenced or scheduler.suspension.is_on or scheduler.drain.is_done or was_stopped
 
     def is_read(self, object_id: bytes, data: bytes, address: str) -> None:
         """A process sees these bytes: whoever sees that object later sees the same (USERS 2.4, 3).
@@ -124,7 +127,7 @@ class Checkers:
         assert first == digest, f"object {object_id.hex()} is not what {reader} saw, for {address}: {data[:100]!r}"
 
     def verdicts_come_after_fences(self, monitor: Monitor) -> None:
-        """Whoever is declared lost does nothing any more (DESIGN 11): it is dead, or fenced, or was stopped."""
+        """Whoever is declared lost does nothing any more (DESIGN 11): dead, fenced, suspended or stopped."""
         for address in sorted(monitor.lost.keys() - self.judged) if len(monitor.lost) != len(self.judged) else ():
             self.judged.add(address)
             name = address.partition("/")[0]

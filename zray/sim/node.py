@@ -23,7 +23,6 @@ from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..roles.replica_effects import (
     EndReplicaProcess,
-    HoldBack,
     LetInReplica,
     NoteChain,
     ShutOutReplica,
@@ -32,6 +31,7 @@ from ..roles.replica_effects import (
 from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
+from ..roles.work_effects import HearAgain, HoldBack, StopWorkers
 from ..wire.allowed import allowed_between
 from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
@@ -320,6 +320,14 @@ class Node:
             if connection.ends[self.name].link.hold(bool(self.holders)):
                 connection.send(self.name, [Ack()])
 
+    def _stop_workers(self, role: Role, effect: StopWorkers) -> None:
+        """They go on with what they have, as those of a node that is frozen: the worse case."""
+
+    def _hear_again(self, role: Role, effect: HearAgain) -> None:
+        for sender, message in effect.kept:
+            self.heard += things_in(message)
+            self._perform_all(role, self._handle(role, sender, message))
+
     def _create_segment(self, role: Role, effect: e.CreateSegment) -> None:
         self.arena.segments[effect.segment] = bytearray(effect.size)
         self._later(role, e.SegmentCreated(effect.segment))
@@ -415,6 +423,8 @@ PERFORM: dict[type, Any] = {
     e.ReclaimTasks: Node._reclaim_tasks,
     e.ForgetProcess: Node._forget_process,
     HoldBack: Node._hold_processes,
+    StopWorkers: Node._stop_workers,
+    HearAgain: Node._hear_again,
     **dict.fromkeys(e.OUTPUT_EFFECTS, Node._output),
     e.CreateSegment: Node._create_segment,
     e.ReservePages: Node._reserve_pages,

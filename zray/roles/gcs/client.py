@@ -34,8 +34,9 @@ from ...wire.chain import (
 )
 from ...wire.scheduling import LOCATING_MAX, LocateObjects
 from ..effects import Effect, HeadChanged
-from ..replica_effects import HoldBack, ShardStalled
+from ..replica_effects import ShardStalled
 from ..role import Role
+from ..work_effects import HoldBack
 
 REQUESTS_MAX = 100  # in one message
 # So many results are at most unconfirmed when nothing else is to be said.

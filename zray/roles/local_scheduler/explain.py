@@ -57,6 +57,9 @@ class Explanations:
         reasons = Reasons(node)
         if process is not None and (silence := node.members.silence()):
             reasons.say(0, silence)
+            if node.suspension.is_on:
+                node.send(node.sender, ExplainReply(message.request, reasons.lines))
+                return
         for stall in node.members.stalls() if process is not None else ():
             reasons.say(0, stall)
         worker = process.worker if process is not None else None

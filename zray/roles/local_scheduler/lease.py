@@ -13,8 +13,10 @@ For a head that has ended, or stands still, we wait from when that was found fir
 The node of a program outside of the cluster is told with each answer how long its lease is: it runs nothing of others,
 and may be cut off for longer.
 
-So a node that is cut off fences itself before the verdict on it, which takes SILENT_TICKS_MAX of the monitor's ticks
-from the last heartbeat that it has received; and one whose head was killed, or stopped, waits for it.
+So a node that is cut off does nothing any more (suspension) when the verdict on it falls, which takes SILENT_TICKS_MAX
+of the monitor's ticks from the last heartbeat that it has received; one whose head was killed, or stopped, works on.
+Both wait for the head for `head_wait` seconds.  Once a lease is over nothing but the word of a head extends it: one
+that has ended, or stands still, may have given its verdict before.
 
 Time is counted in the steps in which this process runs: a step in which it stood still (it was stopped, or its
 machine slept) counts as STALL_SECONDS at most.  Where all were stopped at once nobody's lease is over.
@@ -56,6 +58,7 @@ class Lease:
         self.sent: deque[tuple[int, float]] = deque()  # heartbeats of so long a time: number, when
         self.looked_at = -1.0  # where a look is under way
         self.head_has_ended = False  # what the last look said
+        self.is_over = False  # looks extend it no more
         # When the last look began that said so, and no answer has come since; or that it stood still after that.
         self.ended_at = NEVER
         self.missed_at = NEVER  # when the first one began that found it ended, or standing still
@@ -80,6 +83,7 @@ class Lease:
         while self.sent and self.sent[0][0] <= number:
             self.answered_at = self.sent.popleft()[1]
             self.ended_at = self.missed_at = NEVER
+            self.is_over = False
         self.granted_at = max(self.granted_at, self.answered_at)
 
     def extended(self) -> None:
@@ -87,6 +91,7 @@ class Lease:
         self.looked_at = -1.0
         self.granted_at = self.answered_at = self.clock
         self.ended_at = self.missed_at = NEVER
+        self.is_over = False
 
     def begin_to_look(self) -> bool:
         """Whether it is time to look at the head from outside."""
@@ -100,7 +105,8 @@ class Lease:
         if self.looked_at < 0.0:
             return
         if has_ended or stands_still:
-            self.granted_at = max(self.granted_at, self.looked_at)
+            if not self.is_over:
+                self.granted_at = max(self.granted_at, self.looked_at)
             if self.missed_at == NEVER:
                 self.missed_at = self.looked_at
             if has_ended or self.ended_at > NEVER:
@@ -110,7 +116,9 @@ class Lease:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether we are no member any more since we hear nothing, for all we know from a head that is there."""
+        """Whether we may be no member any more since we hear nothing, for all we know from a head that is there."""
+        if self.is_over:
+            return True
         return self.clock - self.granted_at > self.seconds and self.clock - self.ended_at > RETURN_SECONDS
 
     def silence(self, *, is_guest: bool = False) -> str:
@@ -121,18 +129,23 @@ class Lease:
         is_ended = self.head_has_ended and self.ended_at > NEVER
         what = "its process has ended" if is_ended else "it stands still, or is out of reach"
         # Who is out of reach may give its verdict.
-        longest = self.seconds if self.missed_at == NEVER else max(self.head_wait, self.seconds)
+        longest = self.seconds if is_guest and self.missed_at == NEVER else max(self.head_wait, self.seconds)
+        waits = "does nothing, and waits" if self.is_over else "waits"
         return (
             f"the head of the cluster has not been heard of for {seconds:.0f} s ({what}): "
-            f"this {'program' if is_guest else 'node'} waits up to {longest:g} s for it"
+            f"this {'program' if is_guest else 'node'} {waits} up to {longest:g} s for it"
         )
 
-    def why_over(self) -> str:
-        """Why we are no member any more; "" while we are."""
-        if self.is_cut_off:
+    def why_over(self, *, is_guest: bool = False) -> str:
+        """Why we are no member any more, and wait no longer; "" while we are, or wait.
+
+        is_guest: it does not wait for a head from which it is cut off: its lease was that.
+        """
+        wait = max(self.head_wait, self.seconds)
+        if self.clock - max(self.answered_at, self.missed_at) <= wait and not (is_guest and self.is_cut_off):
+            return ""
+        if self.is_cut_off and not (self.is_over and self.head_has_ended):
             silence = self.clock - self.answered_at
             return f"the head has not answered for {silence:.0f} s, and this node may be cut off"
-        if self.clock - max(self.answered_at, self.missed_at) > max(self.head_wait, self.seconds):
-            what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
-            return f"the head of the cluster {what} for {self.head_wait:g} s"
-        return ""
+        what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
+        return f"the head of the cluster {what} for {self.head_wait:g} s"

@@ -103,14 +103,16 @@ class Members:
             return
         lease = self.lease
         lease.count(node.now)
-        reason = lease.why_over()
-        if reason:
-            self.fence(reason, may_rejoin=lease.is_cut_off)
+        if reason := lease.why_over(is_guest=self.is_guest):
+            self.fence(reason, may_rejoin=lease.is_cut_off and not (lease.is_over and lease.head_has_ended))
             return
+        if lease.is_cut_off:
+            node.suspension.begin()
         if lease.begin_to_look():
             node.perform(ProbeHost(node.addresses.monitor))
-        node.load.report()
-        node.results.accept()
+        if not node.suspension.is_on:
+            node.load.report()
+            node.results.accept()
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())
 
@@ -137,6 +139,8 @@ class Members:
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
         self.lease.answered(message.number, message.seconds)
+        if self.node.suspension.is_on and not self.lease.is_cut_off:
+            self.node.suspension.end()
 
     def on_host_probed(self, message: HostProbed) -> None:
         """HostProbed: the head, seen from outside."""
