@@ -8,7 +8,8 @@ Dialog (who says it -> what we do):
     any host           GiveUpNode      it can do nothing more for a node, which is lost by that
     our host           DrainOrdered    DrainNode to that node
     local scheduler    DrainReport     how far it is; in the end the verdict, by which nothing is lost
-    our host           HostLinkChanged    its connection broke, or is back: a look at its machine
+    our host           HostLinkChanged    its connection broke, or is back: a look at its machine; or one is there whose
+                                          node has not registered yet
     our host           HostProbed      its process has ended
     hosting            MachineIsFree   nor does the cluster run anything of its own there any more
     our timer          MonitorTimeout  whose process has ended, or who has been silent for too long, is lost: NodeLost
@@ -38,6 +39,7 @@ from ..wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLo
 from ..wire.message import Local
 from ..wire.where import host_of
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
+from .isolation import LOOK_AT_TICKS, WAIT_SECONDS, Isolation
 from .latest import LOST_MAX, Latest
 from .replica_effects import MachineIsFree, MachineLeaves
 from .role import Role
@@ -56,6 +58,10 @@ STALL_SECONDS = 0.8
 
 # Nodes that were members when the head ended try to reach it every second.
 RETURN_TICKS_MAX = 100
+# A node registers as soon as it is connected.  One that has not done so by then never will, or will be told.
+STRANGER_TICKS_MAX = 100
+# Nodes that are connected and have not registered: so many join at a time.
+STRANGERS_MAX = 10_000
 # How often a node that is not back is looked at.
 LOOK_TICKS = 5
 # How long a program outside of the cluster may be silent: a lid that is closed on the way, a network that changes.
@@ -115,6 +121,9 @@ class Monitor(Role):
         self.closed: dict[str, None] = {}  # those of them that we heard of until then
         self.unheard: dict[str, None] = {}  # nodes that we have not heard of since we stood still
         self.ended_ticks: dict[str, int] = {}  # since their processes were found to have ended
+        self.strangers: dict[str, int] = {}  # nodes that have not registered yet -> ticks since they were connected
+        self.awaited: dict[str, None] = {}  # nodes that we have not heard of since we heard of nobody
+        self.isolation = Isolation(self, int(WAIT_SECONDS / TICK_SECONDS))
         self.draining: dict[str, Draining] = {}
         self.ticked_at = 0.0
         self.is_ticking = False
@@ -133,6 +142,7 @@ class Monitor(Role):
             self.set_timer(TICK_SECONDS, MonitorTimeout())
 
     def on_register_node(self, message: RegisterNode) -> None:
+        self.strangers.pop(message.node, None)
         if message.node in self.lost:
             self.send(message.node, NodeLost(message.node, "its epoch is over"))
         elif message.node in self.returning:
@@ -224,8 +234,11 @@ class Monitor(Role):
             self.down.pop(message.node, None)
             self.closed.pop(message.node, None)
             self.ended_ticks.pop(message.node, None)
+            self.isolation.heard(message.node)
             if message.node in self.returning:
                 self.silent_ticks[message.node] = 0  # it hears of us now, and its lease runs from then (Lease.extended)
+            elif message.node not in self.nodes and message.node not in self.lost:
+                self._meet_stranger(message.node)
         elif message.node in self.nodes:
             self.down[message.node] = None
             # One that has not come back to a head that was started again may be asleep: none of its were closed.
@@ -235,6 +248,11 @@ class Monitor(Role):
                 self.closed[message.node] = None
             self._look_at(message.node)
 
+    def _meet_stranger(self, node: str) -> None:
+        """It may say things to others before it registers; should it never do that, they are told."""
+        if len(self.strangers) < STRANGERS_MAX:
+            self.strangers.setdefault(node, 0)
+
     def _look_at(self, node: str) -> None:
         self.perform(ProbeHost(node, self.nodes[node].endpoint))
 
@@ -242,6 +260,7 @@ class Monitor(Role):
         is_away = message.role in self.down or message.role in self.returning
         if is_away and message.finding is Finding.ENDED:
             self.ended_ticks.setdefault(message.role, 0)
+        self.isolation.found(message.role, message.finding)
 
     def on_monitor_timeout(self, message: MonitorTimeout) -> None:
         self.set_timer(TICK_SECONDS, MonitorTimeout())
@@ -249,22 +268,37 @@ class Monitor(Role):
             self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
             self.unheard = dict.fromkeys(self.silent_ticks)
         self.ticked_at = self.now
+        verdicts_wait = self.isolation.tick()
         for node in list(self.nodes):
             self.silent_ticks[node] += 1
             if node in self.draining and self._is_overdue(node):
                 continue
             ticks_max = self._silent_ticks_max(node)
-            if self.silent_ticks[node] > ticks_max:
+            if self.silent_ticks[node] > ticks_max and not (verdicts_wait and node in self.isolation.out_of_reach):
                 self._lose(node, f"it has not been heard of for {ticks_max * TICK_SECONDS:.1f} s")
             elif node in self.ended_ticks:
                 self.ended_ticks[node] += 1
                 if self.ended_ticks[node] > ENDED_TICKS_MAX:
                     self._lose(node, "its process has ended")
-            elif node in self.down or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1):
+            elif (
+                node in self.down
+                or self.silent_ticks[node] == LOOK_AT_TICKS
+                or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1)
+            ):
                 self._look_at(node)
+        for node in list(self.strangers):
+            self.strangers[node] += 1
+            if self.strangers[node] > STRANGER_TICKS_MAX:
+                self._lose(node, f"it was connected, and has not registered for {STRANGER_TICKS_MAX * TICK_SECONDS:g} s")
+
+    def await_all(self) -> None:
+        """We were cut off, and hear of somebody again: the others have time to be heard of, too."""
+        self.silent_ticks = dict.fromkeys(self.silent_ticks, 0)
+        self.awaited = dict.fromkeys(self.silent_ticks)
 
     def _silent_ticks_max(self, node: str) -> int:
-        ticks_max = RETURN_TICKS_MAX if node in self.returning else SILENT_TICKS_MAX
+        is_late = node in self.returning or node in self.awaited
+        ticks_max = RETURN_TICKS_MAX if is_late else SILENT_TICKS_MAX
         if self.nodes[node].kind == "driver" and node not in self.closed:
             return max(ticks_max, int(self.driver_wait / TICK_SECONDS) + GRACE_TICKS)
         return ticks_max
@@ -282,7 +316,7 @@ class Monitor(Role):
 
     def _lose(self, node: str, reason: str, *, is_drained: bool = False) -> None:
         """The verdict, which is final."""
-        if self.nodes.pop(node, None) is None:
+        if self.nodes.pop(node, None) is None and self.strangers.pop(node, None) is None:
             return
         self.perform(NoteLost(node, reason))
         self.lost[node] = None
@@ -291,6 +325,8 @@ class Monitor(Role):
         self.down.pop(node, None)
         self.closed.pop(node, None)
         self.unheard.pop(node, None)
+        self.awaited.pop(node, None)
+        self.isolation.heard(node)
         self.ended_ticks.pop(node, None)
         self.draining.pop(node, None)
         for other in (*self.listeners, *self.nodes):
@@ -301,6 +337,8 @@ class Monitor(Role):
         if message.node in self.nodes:
             self.silent_ticks[message.node] = 0
             self.unheard.pop(message.node, None)
+            self.awaited.pop(message.node, None)
+            self.isolation.heard(message.node)
             is_driver = self.nodes[message.node].kind == "driver"
             self.send(message.node, HeartbeatReply(message.number, self.driver_wait if is_driver else 0.0))
         elif message.node in self.lost:
@@ -308,6 +346,7 @@ class Monitor(Role):
 
     def bounds(self) -> Iterable[tuple[str, int, int]]:
         yield "lost nodes", len(self.lost), LOST_MAX
+        yield "nodes that have not registered", len(self.strangers), STRANGERS_MAX
         nodes = len(self.nodes)
         tables: tuple[tuple[str, Sized], ...] = (
             ("nodes that are awaited", self.returning),
@@ -316,6 +355,8 @@ class Monitor(Role):
             ("nodes whose connections were closed", self.closed),
             ("nodes that have not been heard of since we stood still", self.unheard),
             ("nodes that have ended", self.ended_ticks),
+            ("nodes that are awaited since we heard of nobody", self.awaited),
+            ("nodes that are out of reach", self.isolation.out_of_reach),
             ("nodes that are to leave", self.draining),
         )
         for what, table in tables:

@@ -1,4 +1,4 @@
-"""How a node's processes are held back, or stopped, and go on: effects (as in effects.py)."""
+"""What becomes of a node's work where it cannot go on as ever: effects (as in effects.py)."""
 
 from __future__ import annotations
 
@@ -28,4 +28,10 @@ class HearAgain(Struct):
     kept: list[tuple[str, Any]]
 
 
-WorkEffect = HoldBack | StopWorkers | HearAgain
+class HeadIsAlone(Struct, gc=False):
+    """Tell whoever looks after the head that it hears of no other machine; or that it does again."""
+
+    is_so: bool
+
+
+WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone
