@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .monitor import Monitor
 
 NODES_MIN = 2
-# When a silent node is looked at: heartbeats come with each tick, and the look takes up to a second; its outcome is there
-# before the verdict would fall (27 ticks).
+# When a silent node is looked at: heartbeats come with each tick, and the look takes up to a second; its outcome is
+# there before the verdict would fall (27 ticks).
 LOOK_AT_TICKS = 12
 WAIT_SECONDS = HEAD_WAIT_SECONDS
 

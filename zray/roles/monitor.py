@@ -282,14 +282,16 @@ class Monitor(Role):
                     self._lose(node, "its process has ended")
             elif (
                 node in self.down
-                or self.silent_ticks[node] == LOOK_AT_TICKS
+                or (self.silent_ticks[node] == LOOK_AT_TICKS and self.nodes[node].kind == "node")
                 or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1)
             ):
                 self._look_at(node)
         for node in list(self.strangers):
             self.strangers[node] += 1
             if self.strangers[node] > STRANGER_TICKS_MAX:
-                self._lose(node, f"it was connected, and has not registered for {STRANGER_TICKS_MAX * TICK_SECONDS:g} s")
+                self._lose(
+                    node, f"it was connected, and has not registered for {STRANGER_TICKS_MAX * TICK_SECONDS:g} s"
+                )
 
     def await_all(self) -> None:
         """We were cut off, and hear of somebody again: the others have time to be heard of, too."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..roles.effects import HostLinkChanged
+from ..roles.isolation import NODES_MIN
 
 if TYPE_CHECKING:
     from .node import Node
@@ -36,6 +37,8 @@ PAIR_SECONDS = (0.3, 8.0)
 # A node whose line to the head, or from it, is dead: where nodes may be lost, for longer than the verdict takes; else
 # for less than any lease, whatever else holds its messages up.
 LONG_SECONDS, SHORT_SECONDS = (0.1, 6.0), (0.05, 0.4)
+# The head: in all for less than its nodes wait for it (60 s).
+HEAD_SECONDS = (0.3, 45.0)
 # A node that flaps is never silent for as long as a lease is.
 KINDS_OF_GUEST = ("sleeps", "is cut off", "is not heard", "does not hear", "flaps")
 
@@ -49,6 +52,7 @@ class Cuts:
         self.one_way_machines: dict[
             tuple[str, str], int
         ] = {}  # the same, of all on the one to all on the other: how often
+        self.alone_until = 0.0  # the head
 
     @property
     def guest(self) -> Node | None:
@@ -79,6 +83,11 @@ class Cuts:
             (options.one_way_nodes, self._silence_node),
         )
         last = when
+        for _ in range(options.head_cuts):
+            at = world.now + random.random() * options.fault_seconds
+            seconds = random.uniform(HEAD_SECONDS[0], HEAD_SECONDS[1] / options.head_cuts)
+            world.call_at(at, self._cut_off_head, seconds)
+            last = max(last, at + seconds)
         for count, begin in counted:
             for _ in range(count):
                 at = world.now + random.random() * options.fault_seconds
@@ -147,6 +156,31 @@ class Cuts:
                 world.faults.partition(name, other)
                 world.call_later(FLAP_SECONDS, world.faults.repair, name, other)
         world.call_later(2 * FLAP_SECONDS, self._flap, name, count - 1)
+
+    def _cut_off_head(self, seconds: float) -> None:
+        """Its cable is out: nobody is lost by that, where there are several others."""
+        world, head = self.world, self.world.heads.name
+        if not world.heads.is_alive or len(self._ordinary()) < NODES_MIN:
+            return
+        world.trace.event(world.now, head, f"is cut off from all others for {seconds:.1f} s")
+        if world.options.loses_nodes or world.options.one_way_nodes:
+            world.faults.troubled.update(world.nodes)  # one that is lost meanwhile is not told from these
+        self.alone_until = max(self.alone_until, world.now + seconds)
+        machine = world.weather.machine
+        hosts = {name: machine(name) == head for name in (*world.nodes, *world.hosts_beside())}
+        for inside in [name for name, is_there in hosts.items() if is_there]:
+            for outside in [name for name, is_there in hosts.items() if not is_there]:
+                world.faults.partition(inside, outside)
+                world.call_later(seconds, world.faults.repair, inside, outside)
+        for name in self._ordinary():
+            world.faults.news_of_link(world.nodes[name], seconds)
+
+    def is_alone(self, first: str, second: str) -> bool:
+        """Whether one of these is the head, or on its machine, and nothing gets through to the other now."""
+        if self.world.now >= self.alone_until:
+            return False
+        machine, head = self.world.weather.machine, self.world.heads.name
+        return (machine(first) == head) != (machine(second) == head)
 
     # --- one way ---
 

@@ -253,9 +253,9 @@ class Faults:
                 for other in [other for other in (*self.world.nodes, *self.world.hosts_beside()) if other not in there]:
                     self.partition(name, other)
                     self.world.call_later(seconds, self.repair, name, other)
-            self._news_of_link(node, seconds)
+            self.news_of_link(node, seconds)
 
-    def _news_of_link(self, node: Node, seconds: float) -> None:
+    def news_of_link(self, node: Node, seconds: float) -> None:
         """What a cut does to a connection is seen by the first node, or not."""
         address = node.scheduler.address
         if self.world.random.random() < 0.5:
@@ -346,6 +346,8 @@ class Faults:
 
     def repair(self, first: str, second: str) -> None:
         """They can again; and so can what one of them runs, if it was born meanwhile."""
+        if self.lines.is_alone(first, second):
+            return  # another fault ends
         self.cuts.discard((min(first, second), max(first, second)))
         for node, other in ((first, second), (second, first)):
             for name in self.world.shards.run_by(node):

@@ -79,6 +79,7 @@ class Heads:
         self.name = "n1"  # of the head, alive or not
         self.count = 1
         self.kills = 0
+        self.alone_count = 0  # how often a head has heard of nobody
         self.has_lost_actors = False  # one was on a head that was killed
         self.disks: dict[str, Disk] = {}  # by shard
         self.members: dict[str, RegisterNode] = {}

@@ -15,9 +15,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..roles.hosting import REST_SECONDS_MAX
+from ..roles.isolation import WAIT_SECONDS
 from .caps import chosen, lowered
 from .faults import MEETING_SECONDS
 from .options import NOTHING_MORE, Options, Wanted, options_of
+from .process import Driver
 from .sequential import Sequential
 from .simulator import Simulator
 from .weather import DRAG
@@ -92,7 +94,9 @@ def _run(world: Simulator) -> None:
     # Nor is a full store: each put of a program may wait until it is refused (FULL_SECONDS), one after another, and so
     # may each result that it fetches.
     until *= 30 if options.is_small else 1
-    is_done = world.run(until, unless=lambda: all(driver.is_done or not driver.is_alive for driver in live))
+    is_done = world.run(until, unless=lambda: _are_done(live))
+    if not is_done and world.heads.alone_count:  # it has waited for those that were out of reach for good
+        is_done = world.run(until + WAIT_SECONDS * world.heads.alone_count, unless=lambda: _are_done(live))
     if not is_done:
         raise Stuck(why_stuck(world))
     for driver, wanted in zip(live, expected, strict=True):
@@ -105,9 +109,11 @@ def _run(world: Simulator) -> None:
     patience = 10.0 * (30 if options.slow_worker_probability or options.is_small else 1)
     patience *= DRAG[1] if options.slow_nodes else 1  # what began on a slow node takes so much longer again
     world.run(world.now + patience, unless=lambda: _is_quiet(world))
-    is_one_way = options.one_way_pairs or options.one_way_nodes
+    is_one_way = options.one_way_pairs or options.one_way_nodes or options.head_cuts
     if options.head_kills or options.loses_nodes or options.node_drains or options.has_guest or is_one_way:
         world.run(options.fault_seconds)  # no node is stopped after that, and no head killed
+        patience = LIVENESS_SECONDS + WAIT_SECONDS
+        world.run(world.now + patience, unless=lambda: _is_settled(world) or not _waits_for_others(world))
         world.run(world.now + LIVENESS_SECONDS, unless=lambda: _is_settled(world))
         # One that is back from a standstill may be given up a moment later, for what had not been heard of it.
         world.run(world.now + VERDICT_SECONDS)
@@ -121,6 +127,10 @@ def _run(world: Simulator) -> None:
     _come_to_rest(world)
     world.checkers.at_rest()
     world.checkers.jobs_are_gone()
+
+
+def _are_done(drivers: list[Driver]) -> bool:
+    return all(driver.is_done or not driver.is_alive for driver in drivers)
 
 
 def _have_all_output(world: Simulator, seconds: float) -> None:
@@ -154,6 +164,11 @@ def _come_to_rest(world: Simulator) -> None:
 def _is_settled(world: Simulator) -> bool:
     """Whether everybody knows who is a member, and who was told to leave has left."""
     return not world.faults.drained & world.nodes.keys() and world.heads.is_found_by_all() and world.faults.are_fenced()
+
+
+def _waits_for_others(world: Simulator) -> bool:
+    """Whether the head hears of nobody, or has not heard of all that it waits for since."""
+    return world.heads.is_alive and world.heads.monitor.isolation.ticks > 0
 
 
 def _is_quiet(world: Simulator) -> bool:
@@ -222,6 +237,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--crashes", action="store_true", help="drivers and fork servers are killed at any message")
     parser.add_argument("--cuts", action="store_true", help="programs are outside, and cut off or asleep")
     parser.add_argument("--disks", action="store_true", help="fsyncs of replicas fail, or take long")
+    parser.add_argument("--alone", action="store_true", help="the head is cut off from all others")
     parser.add_argument("--oneway", action="store_true", help="nodes hear others, and are not heard by them")
     parser.add_argument("--schedulers", action="store_true", help="global schedulers are killed beside the head")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
@@ -232,6 +248,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--heads needs three other nodes: say --nodes, at least 4 (and --replicas 2 or less)")
     if given.heads and given.schedulers:
         parser.error("--schedulers kills global schedulers beside a head that lives: say it without --heads")
+    if given.alone and (given.nodes < 3 or given.cuts):
+        parser.error("--alone needs two other nodes, and no programs outside: say --nodes, at least 3, without --cuts")
     if given.drains and given.nodes < 2:
         parser.error("--drains needs nodes that can leave: say --nodes, at least 2")
     began = time.perf_counter()

@@ -31,7 +31,7 @@ from ..roles.replica_effects import (
 from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
-from ..roles.work_effects import HearAgain, HoldBack, StopWorkers
+from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, StopWorkers
 from ..wire.allowed import allowed_between
 from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
@@ -328,6 +328,9 @@ class Node:
             self.heard += things_in(message)
             self._perform_all(role, self._handle(role, sender, message))
 
+    def _note_loneliness(self, role: Role, effect: HeadIsAlone) -> None:
+        self.world.heads.alone_count += effect.is_so
+
     def _create_segment(self, role: Role, effect: e.CreateSegment) -> None:
         self.arena.segments[effect.segment] = bytearray(effect.size)
         self._later(role, e.SegmentCreated(effect.segment))
@@ -425,6 +428,7 @@ PERFORM: dict[type, Any] = {
     HoldBack: Node._hold_processes,
     StopWorkers: Node._stop_workers,
     HearAgain: Node._hear_again,
+    HeadIsAlone: Node._note_loneliness,
     **dict.fromkeys(e.OUTPUT_EFFECTS, Node._output),
     e.CreateSegment: Node._create_segment,
     e.ReservePages: Node._reserve_pages,

@@ -68,6 +68,7 @@ class Options(Struct, kw_only=True):
     driver_wait: float = 60.0  # how long that may be cut off, or asleep
     guest_cuts: int = 0  # so often it is
     guest_is_lost: bool = False  # the last time for too long
+    head_cuts: int = 0  # from all others
     pair_cuts: int = 0  # of two nodes that are not the head, which hear all others
     node_flaps: int = 0  # nodes whose line comes and goes
     one_way_pairs: int = 0  # of two nodes that are not the head, of which one hears the other
@@ -130,6 +131,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     crashes: bool = False  # drivers and fork servers die
     cuts: bool = False  # programs are outside of the cluster, and cut off or asleep
     disks: bool = False  # fsyncs of replicas fail, or take up to two seconds
+    alone: bool = False  # the head is cut off from all others
     oneway: bool = False  # nodes hear others, and are not heard by them
     schedulers: bool = False  # global schedulers have processes of their own, that die
     tight: bool = False  # queues and tables may hold little
@@ -179,6 +181,11 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         _add_cuts(options)
     if wanted.disks:
         _add_broken_disks(options)
+    if wanted.alone:
+        assert options.nodes > 2 and not options.has_guest, (
+            "a head is alone where there are several nodes, and no others"
+        )
+        options.head_cuts = Random(f"zray alone {seed}").choice((1, 1, 2))
     if wanted.oneway:
         _add_one_way(options)
     if wanted.schedulers:
