@@ -16,12 +16,14 @@ from zray.roles.effects import (
     Send,
     SetTimer,
 )
+from zray.roles.isolation import LOOK_AT_TICKS, WAIT_SECONDS
 from zray.roles.monitor import (
     ENDED_TICKS_MAX,
     LOSSES_TOLD,
     RETURN_TICKS_MAX,
     SILENT_TICKS_MAX,
     STALL_SECONDS,
+    STRANGER_TICKS_MAX,
     TICK_SECONDS,
     Monitor,
     MonitorTimeout,
@@ -48,6 +50,10 @@ class MonitorMachine(RuleBasedStateMachine):
         self.down = set()
         self.ended = {}  # node -> ticks since its process was found to have ended
         self.drains = {}  # node -> ticks left; None: it takes what it takes
+        self.strangers = {}  # node that was connected, and is no member -> ticks
+        self.unreached = set()  # members where the last look found nobody
+        self.awaited = set()  # members not heard of since none was
+        self.alone = 0  # ticks since none is heard of
         self.number = 0
 
     def _tell(self, sender, message, must_lose=()):
@@ -77,7 +83,9 @@ class MonitorMachine(RuleBasedStateMachine):
         self.lost.append(node)
         self.returning.discard(node)
         self.down.discard(node)
-        for table in (self.silent, self.ended, self.drains):
+        self.unreached.discard(node)
+        self.awaited.discard(node)
+        for table in (self.silent, self.ended, self.drains, self.strangers):
             table.pop(node, None)
 
     @rule(node=nodes, heard_count=st.integers(0, len(NODES)))
@@ -86,6 +94,7 @@ class MonitorMachine(RuleBasedStateMachine):
         last_lost = (["", *self.lost] + [""] * len(NODES))[heard_count]
         register = RegisterNode(node, {}, endpoint=f"{node}:1", last_lost=last_lost)
         said = self._tell(node, register)
+        self.strangers.pop(node, None)
         if node in self.lost:
             ((target, message),) = [(effect.destination, effect.message) for effect in said]
             assert (target, type(message), message.node) == (node, NodeLost, node)
@@ -120,13 +129,15 @@ class MonitorMachine(RuleBasedStateMachine):
         said = [(effect.destination, effect.message) for effect in self._tell(node, Heartbeat(node, self.number))]
         if node in self.silent:
             self.silent[node] = 0
+            self.awaited.discard(node)
+            self.unreached.discard(node)
             assert said == [(node, HeartbeatReply(self.number))]
         elif node in self.lost:
             assert [(target, type(message)) for target, message in said] == [(node, NodeLost)]
         else:
             assert not said
 
-    @rule(alive=st.sets(nodes), count=st.sampled_from([1, 1, 2, 10, 30, 101]))
+    @rule(alive=st.sets(nodes), count=st.sampled_from([1, 1, 2, 10, 30, 101, 630]))
     def ticks(self, alive, count):
         """Those are alive all the time."""
         for _ in range(count):
@@ -145,6 +156,7 @@ class MonitorMachine(RuleBasedStateMachine):
             return
         self.now += seconds
         must_lose = []
+        verdicts_wait = self._verdicts_wait()
         for node in self.silent:
             self.silent[node] += 1
             ticks_left = self.drains.get(node)
@@ -153,16 +165,34 @@ class MonitorMachine(RuleBasedStateMachine):
                 if ticks_left == 0:
                     must_lose.append(node)
                     continue
-            if self.silent[node] > (RETURN_TICKS_MAX if node in self.returning else SILENT_TICKS_MAX):
+            is_late = node in self.returning or node in self.awaited
+            is_silent = self.silent[node] > (RETURN_TICKS_MAX if is_late else SILENT_TICKS_MAX)
+            if is_silent and not (verdicts_wait and node in self.unreached):
                 must_lose.append(node)
             elif node in self.ended:
                 self.ended[node] += 1
                 if self.ended[node] > ENDED_TICKS_MAX:
                     must_lose.append(node)
+        for node in self.strangers:
+            self.strangers[node] += 1
+            if self.strangers[node] > STRANGER_TICKS_MAX:
+                must_lose.append(node)
         said = self._tell("timer", MonitorTimeout(), must_lose)
         assert [effect for effect in said if type(effect) is SetTimer] == [SetTimer(TICK_SECONDS, MonitorTimeout())]
         looked_at = {effect.role for effect in said if type(effect) is ProbeHost}
         assert self.down - self.ended.keys() - self.returning <= looked_at <= self.silent.keys()
+
+    def _verdicts_wait(self):
+        """Of several members none is heard of, nor found; not for ever."""
+        if len(self.silent) > 1 and self.silent.keys() == self.unreached:
+            if min(self.silent.values()) > LOOK_AT_TICKS:
+                self.alone += 1
+                return self.alone <= WAIT_SECONDS / TICK_SECONDS
+        if self.alone:
+            self.alone = 0
+            self.silent = dict.fromkeys(self.silent, 0)
+            self.awaited = set(self.silent)
+        return False
 
     @rule(node=nodes, is_up=st.booleans())
     def link_changes(self, node, is_up):
@@ -170,8 +200,11 @@ class MonitorMachine(RuleBasedStateMachine):
         if is_up:
             self.down.discard(node)
             self.ended.pop(node, None)
+            self.unreached.discard(node)
             if node in self.returning:
                 self.silent[node] = 0
+            elif node not in self.silent and node not in self.lost:
+                self.strangers.setdefault(node, 0)
             assert not said
         elif node in self.silent:
             self.down.add(node)
@@ -181,11 +214,22 @@ class MonitorMachine(RuleBasedStateMachine):
     def probed(self, node, finding):
         if finding is Finding.ENDED and (node in self.down or node in self.returning):
             self.ended.setdefault(node, 0)
+        (self.unreached.add if finding is Finding.OUT_OF_REACH and node in self.silent else self.unreached.discard)(
+            node
+        )
         assert not self._tell("host", HostProbed(node, finding))
 
     @rule(node=nodes)
     def leave(self, node):
-        assert not self._tell("host", HostLeft(node, "shutdown"), [node] if node in self.silent else [])
+        assert not self._tell(
+            "host", HostLeft(node, "shutdown"), [node] if node in self.silent or node in self.strangers else []
+        )
+
+    @rule()
+    def nobody_is_found(self):
+        """A cable is out."""
+        for node in self.silent:
+            self.probed(node, Finding.OUT_OF_REACH)
 
     @rule(node=nodes, seconds=st.sampled_from([0.0, 0.5, 2.0]))
     def drain(self, node, seconds):
@@ -218,6 +262,7 @@ class MonitorMachine(RuleBasedStateMachine):
         self.returning = set(self.silent)
         self.silent = dict.fromkeys(self.silent, 0)
         self.down, self.ended, self.drains = set(), {}, {}
+        self.strangers, self.unreached, self.awaited, self.alone = {}, set(), set(), 0
 
     @invariant()
     def agrees(self):
@@ -227,6 +272,10 @@ class MonitorMachine(RuleBasedStateMachine):
         assert not monitor.lost.keys() & set(monitor.nodes)
         assert monitor.silent_ticks == self.silent
         assert set(monitor.returning) == self.returning
+        assert monitor.strangers == self.strangers
+        assert set(monitor.isolation.out_of_reach) == self.unreached
+        assert set(monitor.awaited) == self.awaited
+        assert monitor.isolation.ticks == self.alone
         for table in (monitor.returning, monitor.silent_ticks, monitor.down, monitor.ended_ticks, monitor.draining):
             assert set(table) <= set(monitor.nodes), "something of a node that is no member stays"
 

@@ -86,7 +86,7 @@ def test_no_look_from_outside_has_it_go_on(desk, finding):
         run_lease(desk, 0.6)
         desk.tell("host", HostProbed("monitor", finding))
     finish_and_see_nothing(desk)
-    assert not desk.done and desk.scheduler.suspension.is_on
+    assert not desk.done and desk.scheduler.members.suspension.is_on
 
 
 def test_a_head_that_was_started_again_and_knows_it_has_it_go_on(desk):
@@ -99,7 +99,7 @@ def test_a_head_that_was_started_again_and_knows_it_has_it_go_on(desk):
     assert ("again/monitor", RegisterNode) in [(target, type(message)) for target, message in sent]
     assert DRIVER in [target for target, message in sent if type(message) is ObjectsReady]
     run_lease(desk, 2.0)
-    assert not desk.scheduler.suspension.is_on
+    assert not desk.scheduler.members.suspension.is_on
 
 
 def test_the_verdict_ends_it(desk):

@@ -33,3 +33,15 @@ def test_a_task_that_hears_late_of_its_drivers_end_waits_for_no_word_of_an_actor
     """Its handle came after all others had let go of theirs; its node's line was cut meanwhile."""
     asked = {"deaths": True, "crashes": True, "oneway": True, "schedulers": True, "tight": True, "weather": True}
     assert_all_is_well([970006288], nodes=3, shards=5, cuts=True, **asked)
+
+
+@pytest.mark.parametrize("nodes, asked", [(3, {}), (5, {"replicas": 2, "heads": True}), (4, {"deaths": True})], ids=str)
+def test_a_head_that_is_cut_off_from_all_others_costs_nothing(nodes, asked):
+    """Its cable is out: nodes are suspended, and are judged by nobody; then all goes on."""
+    assert_all_is_well(range(1, 1 + HALF), nodes=nodes, alone=True, **asked)
+
+
+def test_a_node_that_dies_before_it_has_registered_is_told_to_all():
+    """The chain master, to which it had spoken, kept it."""
+    asked = {"deaths": True, "groups": True, "disks": True, "schedulers": True, "tight": True, "weather": True}
+    assert_all_is_well([961006963], nodes=3, shards=4, replicas=1, **asked)

@@ -20,11 +20,13 @@ from ..roles.gcs.client import ChainClient
 from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.hosting import Hosting
+from ..roles.isolation import WAIT_SECONDS
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.relay import Relay
 from ..roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutOutReplica
 from ..roles.services import Services
+from ..roles.work_effects import HeadIsAlone
 from ..store.durable import StoreError
 from ..wire.gcs import NodeLost, RegisterNode
 from .founding import found_cluster
@@ -195,10 +197,23 @@ class Head:
             **dict.fromkeys(ORDERS, self._on_disk),
             NoteMember: lambda role, effect: roster.registered(effect.node),
             NoteLost: lambda role, effect: roster.judged(effect.node, effect.reason),
+            HeadIsAlone: self._note_loneliness,
             NoteChain: lambda role, effect: roster.chained(effect.shard, effect.members, effect.full),
             LetInReplica: self._let_in,
             ShutOutReplica: self._shut_out,
         }
+
+    def _note_loneliness(self, role: str, effect: HeadIsAlone) -> None:
+        self.links.log(self.trouble() if effect.is_so else "another machine is heard of again: work there goes on")
+
+    def trouble(self) -> str:
+        """That no other machine is heard of, in words; "" where one is, or there is at most one."""
+        if not self.monitor.isolation.ticks:
+            return ""
+        return (
+            "no other machine of the cluster is heard of, so this one may be cut off itself (a cable, a switch): nodes "
+            f"are waited for, up to {WAIT_SECONDS:g} s, before they are given up"
+        )
 
     def _let_in(self, role: str, effect: LetInReplica) -> None:
         host, refusal = effect.replica.host, ""

@@ -218,7 +218,12 @@ class Node:
     def _link_changed(self, host: str, is_up: bool) -> None:
         assert self.membership is not None
         if self.membership.entrance is None:
-            self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
+            neighbour = self.membership.neighbours.by_host.get(host)
+            if neighbour is None or neighbour.key.kind in (
+                "node",
+                "driver",
+            ):  # not the head's own processes, or replicas
+                self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
         elif is_up:
             self.membership.entrance.link_is_up(self.membership.neighbours.by_host[host])
 

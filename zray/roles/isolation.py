@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from ..wire.where import host_of
 from .effects import Finding
-from .local_scheduler.lease import HEAD_WAIT_SECONDS
 from .work_effects import HeadIsAlone
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ NODES_MIN = 2
 # When a silent node is looked at: heartbeats come with each tick, and the look takes up to a second; its outcome is
 # there before the verdict would fall (27 ticks).
 LOOK_AT_TICKS = 12
-WAIT_SECONDS = HEAD_WAIT_SECONDS
+WAIT_SECONDS = 60.0  # as Lease.HEAD_WAIT_SECONDS
 
 
 class Isolation:

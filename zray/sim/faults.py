@@ -198,6 +198,9 @@ class Faults:
         """All of it at once: its process, its workers, its shared memory."""
         world = self.world
         world.trace.event(world.now, node.name, how)
+        if node.name != world.heads.name:
+            # The head has seen it come, whether it has registered or not.
+            self.tell_monitor(HostLinkChanged(node.scheduler.address, True))
         node.is_alive = False
         del world.nodes[node.name]
         world.lost_nodes[node.name] = node
@@ -298,6 +301,8 @@ class Faults:
         if not self.world.heads.is_alive or self.world.now < self.world.weather.clogs_until:
             return False
         members = self.world.heads.monitor.nodes
+        if self.world.heads.monitor.strangers:
+            return False  # one that has died before it was a member
         nodes = self.world.nodes.values()
         are_there = {node.scheduler.address for node in nodes if not node.is_frozen}
         return len(are_there) == len(nodes) and are_there == members.keys()

@@ -17,6 +17,7 @@ from ..roles.gcs.master import ChainMaster
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.monitor import Monitor
 from ..roles.replica_keeper import ReplicaKeeper
+from ..roles.work_effects import HeadIsAlone
 from ..wire.gcs import NodeLost, RegisterNode
 from .cuts import GUEST
 from .node import Node
@@ -91,6 +92,10 @@ class Heads:
     def are_killed(self) -> bool:
         """Whether this world is one of those."""
         return self.world.options.head_kills > 0
+
+    def note_loneliness(self, effect: HeadIsAlone) -> None:
+        """HeadIsAlone."""
+        self.alone_count += effect.is_so
 
     @property
     def node(self) -> Node:

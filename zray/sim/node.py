@@ -328,9 +328,6 @@ class Node:
             self.heard += things_in(message)
             self._perform_all(role, self._handle(role, sender, message))
 
-    def _note_loneliness(self, role: Role, effect: HeadIsAlone) -> None:
-        self.world.heads.alone_count += effect.is_so
-
     def _create_segment(self, role: Role, effect: e.CreateSegment) -> None:
         self.arena.segments[effect.segment] = bytearray(effect.size)
         self._later(role, e.SegmentCreated(effect.segment))
@@ -428,7 +425,7 @@ PERFORM: dict[type, Any] = {
     HoldBack: Node._hold_processes,
     StopWorkers: Node._stop_workers,
     HearAgain: Node._hear_again,
-    HeadIsAlone: Node._note_loneliness,
+    HeadIsAlone: lambda self, role, effect: self.world.heads.note_loneliness(effect),
     **dict.fromkeys(e.OUTPUT_EFFECTS, Node._output),
     e.CreateSegment: Node._create_segment,
     e.ReservePages: Node._reserve_pages,

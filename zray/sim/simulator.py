@@ -116,8 +116,6 @@ class Simulator:
         if not node.scheduler.is_embedded:
             # A newcomer has been told of the global schedulers that there were when it asked.
             takes_long = self.schedulers.are_apart and self.now > 0
-            if takes_long:
-                self.faults.tell_monitor(e.HostLinkChanged(f"{name}/local", True))
             self.call_later(self.random.uniform(0.0, 1.0) if takes_long else 0.0, self._join, node)
 
     def _rooms_of(self, name: str) -> int:

@@ -50,7 +50,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     beats_max = int(node.members.lease.seconds / members.LOAD_SECONDS) + 2
     # A portion for several shards may take two requests.
     yield "portions of lineage without an answer", len(node.lineage.unheard), lineage.UNHEARD_MAX + 1
-    yield "messages of a suspended node", len(node.suspension.kept), suspension.KEPT_MAX
+    yield "messages of a suspended node", len(node.members.suspension.kept), suspension.KEPT_MAX
     yield "heartbeats without an answer", len(node.members.lease.sent), beats_max
     for process in node.processes.values():
         yield f"waits of {process.address}", len(process.wait_by_request), waits.WAITS_MAX

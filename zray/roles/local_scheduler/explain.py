@@ -57,7 +57,7 @@ class Explanations:
         reasons = Reasons(node)
         if process is not None and (silence := node.members.silence()):
             reasons.say(0, silence)
-            if node.suspension.is_on:
+            if node.members.suspension.is_on:
                 node.send(node.sender, ExplainReply(message.request, reasons.lines))
                 return
         for stall in node.members.stalls() if process is not None else ():

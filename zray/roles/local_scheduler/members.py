@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.groups import AttendShard, plain
 from ...wire.hosts import WAS_LOST
-from ...wire.message import Local
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ..replica_effects import ShardStalled
-from .lease import HEAD_WAIT_SECONDS, Lease
+from .lease import HEAD_WAIT_SECONDS, Lease, LoadTimeout
+from .suspension import Suspension
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -24,10 +24,6 @@ GUEST_IS_LOST = (
     "this program has lost its place in the cluster ({reason}).  Its tasks, actors and objects there are gone; "
     "zray.shutdown() and zray.init() connect it anew, and `zray start --head --driver-wait S` has a cluster wait longer"
 )
-
-
-class LoadTimeout(Local):
-    """Report the load again."""
 
 
 class Members:
@@ -41,6 +37,7 @@ class Members:
         self.leaving: set[str] = set()  # those of them that are to leave, as far as we were told: membership only
         self.last_lost = ""  # of those whose loss a monitor has told us: in the order in which they were lost
         self.lease = Lease()
+        self.suspension = Suspension(self.node)
         self.facts = ("node", "", b"")  # as registered
         self.hostname = ""
         self.is_fenced = False
@@ -107,10 +104,10 @@ class Members:
             self.fence(reason, may_rejoin=lease.is_cut_off and not (lease.is_over and lease.head_has_ended))
             return
         if lease.is_cut_off:
-            node.suspension.begin()
+            self.suspension.begin()
         if lease.begin_to_look():
             node.perform(ProbeHost(node.addresses.monitor))
-        if not node.suspension.is_on:
+        if not self.suspension.is_on:
             node.load.report()
             node.results.accept()
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
@@ -139,8 +136,8 @@ class Members:
     def on_heartbeat_reply(self, message: HeartbeatReply) -> None:
         """HeartbeatReply: the lease begins anew."""
         self.lease.answered(message.number, message.seconds)
-        if self.node.suspension.is_on and not self.lease.is_cut_off:
-            self.node.suspension.end()
+        if self.suspension.is_on and not self.lease.is_cut_off:
+            self.suspension.end()
 
     def on_host_probed(self, message: HostProbed) -> None:
         """HostProbed: the head, seen from outside."""

@@ -103,7 +103,6 @@ from .routes import Routes
 from .small_values import SmallValues
 from .stealing import Stealing
 from .strategies import Strategies
-from .suspension import Suspension
 from .tables import Job, ObjectEntry, Process, Task
 from .trips import Trips
 from .undoing import Undoing
@@ -177,7 +176,6 @@ class LocalScheduler(Role):
         self.remote_calls = RemoteCalls(self)
         self.results = Results(self)
         self.members = Members(self)
-        self.suspension = Suspension(self)
         self.recovery = Recovery(self)
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)
@@ -317,7 +315,7 @@ class LocalScheduler(Role):
     def first_words(self, now: float) -> list[Any]:
         """The values that are here; where nobody waits for one, the work that there is."""
         self.now = now
-        if self.suspension.is_on:
+        if self.members.suspension.is_on:
             return self.take_effects()
         if self.talkative or self.waits.replies:
             self._let_values_out()
@@ -344,7 +342,7 @@ class LocalScheduler(Role):
     def end_turn(self, now: float) -> list[Any]:
         """Decide once for all that the turn brought, then let the values out."""
         self.now = now
-        if self.suspension.is_on:
+        if self.members.suspension.is_on:
             return self.take_effects()
         if self.logs.touched:
             self.logs.say_begun()

@@ -22,7 +22,7 @@ from ...wire.gcs import HeartbeatReply, NodeLost
 from ...wire.reasons import Explain
 from ..effects import HeadChanged, HostProbed
 from ..work_effects import HearAgain, HoldBack, StopWorkers
-from .members import LoadTimeout
+from .lease import LoadTimeout
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -88,7 +88,7 @@ class _Meanwhile(dict[type, Any]):
 
 
 def _keep(scheduler: LocalScheduler, message: Any) -> None:
-    scheduler.suspension.keep(message)
+    scheduler.members.suspension.keep(message)
 
 
 MEANWHILE = _Meanwhile(
@@ -96,8 +96,8 @@ MEANWHILE = _Meanwhile(
         LoadTimeout: lambda self, message: self.members.on_load_timeout(),
         HeartbeatReply: lambda self, message: self.members.on_heartbeat_reply(message),
         HostProbed: lambda self, message: self.members.on_host_probed(message),
-        NodeLost: lambda self, message: self.suspension.on_node_lost(message),
-        HeadChanged: lambda self, message: self.suspension.on_head_changed(message),
+        NodeLost: lambda self, message: self.members.suspension.on_node_lost(message),
+        HeadChanged: lambda self, message: self.members.suspension.on_head_changed(message),
         Explain: lambda self, message: self.explanations.on_explain(message),
     }
 )
