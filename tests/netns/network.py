@@ -135,6 +135,7 @@ class Program:
         self.errors = open(host.folder / f"{random.getrandbits(32):08x}.errors", "w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             host.inside(*command),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
@@ -145,6 +146,11 @@ class Program:
         """Wait until it prints that, and nothing else before."""
         line = self.process.stdout.readline()
         assert line == f"{word}\n", f"{line!r} instead of {word!r}: {self._errors()}"
+
+    def goes_on(self):
+        """It waits for a line."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
 
     def ends_well(self):
         """What else it printed."""
@@ -161,6 +167,7 @@ class Program:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self.process.stdin.close()
         self.process.stdout.close()
         self.errors.close()
 

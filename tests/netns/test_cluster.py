@@ -122,6 +122,51 @@ def test_a_host_that_is_cut_off_for_long_stops_and_joins_anew(network, hosts, cl
     assert hosts[1].program(HEADER + source, cluster[0]).ends_well() == f"{after['c']}\n"
 
 
+def test_a_head_whose_cable_is_out_for_long_costs_nothing(network, hosts, cluster, tmp_path):
+    """Nobody can tell whether it is oneself that is cut off: all wait, and go on.  Nothing runs twice."""
+    before = status(hosts[0])
+    source = COUNTER + "assert zray.get(counter.add.remote(), timeout=20) == 1\n"
+    calls = "counts = [counter.add.remote() for _ in range(100)]\n"
+    ending = "assert zray.get(counts, timeout=30) == list(range(2, 102))\n"
+    program = hosts[1].program(HEADER + source + WORK + calls + RESULTS + ending, cluster[0], str(tmp_path), "150")
+    program.says("under way")
+    network.cut_for(hosts[0], 8)
+    program.says("right")
+    program.ends_well()
+    assert status(hosts[0]) == before
+    assert Tally(tmp_path).count() == 150
+    assert "no other machine of the cluster is heard of" in hosts[0].logs()
+    assert "its workers are stopped" in hosts[1].logs() and "its workers go on" in hosts[1].logs()
+
+
+def test_a_head_whose_machine_loses_its_power_costs_no_actor(network, hosts, tmp_path):
+    """U46: no reset tells the nodes; with `--state-dir` it is started again, and all goes on where it was."""
+    start = ("--state-dir", str(tmp_path / "state"))
+    cluster = hosts[0].start_head(*start)
+    for host in hosts[1:]:
+        host.join(cluster)
+    before = status(hosts[1])
+    source = COUNTER + "assert zray.get(counter.add.remote(), timeout=20) == 1\n"
+    calls = "assert zray.get([counter.add.remote() for _ in range(100)], timeout=60) == list(range(2, 102))\n"
+    program = hosts[1].program(
+        HEADER + source + "say('under way')\nsys.stdin.readline()\n" + calls + "say('right')\n", cluster[0]
+    )
+    program.says("under way")
+    head = hosts[0].node_pids()
+    network.cut(hosts[0])
+    for pid in head:
+        os.kill(pid, signal.SIGKILL)
+    until_ended(head)
+    until(lambda: all("its workers are stopped" in host.logs() for host in hosts[1:]), 20)
+    network.heal(hosts[0])
+    program.goes_on()
+    hosts[0].start_head(*start)
+    program.says("right")
+    program.ends_well()
+    after = status(hosts[1])
+    assert {name: after[name] for name in "bc"} == {name: before[name] for name in "bc"}
+
+
 def test_a_program_is_right_over_a_bad_network(network, hosts, cluster, tmp_path):
     network.worsen(hosts[2], delay_ms=20, loss_percent=2)
     before = status(hosts[0])

@@ -29,7 +29,16 @@ from ..roles.work_effects import HoldBack
 from ..wire.codec import decode_mail
 from ..wire.gcs import GiveUpNode, NodeLost
 from ..wire.hosting import ReplicaOutOfReach
-from ..wire.hosts import HostAdded, HostRefused, HostRemoved, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
+from ..wire.hosts import (
+    WAS_LOST,
+    HostAdded,
+    HostRefused,
+    HostRemoved,
+    HostWelcome,
+    JoinCluster,
+    JoinClusterReply,
+    JoinRefused,
+)
 from ..wire.link import open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.scheduling import BOTTOM_UP
@@ -295,9 +304,9 @@ def join_cluster(
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)
     membership.detours = Detours(neighbours, membership.tunnels)
     membership.entrance = Entrance(host)
-    if kind == "driver":
-        # The verdict fell while we could not hear it.  (A node's lease tells it soon, and that it may join again.)
-        neighbours.on_denied = lambda host: neighbours.on_expelled(host, WAS_SILENT)
+    # The verdict fell while we could not hear it.
+    why = WAS_SILENT if kind == "driver" else f"it lets this node in no more, so {WAS_LOST}"
+    neighbours.on_denied = lambda host: neighbours.on_expelled(host, why)
     membership.head_key = Key(token.head_public, "head", reply.head)
     former = options.get("former")
     place = (

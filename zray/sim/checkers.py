@@ -112,10 +112,8 @@ class Checkers:
     def does_nothing(self, node: Node) -> bool:
         """Nothing that this node's processes do is believed by others; or it cannot know that yet."""
         was_stopped = self.world.faults.stopped_until.get(node.name, -STOP_SECONDS) + STOP_SECONDS > self.world.now
-        scheduler = node.scheduler
-        return (
-            scheduler.members.is_fenced or scheduler.members.suspension.is_on or scheduler.drain.is_done or was_stopped
-        )
+        members = node.scheduler.members
+        return members.is_fenced or members.suspension.is_on or node.scheduler.drain.is_done or was_stopped
 
     def is_read(self, object_id: bytes, data: bytes, address: str) -> None:
         """A process sees these bytes: whoever sees that object later sees the same (USERS 2.4, 3).
