@@ -210,6 +210,33 @@ assert zray.get(small, timeout=50) == [noise(number, 60_000) for number in range
     assert status(hosts[0]) == before
 
 
+def test_what_a_program_outside_puts_goes_over_its_slow_line_once(network, hosts, cluster):
+    """However many read it, at the same time or later.  (The first reader of it may be any of them.)"""
+    outside = network.add("d")
+    network.worsen(outside, delay_ms=20, loss_percent=0, bytes_per_second=1_000_000)
+    source = """
+import hashlib
+import numpy as np
+
+def digest(box):
+    return hashlib.sha256(zray.get(box[0], timeout=50)).hexdigest()
+
+def sent():
+    (line,) = (line for line in open("/proc/net/dev") if line.strip().startswith("eth0:"))
+    return int(line.partition(":")[2].split()[8])
+
+assert len({zray.get(on(host, here).remote(), timeout=20) for host in "abc"} | {here()}) == 4
+value = np.random.default_rng(1).bytes(5_000_000)
+before = sent()
+put = zray.put(value)
+seen = zray.get([on(host, digest).remote([put]) for host in "abc"], timeout=50)
+seen.append(zray.get(on("b", digest).remote([put]), timeout=50))
+assert set(seen) == {hashlib.sha256(value).hexdigest()}, seen
+assert len(value) < sent() - before < 1.3 * len(value), (before, sent())
+"""
+    outside.program(HEADER + source, cluster[0], token=cluster[1]).ends_well()
+
+
 def test_a_node_that_is_killed_costs_no_result(hosts, cluster, tmp_path):
     program = hosts[1].program(HEADER + WORK + RESULTS, cluster[0], str(tmp_path), "150")
     program.says("under way")

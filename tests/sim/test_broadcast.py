@@ -1,10 +1,14 @@
-"""One object for many nodes, over lines that carry so many bytes a second: a tree, not a queue."""
+"""One object for many nodes, over lines that carry so many bytes a second: a tree, not a queue.
+
+From a program outside of the cluster, whose line may be slow, it comes once.
+"""
 
 import math
 import statistics
 
 import pytest
 
+from zray.sim.cuts import GUEST
 from zray.sim.language import Get, Put, Sleep, Submit, remote
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
@@ -35,13 +39,13 @@ def to_all(count):
     return (yield Get(refs))
 
 
-def broadcast(nodes, seed=1):
+def broadcast(nodes, seed=1, home="n1", **options):
     """A world in which it begins."""
-    options = Options(seed=seed, nodes=nodes, delay="even", bandwidth=BANDWIDTH, chunk_bytes=4096, check_every=10)
-    world = Simulator(options)
+    line = {"delay": "even", "bandwidth": BANDWIDTH, "chunk_bytes": 4096}
+    world = Simulator(Options(seed=seed, nodes=nodes, check_every=10, has_guest=home == GUEST, **line, **options))
     world.run(0.5)
-    driver = world.start_driver(world.nodes["n1"], 1, to_all, (nodes - 1,))
-    managers = [node.manager for node in world.nodes.values()]
+    driver = world.start_driver(world.nodes[home], 1, to_all, (nodes - 1,))
+    managers = [node.manager for name, node in world.nodes.items() if home == "n1" or name != "n1"]
     assert world.run(2.0, unless=lambda: any(manager.pulls.coming for manager in managers))
     return world, driver, managers
 
@@ -85,3 +89,34 @@ def test_the_first_holder_sends_few_copies_however_many_want_one():
     assert world.run(world.now + 20.0, unless=lambda: have_it(managers))
     busy_seconds = line.line_is_free_at - before
     assert busy_seconds < (COPIES_MAX + 2) * TRANSFER_SECONDS
+
+
+def bytes_from(world, role):
+    """Of each frame from there that arrives from now on."""
+    sent, note = [], world.trace.frame
+
+    def frame(when, source, target, data):
+        if source == role:
+            sent.append(len(data))
+        note(when, source, target, data)
+
+    world.trace.frame = frame
+    return sent
+
+
+@pytest.mark.parametrize("slow_line", [1.0, 10.0, 40.0])
+@pytest.mark.parametrize("nodes", [3, 4, 8])
+def test_a_program_outside_sends_one_copy_however_many_want_one(nodes, slow_line, monkeypatch):
+    """And all have it soon after the first one has: nobody waits for a second copy over that line.  The slowest takes
+    4 s, as long as one that says nothing may."""
+    for name in ("WINDOW_BYTES", "WINDOW_BYTES_MAX"):  # an object is larger than what is asked for at a time
+        monkeypatch.setattr(f"zray.roles.object_manager.sources.{name}", SIZE // 4)
+    for seed in range(1, 4):
+        world, driver, managers = broadcast(nodes, seed, GUEST, slow_line=slow_line)
+        begun, sent = world.now, bytes_from(world, f"{GUEST}/objects")
+        assert world.run(begun + 60.0, unless=lambda managers=managers: have_it(managers))
+        assert SIZE < sum(sent) < 1.1 * SIZE
+        most = 1.2 * slow_line + 1.5 + 0.5 * math.log2(nodes)
+        assert (world.now - begun) / TRANSFER_SECONDS < most
+        assert world.run(world.now + 60.0, unless=lambda driver=driver: driver.is_done)
+        assert driver.result == [7] * (nodes - 1)

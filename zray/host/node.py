@@ -167,7 +167,9 @@ class Node:
                 GlobalScheduler(own.global_schedulers[0], own.shards),
                 Monitor(own.monitor, [*own.global_schedulers, *own.shards]),
             ]
-        roles += [ObjectManager(own.object_manager, self.local.address, capacity=capacity), self.doorman]
+        is_outside = member is not None and member.kind == "driver"
+        manager = ObjectManager(own.object_manager, self.local.address, capacity=capacity, is_outside=is_outside)
+        roles += [manager, self.doorman]
         if member is not None:
             from .head import chain_clients
 

@@ -106,6 +106,7 @@ class Simulator:
             chunk_bytes=options.chunk_bytes,
             reserve_bytes=options.reserve_bytes,
             gives_max=options.gives_max,
+            is_outside=name == GUEST,
         )
         node.add_role(node.scheduler)
         node.add_role(node.manager)
@@ -142,7 +143,8 @@ class Simulator:
     def bandwidth_of(self, name: str) -> float:
         """Bytes/s of that node's line."""
         options = self.options
-        return options.bandwidth / (options.slow_line if name == f"n{options.nodes}" else 1.0)
+        last = GUEST if options.has_guest else f"n{options.nodes}"
+        return options.bandwidth / (options.slow_line if name == last else 1.0)
 
     # --- time ---
 

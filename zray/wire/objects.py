@@ -229,7 +229,7 @@ class PullRefused(Message, tag=48):
 
 
 class PullElsewhere(Message, tag=54):
-    """object manager -> object manager.  I give it to as many as I can; ask this one, which is pulling it from me."""
+    """object manager -> object manager.  I give it to as many as I can; ask this one, which pulls it too, or has it."""
 
     object_id: ObjectID
     ticket: Natural
@@ -237,10 +237,11 @@ class PullElsewhere(Message, tag=54):
 
 
 class PullDone(Message, tag=55):
-    """object manager -> object manager.  I need nothing more of it from you."""
+    """object manager -> object manager.  I need nothing more of it from you.  is_whole: all of it is here."""
 
     object_id: ObjectID
     ticket: Natural
+    is_whole: bool = False
 
 
 class ReadInline(Message, tag=49):

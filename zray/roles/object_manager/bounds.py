@@ -43,6 +43,8 @@ def bounds_of(manager: ObjectManager) -> Iterator[tuple[str, int, int]]:
         yield f"nodes that pull {object_id.hex()}", len(give.slots), manager.gives.gives_max
         for puller, orders in give.waiting.items():
             yield f"orders of {puller} that wait", len(orders), gives.ORDERS_MAX
+    yield "objects that others have from here", len(manager.gives.given), len(manager.objects)
+    yield "nodes whose pace is known", len(manager.gives.paces), gives.PACES_MAX
     yield "slots in what is freed", len(manager.gives.ending), manager.gives.gives_max * len(manager.retired)
 
 

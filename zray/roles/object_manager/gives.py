@@ -6,6 +6,11 @@ has, chunk for chunk, while it is still pulling itself.  So an object goes to ma
 more than `gives_max` copies at once, and the last one has it little later than the first.  Who takes nothing but a
 whole copy waits for a slot instead.
 
+The line of a program outside of the cluster may be much slower than those between nodes: it gives an object once, as
+far as it can.  The first one has a slot, and all others are sent on to that one, also when it has the object and needs
+the slot no longer.  Only who comes back from there, where nothing came of it, has a slot too.  Nobody is sent on to one
+that has been much slower than another: its own line is the slow one.
+
 As long as somebody has a slot, the bytes stay where and what they are, also when the object is freed meanwhile: what
 was read may be looked at later, and once more when a connection broke.
 
@@ -15,6 +20,7 @@ Small values, which lie with the local scheduler, are given at once to everybody
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from ...wire.message import Bulk
@@ -29,6 +35,7 @@ from ...wire.objects import (
     ReadInline,
 )
 from ..effects import RangeRead, ReadRange
+from ..latest import Latest
 from .pulls import HERE, Pull
 from .sources import WINDOW_BYTES_MAX
 
@@ -42,16 +49,21 @@ GIVES_MAX = 2
 ORDERS_MAX = 64
 # So many chunks that lie together are sent as one piece: more, and what is done with it fits no cache.
 PIECE_CHUNKS = 8
+# One that takes so many times as long as another has taken is slow, where both took more than the first few chunks.
+SLOW_FACTOR = 4
+PACED_BYTES_MIN = 1 << 20
+PACES_MAX = 1_000  # nodes of which that is known, the last so many: more do not pull from one program at a time
 NOTHING = Bulk(b"")
 
 
 class Give:
     """One object that others pull from here."""
 
-    __slots__ = ("later", "slots", "turn", "waiting")
+    __slots__ = ("later", "since", "slots", "turn", "waiting")
 
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}  # who pulls it, and on what ticket
+        self.since: dict[str, float] = {}  # those of them that had nothing of it: when they began
         self.turn = 0  # counts those sent on
         # Who waits for a slot: its orders, each with the refs inside the object where that was asked for.
         self.waiting: dict[str, list[tuple[PullObject, tuple[bytes, ...]]]] = {}
@@ -61,9 +73,13 @@ class Give:
 class Gives:
     """What this node gives to others."""
 
-    def __init__(self, manager: ObjectManager, gives_max: int) -> None:
+    def __init__(self, manager: ObjectManager, gives_max: int, *, is_outside: bool) -> None:
         self.manager = manager
         self.gives_max = gives_max
+        self.is_outside = is_outside
+        # From outside: the last one that had an object from here altogether; and how fast each node had its last one.
+        self.given: dict[bytes, str] = {}
+        self.paces: Latest[str, float] = Latest(PACES_MAX)  # bytes/s
         self.token = 0  # of the latest ReadRange
         self.by_object: dict[bytes, Give] = {}
         # Slots in what has been freed: puller and ticket -> whose range is kept until the ticket comes back.
@@ -111,22 +127,52 @@ class Gives:
         if stored is None or not (is_whole or is_partial) or order.offset >= stored.place.size:
             self.manager.send(puller, PullRefused(object_id, order.ticket))
             return
-        give = self.by_object.setdefault(object_id, Give())
+        give = self.by_object.get(object_id) or Give()
         if puller not in give.slots:
+            source = self._other_for(puller, order, give)
+            if source:
+                self.manager.send(puller, PullElsewhere(object_id, order.ticket, source))
+                return
             if len(give.slots) >= self.gives_max:
-                if order.whole_only:
-                    orders = give.waiting.setdefault(puller, [])
-                    if len(orders) < ORDERS_MAX:
-                        orders.append((order, contained))
-                else:
-                    others = list(give.slots)
-                    give.turn += 1
-                    source = others[give.turn % len(others)]
-                    self.manager.send(puller, PullElsewhere(object_id, order.ticket, source))
+                orders = give.waiting.setdefault(puller, [])
+                if len(orders) < ORDERS_MAX:
+                    orders.append((order, contained))
                 return
             stored.readers += 1
+            if not order.whole_only:
+                give.since[puller] = self.manager.now
+        self.by_object[object_id] = give
         give.slots[puller] = order.ticket
         self._serve(give, puller, order, stored, contained)
+
+    def _other_for(self, puller: str, order: PullObject, give: Give) -> str:
+        """To whom one without a slot is sent on; "": to nobody."""
+        if order.whole_only or self.given.get(order.object_id) == puller:
+            self.given.pop(order.object_id, None)  # it may have come back from there
+        if order.whole_only:
+            return ""
+        others, has_slot = list(give.slots), len(give.slots) < self.gives_max
+        if self.is_outside:
+            known = self.given.get(order.object_id)
+            good = [other for other in ([known] if known else others) if not self._is_slow(other)]
+            others = good if good or has_slot else others
+        elif has_slot:
+            return ""
+        give.turn += 1
+        return others[give.turn % len(others)] if others else ""
+
+    def _is_slow(self, node: str) -> bool:
+        return self.paces.get(node, inf) * SLOW_FACTOR < max(self.paces.values(), default=0.0)
+
+    def _has_taken(self, give: Give, puller: str, stored: Stored) -> None:
+        """All of it, from outside: those that wait for it here need not."""
+        self.given[stored.object_id] = puller
+        seconds = self.manager.now - give.since.get(puller, inf)
+        if seconds > 0.0 and stored.place.size >= PACED_BYTES_MIN:
+            self.paces[puller] = stored.place.size / seconds
+        for other, orders in give.waiting.items():
+            self.manager.send(other, PullElsewhere(stored.object_id, orders[0][0].ticket, puller))
+        give.waiting.clear()
 
     def _serve(self, give: Give, puller: str, order: PullObject, stored: Stored, contained: tuple[bytes, ...]) -> None:
         pull = self.manager.pulls.coming.get(order.object_id)
@@ -148,7 +194,7 @@ class Gives:
         for position in range(1, len(indices) + 1):
             count = position - start
             # Short ones first: the line, and whoever is at its other end, have something to do the sooner.
-            most = min(PIECE_CHUNKS, max(1, indices[start]))
+            most = min(PIECE_CHUNKS, max(1, indices[start] // 4))
             if position == len(indices) or indices[position] != indices[start] + count or count == most:
                 offset = indices[start] * step
                 size = min(stored.place.size, (indices[start] + count) * step) - offset
@@ -196,12 +242,16 @@ class Gives:
             self.manager.end_reading(stored)
             return
         give = self.by_object.get(message.object_id)
-        if give is not None and give.slots.get(puller, message.ticket) == message.ticket:
-            self._free_slot(message.object_id, puller)
+        if give is None or give.slots.get(puller, message.ticket) != message.ticket:
+            return
+        if self.is_outside and message.is_whole and puller in give.slots:
+            self._has_taken(give, puller, self.manager.objects[message.object_id])
+        self._free_slot(message.object_id, puller)
 
     def _free_slot(self, object_id: bytes, puller: str) -> None:
         give = self.by_object[object_id]
         give.waiting.pop(puller, None)
+        give.since.pop(puller, None)
         if give.slots.pop(puller, None) is None:
             return
         self.manager.end_reading(self.manager.objects[object_id])
@@ -219,6 +269,7 @@ class Gives:
 
     def forget(self, stored: Stored) -> None:
         """It is freed, or will never be here: they go elsewhere."""
+        self.given.pop(stored.object_id, None)
         give = self.by_object.pop(stored.object_id, None)
         if give is None:
             return
@@ -230,6 +281,8 @@ class Gives:
 
     def node_lost(self, gone: str) -> None:
         """That object manager's node is."""
+        self.given = {object_id: source for object_id, source in self.given.items() if source != gone}
+        self.paces.pop(gone, None)
         for object_id in list(self.by_object):
             self._free_slot(object_id, gone)
         for puller, ticket in list(self.ending):

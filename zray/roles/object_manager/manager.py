@@ -100,6 +100,7 @@ class ObjectManager(Role):
         reserve_bytes: int = RESERVE_BYTES,
         chunk_bytes: int = CHUNK_BYTES,
         gives_max: int = GIVES_MAX,
+        is_outside: bool = False,
     ) -> None:
         super().__init__(address)
         self.local_scheduler = local_scheduler
@@ -118,7 +119,7 @@ class ObjectManager(Role):
         self.token_of_copies = 0  # of the latest WriteRange
         self.copying: dict[int, Stored] = {}  # by token
         self.pulls = Pulls(self)
-        self.gives = Gives(self, gives_max)
+        self.gives = Gives(self, gives_max, is_outside=is_outside)
 
     # --- allocation ---
 

@@ -8,8 +8,8 @@ them into the arena.
 
 The source is a node that has the whole object or, on the word of one that is busy, one that is pulling it too
 (gives.py).  When it is lost, refuses or falls silent, the pull goes on elsewhere, with what is missing; but who has a
-chunk already, or is pulled from, takes nothing but whole copies for sources.  So the nodes that pull from each other
-are trees, and none waits for itself.
+chunk already, or is pulled from, turns to nothing but whole copies.  So the nodes that pull from each other are trees,
+and none waits for itself.
 
 What is asked of one source carries one *ticket*, and so do its answers; until PullDone gives the ticket back, the
 source keeps the bytes as they are.  That they arrive as they were sent is vouched for by the connection (CURVE
@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...wire.gcs import NodeLost
-from ...wire.message import Local
 from ...wire.objects import (
     AllocateRefused,
     FetchFailed,
@@ -41,6 +40,7 @@ from ...wire.objects import (
 from ...wire.task_spec import StoredValue
 from ..effects import RangeWritten, WriteRange
 from ..latest import LOST_MAX, Latest
+from .patience import Patience, SilenceTimeout
 from .ranges import aligned
 from .room import Room, RoomTimeout
 from .sources import Windows, object_manager_of
@@ -51,14 +51,8 @@ if TYPE_CHECKING:
 # What is asked for, resumed and given on: small, so that a heartbeat behind one is not late on a slow line.  On a fast
 # one, several that lie together travel as one piece (gives.py).  All nodes of a cluster cut objects at the same places.
 CHUNK_BYTES = 256 << 10
-# A source that sends nothing for so long is left, if there is another: longer than the verdict on a lost node takes.
-SILENCE_SECONDS = 5.0
 
 MISSING, ASKED, WRITING, HERE = range(4)
-
-
-class SilenceTimeout(Local):
-    """Look for sources that have fallen silent."""
 
 
 class Pull:
@@ -66,6 +60,7 @@ class Pull:
 
     __slots__ = (
         "asked_at",
+        "asks_whole",
         "chunks",
         "contained",
         "heard_at",
@@ -90,6 +85,7 @@ class Pull:
         self.sources = sources  # nodes that are said to have it; the first one is asked next
         self.source = ""  # who is asked: one of those, or one that another one has named
         self.ticket = 0  # of what is asked of it
+        self.asks_whole: bool | None = None  # whether that has to have all of it; None: nothing is asked of it yet
         self.is_small = is_small
         self.is_urgent = False  # whoever waits for it runs already
         self.is_attached = False  # a chunk of it is here, or was
@@ -116,7 +112,7 @@ class Pulls:
         self.lost: Latest[str, None] = Latest(LOST_MAX)  # object managers of lost nodes
         self.ticket = 0  # the latest
         self.windows = Windows(self.chunk_bytes)
-        self.has_timer = False
+        self.patience = Patience(self)
         self.room = Room(self)
 
     def fetch(self, message: FetchObject) -> None:
@@ -137,8 +133,7 @@ class Pulls:
             self.queue[message.object_id] = pull
         else:
             self._ask_whether_small(pull)
-        if not self.has_timer:
-            self._set_timer()
+        self.patience.begin()
 
     # --- room ---
 
@@ -183,14 +178,14 @@ class Pulls:
 
     def _turn_to(self, pull: Pull, source: str) -> None:
         self.ticket += 1
-        pull.source, pull.ticket = source, self.ticket
+        pull.source, pull.ticket, pull.asks_whole = source, self.ticket, None
         if not pull.is_small:
             self.windows.enter(source, pull)
 
     def _ask_whether_small(self, pull: Pull) -> None:
         if self._choose(pull):
             pull.heard_at = self.manager.now
-            self.manager.send(pull.source, PullObject(pull.object_id, pull.ticket, 0, 1))
+            self.manager.send(pull.source, PullObject(pull.object_id, pull.ticket, 0, 1, pull.wants_whole))
 
     def _ask_more(self, pull: Pull) -> None:
         """As much as may be under way, in one order per stretch."""
@@ -213,8 +208,10 @@ class Pulls:
                 return  # nothing is missing, or where it belongs there are no pages yet
             length = self._end(pull, index - 1) - first * self.chunk_bytes
             self.windows.asked(pull.source, length)
-            wants_whole = pull.is_attached or pull.wants_whole or self.manager.gives.is_giving(pull.object_id)
-            order = PullObject(pull.object_id, pull.ticket, first * self.chunk_bytes, length, wants_whole)
+            if pull.asks_whole is None:  # what it has once agreed to give, it goes on giving
+                is_giving = self.manager.gives.is_giving(pull.object_id)
+                pull.asks_whole = pull.is_attached or pull.wants_whole or is_giving
+            order = PullObject(pull.object_id, pull.ticket, first * self.chunk_bytes, length, pull.asks_whole)
             self.manager.send(pull.source, order)
 
     def _may_ask(self, pull: Pull, index: int) -> bool:
@@ -229,13 +226,13 @@ class Pulls:
         """Of that chunk, in bytes."""
         return min(self.chunk_bytes, pull.size - index * self.chunk_bytes)
 
-    def _leave(self, pull: Pull, *, is_said: bool = True) -> None:
-        """Its source: nothing more is expected of it."""
+    def _leave(self, pull: Pull, *, is_said: bool = True, is_whole: bool = False) -> None:
+        """Its source: nothing more is expected of it.  is_whole: all is here."""
         source, pull.source = pull.source, ""
         if not source:
             return
         if is_said:
-            self.manager.send(source, PullDone(pull.object_id, pull.ticket))
+            self.manager.send(source, PullDone(pull.object_id, pull.ticket, is_whole))
         if pull.is_small:
             return
         for index in pull.asked_at:
@@ -244,9 +241,12 @@ class Pulls:
         pull.asked_at.clear()
         self.windows.leave(source, pull)
 
-    def _go_on(self, pull: Pull) -> None:
+    def go_on(self, pull: Pull) -> None:
         """With another source."""
         self._leave(pull)
+        self._ask(pull)
+
+    def _ask(self, pull: Pull) -> None:
         if not pull.is_small:
             self._ask_more(pull)
         else:
@@ -343,13 +343,13 @@ class Pulls:
         self.manager.send(self.manager.local_scheduler, fetched)
 
     def _is_here(self, pull: Pull) -> None:
-        self._end_pull(pull)
+        self._end_pull(pull, is_whole=True)
         assert pull.place is not None
         fetched = ObjectFetched(pull.object_id, pull.place, pull.contained)
         self.manager.send(self.manager.local_scheduler, fetched)
 
-    def _end_pull(self, pull: Pull) -> None:
-        self._leave(pull)
+    def _end_pull(self, pull: Pull, *, is_whole: bool = False) -> None:
+        self._leave(pull, is_whole=is_whole)
         del self.coming[pull.object_id]
         self.queue.pop(pull.object_id, None)
 
@@ -384,19 +384,19 @@ class Pulls:
             pull.sources.remove(source)
         else:
             pull.wants_whole = True  # whoever sent us there would send us there again
-        self._go_on(pull)
+        self.go_on(pull)
 
     def elsewhere(self, message: PullElsewhere) -> None:
-        """PullElsewhere: one that is pulling it, and will have it a little earlier than we."""
+        """PullElsewhere: one that is pulling it, and will have it a little earlier than we; or has it."""
         pull = self._of_ticket(message)
         if pull is None:
             return
         self._leave(pull)  # it may have had a slot for a later order of ours
-        if pull.is_attached or message.source == self.manager.address or message.source in self.lost:
+        if message.source == self.manager.address or message.source in self.lost:
             pull.wants_whole = True
         else:
             self._turn_to(pull, message.source)
-        self._ask_more(pull)
+        self._ask(pull)
 
     def node_lost(self, message: NodeLost) -> None:
         """NodeLost, by the local scheduler: what came from there goes on elsewhere."""
@@ -409,27 +409,6 @@ class Pulls:
             elif gone in pull.sources:
                 pull.sources.remove(gone)
 
-    def _set_timer(self) -> None:
-        self.has_timer = True
-        self.manager.set_timer(SILENCE_SECONDS, SilenceTimeout())
-
-    def silence(self, message: SilenceTimeout) -> None:
-        """SilenceTimeout: whoever has been asked and has sent nothing for long is left for another."""
-        self.has_timer = False
-        if not self.coming:
-            return
-        self._set_timer()
-        for pull in list(self.coming.values()):
-            is_asking = bool(pull.asked_at) or (pull.is_small and pull.source)
-            if not is_asking or self.manager.now - pull.heard_at < SILENCE_SECONDS:
-                continue
-            if pull.source not in pull.sources:
-                pull.wants_whole = True
-                self._go_on(pull)
-            elif len(pull.sources) > 1:
-                pull.sources.append(pull.sources.pop(pull.sources.index(pull.source)))
-                self._go_on(pull)
-
 
 PULL_HANDLERS: dict[type, Callable[..., None]] = {
     FetchObject: lambda self, message: self.pulls.fetch(message),
@@ -439,7 +418,7 @@ PULL_HANDLERS: dict[type, Callable[..., None]] = {
     PullElsewhere: lambda self, message: self.pulls.elsewhere(message),
     NodeLost: lambda self, message: self.pulls.node_lost(message),
     RangeWritten: lambda self, message: self.pulls.written(message),
-    SilenceTimeout: lambda self, message: self.pulls.silence(message),
+    SilenceTimeout: lambda self, message: self.pulls.patience.timeout(message),
     RoomTimeout: lambda self, message: self.pulls.room.timeout(message),
     StopFetching: lambda self, message: self.pulls.stop(message),
 }
