@@ -23,3 +23,15 @@ def test_who_gives_dies_in_the_middle_of_it(bandwidth):
         faults = {"node_kills": 1 + seed % 2, "node_kill_probability": 0.005}
         outcome = run_program("shared", seed=seed, nodes=5, bandwidth=bandwidth, chunk_bytes=4_096, **faults)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+@pytest.mark.parametrize("slow_line", [1.0, 20.0])
+def test_nodes_share_the_values_of_a_program_outside_while_links_break_and_nodes_die(slow_line):
+    """All are sent on to the first that asks, which may be one of those."""
+    for seed in range(1, 13):
+        faults = {"breaks": seed % 4, "guest_cuts": seed % 3 % 2}
+        if seed % 2:
+            faults |= {"node_kills": 1 + seed % 4 // 2, "node_kill_probability": 0.005}
+        line = {"bandwidth": 50e6, "slow_line": slow_line, "has_guest": True, "gives_max": 1 + seed % 3 % 2}
+        outcome = run_program("shared", seed=seed, nodes=5, chunk_bytes=4_096, **line, **faults)
+        assert not outcome.error, f"seed {seed}: {outcome.error}"
