@@ -111,3 +111,13 @@ def test_what_comes_back_does_not_overtake_an_earlier_call_that_has_come_back():
         queue.append_first(task)
     assert list(queue) == [maker, taker]
     assert take(queue, 1) == [maker]
+
+
+def test_all_callers_calls_as_they_came():
+    """What was sent to a former home comes first, and stays ahead of what was not, whoever called (seed 981001643)."""
+    sent = [call(b"a", 1), call(b"b", 1), call(b"a", 2), call(b"b", 2)]
+    later = [call(b"a", 3), call(b"b", 3)]
+    begun = call(b"c", 1)
+    queue = queue_of(*sent, *later)
+    queue.append_first(begun, has_begun=True)
+    assert queue.as_they_came() == [begun, *sent, *later]

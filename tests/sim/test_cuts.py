@@ -45,3 +45,8 @@ def test_a_node_that_dies_before_it_has_registered_is_told_to_all():
     """The chain master, to which it had spoken, kept it."""
     asked = {"deaths": True, "groups": True, "disks": True, "schedulers": True, "tight": True, "weather": True}
     assert_all_is_well([961006963], nodes=3, shards=4, replicas=1, **asked)
+
+
+def test_calls_that_went_with_a_node_come_ahead_of_new_ones_when_their_actor_moves_on():
+    """Its new home took a new call for a sign that nothing comes again, and ran what came behind that twice."""
+    assert_all_is_well([981001643], nodes=6, shards=2, replicas=1, deaths=True, crashes=True, weather=True)

@@ -202,7 +202,7 @@ class ActorMoves:
         node.function_table.forget_waiters()
         route = node.routes.by_actor[actor.actor_id] = Route(actor.actor_id)
         route.is_forgotten = True
-        calls = list(actor.queue)
+        calls = actor.queue.as_they_came()
         actor.queue.clear()
         for call in calls:
             if call.origin:

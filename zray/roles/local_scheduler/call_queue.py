@@ -37,6 +37,15 @@ class CallQueue:
             for line in lines.values():
                 yield from line
 
+    def as_they_came(self) -> list[Task]:
+        """All of them, in order of all callers.
+
+        What was sent to the actor's former home comes ahead of what was not, then: its new home takes that for a sign
+        that nothing of the former is sent again any more (Answers.caller_goes_on).
+        """
+        lines = (line for lines in (self._open, self._held) for line in lines.values())
+        return [*self.begun, *sorted((task for line in lines for task in line), key=lambda task: task.trip)]
+
     def append(self, task: Task) -> None:
         """A new call: last of its caller's."""
         self._count += 1

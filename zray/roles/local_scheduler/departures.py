@@ -65,7 +65,7 @@ class Departures:
     def spill(self, task: Task) -> None:
         """Hand it up, in this turn or soon."""
         if task.missing:
-            self.node.trips.stop_waiting(task)
+            self.node.trips.stop_waiting((task,))
         task.state = TaskState.SPILLED
         task.trip += 1
         if self.node.now != self.turn_at:

@@ -140,9 +140,11 @@ class Fetches:
         """It can never be here: whoever waits for it gets an error, and nobody brings what else such a task takes."""
         assert entry.shared is not None
         doomed = [task for task in entry.waiting or () if task.state == TaskState.WAITING]
-        for task in doomed:
+        texts = [self._in_words(task, reason) for task in doomed]
+        self.node.trips.stop_waiting(doomed)
+        for task, text in zip(doomed, texts, strict=True):
             if task.state == TaskState.WAITING:  # else it takes it twice, or was ended with another of them
-                self._fail_task(task, reason)
+                self._fail_task(task, text)
         self._stop_for(doomed)
         if doomed and not entry.waiting and not entry.watchers:
             return
@@ -151,11 +153,9 @@ class Fetches:
         self.node.object_is_here(entry, encode_system_error("ObjectStoreFullError", reason))
         self._stop_for(calls, reason)  # which fail in their turns
 
-    def _fail_task(self, task: Task, reason: str) -> None:
+    def _fail_task(self, task: Task, text: str) -> None:
         """At once, also where others of its arguments are not made yet: what is here of them takes room."""
         node = self.node
-        text = self._in_words(task, reason)
-        node.trips.stop_waiting(task)
         task.state = TaskState.DONE
         node.function_table.forget_waiters()
         node.lifecycle.fail(task, "ObjectStoreFullError", text)
@@ -178,12 +178,12 @@ class Fetches:
 
     def _stop_for(self, tasks: list[Task], reason: str = "") -> None:
         """Bring nothing that these take and nobody else waits for; for this reason."""
-        wanted = self.node.guards.wanted
+        wanted, own = self.node.guards.wanted, set(map(id, tasks))
         for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
             entry = self.node.objects.entries.get(object_id)
             if object_id not in self.ordered or entry is None or entry.watchers or object_id in wanted:
                 continue
-            if all(task in tasks for task in entry.waiting or ()):
+            if all(id(task) in own for task in entry.waiting or ()):
                 self.stop(object_id, reason)
 
     def why_no_room(self, object_id: bytes) -> str:

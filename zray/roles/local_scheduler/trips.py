@@ -16,6 +16,7 @@ Each trip up has a number, so that what is said of an earlier one changes nothin
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -153,13 +154,15 @@ class Trips:
         missing = [entry for object_id in task.spec.deps if (entry := entries[object_id]).value is None]
         return task.missing == len(missing) and all(entry.is_elsewhere for entry in missing)
 
-    def stop_waiting(self, task: Task) -> None:
-        """It goes up: nobody need bring what it takes."""
-        for object_id in task.spec.deps:
+    def stop_waiting(self, tasks: Collection[Task]) -> None:
+        """They go up, or fail: nobody need bring what they take."""
+        gone = set(map(id, tasks))  # membership only: tasks have no equals
+        for object_id in dict.fromkeys(object_id for task in tasks for object_id in task.spec.deps):
             entry = self.node.objects.entries[object_id]
-            if entry.waiting is not None and task in entry.waiting:
-                entry.waiting = [other for other in entry.waiting if other is not task] or None
-        task.missing = 0
+            if entry.waiting is not None:
+                entry.waiting = [other for other in entry.waiting if id(other) not in gone] or None
+        for task in tasks:
+            task.missing = 0
 
     def wait_again(self, task: Task) -> bool:
         """It is back.  Whether it waits for what it takes."""
@@ -209,7 +212,7 @@ class Trips:
 
     def give_back_waiting(self, task: Task) -> None:
         """As if its arguments had come, and it had not begun."""
-        self.stop_waiting(task)
+        self.stop_waiting((task,))
         self.give_back(task)
 
     def give_back(self, task: Task, thief: str = "") -> None:
