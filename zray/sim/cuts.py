@@ -166,14 +166,24 @@ class Cuts:
         if world.options.loses_nodes or world.options.one_way_nodes:
             world.faults.troubled.update(world.nodes)  # one that is lost meanwhile is not told from these
         self.alone_until = max(self.alone_until, world.now + seconds)
-        machine = world.weather.machine
-        hosts = {name: machine(name) == head for name in (*world.nodes, *world.hosts_beside())}
-        for inside in [name for name, is_there in hosts.items() if is_there]:
-            for outside in [name for name, is_there in hosts.items() if not is_there]:
-                world.faults.partition(inside, outside)
-                world.call_later(seconds, world.faults.repair, inside, outside)
+        for inside, outside in self._pairs_of_machine(head):
+            world.faults.partition(inside, outside)
+        world.call_later(seconds, self._plug_in, head)
         for name in self._ordinary():
             world.faults.news_of_link(world.nodes[name], seconds)
+
+    def _pairs_of_machine(self, node: str) -> list[tuple[str, str]]:
+        """Each host that is there, with each that is not."""
+        machine = self.world.weather.machine
+        hosts = {name: machine(name) == node for name in (*self.world.nodes, *self.world.hosts_beside())}
+        inside = [name for name, is_there in hosts.items() if is_there]
+        return [(first, second) for first in inside for second, is_there in hosts.items() if not is_there]
+
+    def _plug_in(self, head: str) -> None:
+        """Also what was born meanwhile, on both sides, is reached."""
+        for inside, outside in self._pairs_of_machine(head):
+            if self.world.faults.is_cut(inside, outside):
+                self.world.faults.repair(inside, outside)
 
     def is_alone(self, first: str, second: str) -> bool:
         """Whether one of these is the head, or on its machine, and nothing gets through to the other now."""
