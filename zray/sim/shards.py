@@ -318,9 +318,9 @@ class Shards:
 
     def are_done(self) -> bool:
         """Whether nothing is asked of a shard, none has something to say to another one, and all that was written is
-        acknowledged: the client hears of it before the first member does.
+        acknowledged: the client hears of it before the first member does.  And no disk is about to be tried again.
         """
-        if not self.have_said_all() or any(client.pending for client in self.clients()):
+        if not self.have_said_all() or any(client.pending or client.is_stalled for client in self.clients()):
             return False
         return not any(member.history for name in self.names for member in self.members(name))
 
