@@ -33,6 +33,8 @@ DRAIN_AGAIN_SECONDS = 1.0
 TRANSFER_KILL_FACTOR = 8
 # That nobody closes them, as when its machine has lost its power.
 SILENT_DEATH_PROBABILITY = 0.3
+# How often a host that is cut off tries to reach the head.
+DENIED_SECONDS = 1.0
 
 
 class Faults:
@@ -266,12 +268,16 @@ class Faults:
             self.world.call_later(seconds, self.tell_monitor, HostLinkChanged(address, True))
 
     def expel(self, name: str, reason: str) -> None:
-        """What the head says last to a host that it forgets: it arrives, or not."""
+        """What the head says last to a host that it forgets; or its key is refused, when it reaches the head again."""
         node = self.world.nodes.get(name)
         head = self.world.heads.name
-        if node is not None and not self.is_cut(name, head) and not self.lines.is_stopped(head, name):
-            lost = NodeLost(node.scheduler.address, reason)
-            self.world.call_later(self.world.draw_delay(), node.arrive, "host", node.scheduler.address, lost)
+        if node is None:
+            return
+        if self.is_cut(name, head) or self.lines.is_stopped(head, name) or self.lines.is_stopped(name, head):
+            self.world.call_later(DENIED_SECONDS, self.expel, name, reason)
+            return
+        lost = NodeLost(node.scheduler.address, reason)
+        self.world.call_later(self.world.draw_delay(), node.arrive, "host", node.scheduler.address, lost)
 
     def _drain_node(self) -> None:
         """`zray drain`: it leaves in order, when it has finished."""
