@@ -7,6 +7,7 @@ import pytest
 
 from zray.exceptions import ZrayError
 from zray.host import roster as roster_module
+from zray.host import state as state_module
 from zray.host.keys import Key, KeyPair, Token, read_secret, replace_secret
 from zray.host.roster import LOST_MAX, Roster
 from zray.host.state import StateFolder
@@ -255,3 +256,45 @@ def test_nothing_of_a_token_is_in_the_roster(folder, tmp_path):
         data = path.read_bytes()
         assert token.pair.secret not in data and token.encode().encode() not in data
     assert Token.decode((tmp_path / "state" / "token").read_text()).pair.secret == token.pair.secret
+
+
+def test_a_head_whose_nodes_wait_for_it_on_one_port_is_not_started_on_another(tmp_path):
+    """They would not find it; and the next one would listen there, too."""
+    path = str(tmp_path / "state")
+    state = StateFolder(path, {})
+    state.settle(6379)
+    state.roster.registered(member("a" * 16))
+    state.close()
+    with pytest.raises(ZrayError, match="on port 6379, .* and not on 7777: leave --port out"):
+        StateFolder(path, {"port": 7777})
+    for asked in ({}, {"port": 6379}):
+        state = StateFolder(path, asked)
+        assert state.plan.port == 6379
+        state.close()
+    state = StateFolder(path, {})
+    state.roster.judged(f"{'a' * 16}/local", "it ended")
+    state.close()
+    state = StateFolder(path, {"port": 7777})
+    state.settle(7777)
+    state.close()
+    state = StateFolder(path, {})
+    assert state.plan.port == 7777
+    state.close()
+
+
+def test_a_head_is_started_again_on_a_full_disk(tmp_path, monkeypatch):
+    """What it would write stands there already."""
+    path = str(tmp_path / "state")
+    state = StateFolder(path, {})
+    state.settle(6379)
+    state.close()
+
+    def refuse(path, secret):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_module, "replace_secret", refuse)
+    state = StateFolder(path, {})
+    state.settle(6379)
+    with pytest.raises(ZrayError, match=r"cannot write .*plan.json: No space left on device"):
+        state.settle(7777)
+    state.close()

@@ -7,7 +7,7 @@ from tests.roles.test_leases import run_lease
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostProbed
 from zray.roles.local_scheduler import suspension
-from zray.roles.work_effects import HearAgain, HoldBack, StopWorkers
+from zray.roles.work_effects import HearAgain, HoldBack, OthersUnheard, StopWorkers
 from zray.wire.gcs import HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from zray.wire.reasons import Explain, ExplainReply
 from zray.wire.tasks import ObjectsReady
@@ -119,6 +119,16 @@ def test_a_program_that_asks_is_told_why_nothing_happens(desk):
     desk.tell(DRIVER, Explain(1, [desk.refs[0]]))
     ((target, reply),) = desk.take_sent(ExplainReply)
     assert target == DRIVER and "this node does nothing, and waits up to 60 s for it" in reply.lines[0]
+
+
+def test_a_program_beside_a_head_that_hears_of_nobody_is_told_that(desk):
+    desk.tell("monitor", HeartbeatReply(run_lease(desk, 0.1)))
+    for words in ("no other machine is heard of", ""):
+        desk.tell("host", OthersUnheard(words))
+        desk.take_sent()
+        desk.tell(DRIVER, Explain(1, [desk.refs[1]]))
+        ((_, reply),) = desk.take_sent(ExplainReply)
+        assert (reply.lines[0] == words) is bool(words)
 
 
 @pytest.mark.parametrize(

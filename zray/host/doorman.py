@@ -128,7 +128,7 @@ class Doorman:
                 counts |= {name: value for name, value in role.statistics().items() if type(value) is int}
         resources = node.local.resources
         total, free = plain(resources.total), plain(resources.free)
-        trouble = node.local.members.silence() or (node.head.trouble() if node.head is not None else "")
+        trouble = node.local.members.silence()
         stalls = node.local.members.stalls()
         return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble, stalls)
 

@@ -26,7 +26,7 @@ from ..roles.monitor import Monitor
 from ..roles.relay import Relay
 from ..roles.replica_effects import LetInReplica, NoteChain, ReplicaLetIn, ShutOutReplica
 from ..roles.services import Services
-from ..roles.work_effects import HeadIsAlone
+from ..roles.work_effects import HeadIsAlone, OthersUnheard
 from ..store.durable import StoreError
 from ..wire.gcs import NodeLost, RegisterNode
 from .founding import found_cluster
@@ -84,6 +84,12 @@ def _read_own_shard(
         return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting, log=log)
     except StoreError as error:
         raise ZrayError(str(error)) from error
+
+
+ALONE = (
+    "no other machine of the cluster is heard of, so this one may be cut off itself (a cable, a switch): nodes are "
+    f"waited for, up to {WAIT_SECONDS:g} s, before they are given up"
+)
 
 
 class Head:
@@ -204,16 +210,8 @@ class Head:
         }
 
     def _note_loneliness(self, role: str, effect: HeadIsAlone) -> None:
-        self.links.log(self.trouble() if effect.is_so else "another machine is heard of again: work there goes on")
-
-    def trouble(self) -> str:
-        """That no other machine is heard of, in words; "" where one is, or there is at most one."""
-        if not self.monitor.isolation.ticks:
-            return ""
-        return (
-            "no other machine of the cluster is heard of, so this one may be cut off itself (a cable, a switch): nodes "
-            f"are waited for, up to {WAIT_SECONDS:g} s, before they are given up"
-        )
+        self.links.log(ALONE if effect.is_so else "another machine is heard of again, or has been given up")
+        self.loop.deliver(f"{role.partition('/')[0]}/local", OthersUnheard(ALONE if effect.is_so else ""))
 
     def _let_in(self, role: str, effect: LetInReplica) -> None:
         host, refusal = effect.replica.host, ""

@@ -68,8 +68,8 @@ class StateFolder:
         is_lasting: bool = True,
     ) -> None:
         """Raises:
-        ZrayError: it cannot be made; another head has it; it was made for another number of shards; something in it is
-            damaged.
+        ZrayError: it cannot be made; another head has it; it was made for another number of shards, or its nodes wait
+            on another port; something in it is damaged.
         PermissionError: others may enter it.
         """
         self.path = os.path.abspath(path)
@@ -78,9 +78,11 @@ class StateFolder:
         check_private(self.path)
         self._lock = lock_patiently(self.path)
         self.former_port = 0  # where a head before this one listened; 0: there was none
+        self.written: Plan | None = None  # the plan in the file
         try:
             self.plan = self._plan(asked)
             self.roster = Roster(os.path.join(self.path, "members"), log)
+            self._refuse_to_move()
         except BaseException:
             self._unlock()
             raise
@@ -96,7 +98,7 @@ class StateFolder:
             return Plan().changed(asked)
         except msgspec.MsgspecError as error:
             raise ZrayError(f"{path} is no plan of a head: {error}") from error
-        self.former_port = found.port
+        self.former_port, self.written = found.port, found
         plan = found.changed(asked)
         if found.shards != plan.shards:
             raise ZrayError(
@@ -105,10 +107,32 @@ class StateFolder:
             )
         return plan
 
+    def _refuse_to_move(self) -> None:
+        """Nodes that wait for this head do so where it was."""
+        former, nodes = self.former_port, [node for node in self.roster.members.values() if node.kind != "head"]
+        if former and self.plan.port != former and nodes:
+            port = self.plan.port
+            self.roster.close()
+            raise ZrayError(
+                f"{self.path} holds the state of a cluster on port {former}, where its nodes and programs look for it, "
+                f"and not on {port}: leave --port out, or say --port {former}.  A cluster moves when none of its nodes "
+                f"runs any more: start it on port {former}, end it by `zray stop`, and start it on port {port} then"
+            )
+
     def settle(self, port: int) -> None:
-        """It listens there: a head that is started on this folder does so again."""
+        """It listens there: a head that is started on this folder does so again.
+
+        Raises:
+            ZrayError: that cannot be written down.
+        """
         self.plan.port = port
-        replace_secret(os.path.join(self.path, "plan.json"), msgspec.json.encode(self.plan))
+        if self.plan == self.written:
+            return  # on a disk that is full, too
+        path = os.path.join(self.path, "plan.json")
+        try:
+            replace_secret(path, msgspec.json.encode(self.plan))
+        except OSError as error:
+            raise ZrayError(f"This head cannot write {path}: {error.strerror or error}") from error
 
     def head_keys(self) -> KeyPair:
         """The head's own: drawn once.

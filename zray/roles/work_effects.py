@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..wire.message import Local
+
 
 class HoldBack(Struct, gc=False):
     """Have our processes say no more than their links hold; or let them go on, when all who asked for it say so."""
@@ -32,6 +34,12 @@ class HeadIsAlone(Struct, gc=False):
     """Tell whoever looks after the head that it hears of no other machine; or that it does again."""
 
     is_so: bool
+
+
+class OthersUnheard(Local):
+    """To the head's local scheduler: no other machine is heard of, in words; "": one is."""
+
+    words: str
 
 
 WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone

@@ -39,7 +39,7 @@ _STATES = {
     TaskState.WAITING: "waiting task",
     TaskState.READY: "ready task",
     TaskState.SENT: "running task",
-    TaskState.SPILLED: "task with another node",
+    TaskState.SPILLED: "remote task",
     TaskState.CALL: "actor call",
 }
 

@@ -64,6 +64,7 @@ class Lease:
         self.sent: deque[tuple[int, float]] = deque()  # heartbeats of so long a time: number, when
         self.looked_at = -1.0  # where a look is under way
         self.head_has_ended = False  # what the last look said
+        self.head_answers = False  # or this
         self.is_over = False  # looks extend it no more
         # When the last look began that said so, and no answer has come since; or that it stood still after that.
         self.ended_at = NEVER
@@ -106,8 +107,8 @@ class Lease:
         self.looked_at = self.clock
         return True
 
-    def looked(self, *, has_ended: bool, stands_still: bool) -> None:
-        """What came of it."""
+    def looked(self, *, has_ended: bool, stands_still: bool, answers: bool = False) -> None:
+        """What came of it; none of these: nobody is reached."""
         if self.looked_at < 0.0:
             return
         if has_ended or stands_still:
@@ -118,7 +119,7 @@ class Lease:
             if has_ended or self.ended_at > NEVER:
                 self.ended_at = self.looked_at
         self.looked_at = -1.0
-        self.head_has_ended = has_ended
+        self.head_has_ended, self.head_answers = has_ended, answers
 
     @property
     def is_cut_off(self) -> bool:
@@ -134,6 +135,8 @@ class Lease:
             return ""
         is_ended = self.head_has_ended and self.ended_at > NEVER
         what = "its process has ended" if is_ended else "it stands still, or is out of reach"
+        if self.head_answers:
+            what = "a process answers there, and no heartbeat"
         # Who is out of reach may give its verdict.
         longest = self.seconds if is_guest and self.missed_at == NEVER else max(self.head_wait, self.seconds)
         waits = "does nothing, and waits" if self.is_over else "waits"
@@ -150,8 +153,13 @@ class Lease:
         wait = max(self.head_wait, self.seconds)
         if self.clock - max(self.answered_at, self.missed_at) <= wait and not (is_guest and self.is_cut_off):
             return ""
+        silence = self.clock - self.answered_at
+        if self.head_answers and silence > wait:
+            return (
+                f"the head of the cluster has answered no heartbeat for {silence:.0f} s, though a process answers "
+                "there: it may have been started anew, without its --state-dir"
+            )
         if self.is_cut_off and not (self.is_over and self.head_has_ended):
-            silence = self.clock - self.answered_at
             return f"the head has not answered for {silence:.0f} s, and this node may be cut off"
         what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
         return f"the head of the cluster {what} for {self.head_wait:g} s"

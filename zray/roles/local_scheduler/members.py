@@ -12,6 +12,7 @@ from ...wire.groups import AttendShard, plain
 from ...wire.hosts import WAS_LOST
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ..replica_effects import ShardStalled
+from ..work_effects import OthersUnheard
 from .lease import HEAD_WAIT_SECONDS, Lease, LoadTimeout
 from .suspension import Suspension
 
@@ -41,6 +42,7 @@ class Members:
         self.facts = ("node", "", b"")  # as registered
         self.hostname = ""
         self.is_fenced = False
+        self.others_silence = ""  # in words
         self.stalled: dict[str, list[str]] = {}  # shards whose disks take nothing -> why; for people alone
 
     def start(
@@ -65,8 +67,8 @@ class Members:
         return self.facts[0] == "driver"
 
     def silence(self) -> str:
-        """As the lease says it."""
-        return self.lease.silence(is_guest=self.is_guest)
+        """As the lease says it; at the head, that it hears of no other machine."""
+        return self.lease.silence(is_guest=self.is_guest) or self.others_silence
 
     def stalls(self) -> list[str]:
         """In words: the shards whose disks take nothing, which whatever needs their word waits for."""
@@ -144,7 +146,15 @@ class Members:
         if message.role != self.node.addresses.monitor:
             return  # the former one
         found = message.finding
-        self.lease.looked(has_ended=found is Finding.ENDED, stands_still=found is Finding.STANDS_STILL)
+        self.lease.looked(
+            has_ended=found is Finding.ENDED,
+            stands_still=found is Finding.STANDS_STILL,
+            answers=found is Finding.ANSWERS,
+        )
+
+    def on_others_unheard(self, message: OthersUnheard) -> None:
+        """OthersUnheard."""
+        self.others_silence = message.words
 
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
@@ -215,4 +225,5 @@ HANDLERS: dict[type, Any] = {
     ShardStalled: lambda self, message: self.members.on_shard_stalled(message),
     HostProbed: lambda self, message: self.members.on_host_probed(message),
     HeadChanged: lambda self, message: self.members.on_head_changed(message),
+    OthersUnheard: lambda self, message: self.members.on_others_unheard(message),
 }
