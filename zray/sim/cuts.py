@@ -160,12 +160,13 @@ class Cuts:
     def _cut_off_head(self, seconds: float) -> None:
         """Its cable is out: nobody is lost by that, where there are several others."""
         world, head = self.world, self.world.heads.name
-        if not world.heads.is_alive or len(self._ordinary()) < NODES_MIN:
+        is_cut = world.now < self.alone_until
+        if is_cut or not world.heads.is_alive or len(self._ordinary()) < NODES_MIN:
             return
         world.trace.event(world.now, head, f"is cut off from all others for {seconds:.1f} s")
         if world.options.loses_nodes or world.options.one_way_nodes:
             world.faults.troubled.update(world.nodes)  # one that is lost meanwhile is not told from these
-        self.alone_until = max(self.alone_until, world.now + seconds)
+        self.alone_until = world.now + seconds
         for inside, outside in self._pairs_of_machine(head):
             world.faults.partition(inside, outside)
         world.call_later(seconds, self._plug_in, head)
