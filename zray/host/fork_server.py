@@ -79,18 +79,14 @@ class ForkServer:
         elif order[0] == "kill":
             pid = self.pid_by_worker.get(str(order[1]))
             if pid is not None:
-                self.kill(pid)
+                self.send_signal(pid, signal.SIGKILL)
         elif order[0] in ("stop", "continue"):
             self.signal_all(signal.SIGSTOP if order[0] == "stop" else signal.SIGCONT)
 
     def signal_all(self, number: signal.Signals) -> None:
         """To all workers with their process groups, and to what has fallen to us of what they had started."""
         for pid in children_of(os.getpid()):
-            for send in (os.killpg, os.kill):
-                try:
-                    send(pid, number)
-                except (ProcessLookupError, PermissionError):
-                    pass  # not yet, or not, the first of a group
+            self.send_signal(pid, number)
 
     def tell(self, *report: object) -> None:
         """A report to the node; it may be gone."""
@@ -149,17 +145,17 @@ class ForkServer:
             worker = self.worker_by_pid.pop(pid, None)
             if worker is not None:
                 del self.pid_by_worker[worker]
-                self.kill(pid)
+                self.send_signal(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
             if worker is not None:
                 self.tell("exited", worker, status, pid)
 
     @staticmethod
-    def kill(pid: int) -> None:
-        """At once, with its process group.  It is ours and not reaped, so the number is still its."""
+    def send_signal(pid: int, number: signal.Signals) -> None:
+        """To it and its process group, if it has one.  It is ours and not reaped, so the number is still its."""
         for send in (os.killpg, os.kill):
             try:
-                send(pid, signal.SIGKILL)
+                send(pid, number)
             except (ProcessLookupError, PermissionError):
                 pass
 
@@ -167,7 +163,7 @@ class ForkServer:
         """Nothing is left behind."""
         # At once all groups, then whatever falls to us.
         for pid in self.pid_by_worker.values():
-            self.kill(pid)
+            self.send_signal(pid, signal.SIGKILL)
         end_children()
         self.connection.close()
         # The node removes the session itself when it ends in order; after a kill -9 this is the last one to.  One that

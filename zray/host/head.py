@@ -40,6 +40,12 @@ from .state import Plan, StateFolder
 if TYPE_CHECKING:
     from .reactor import Reactor
 
+# What is said where a head hears of nobody.
+ALONE = (
+    "no other machine of the cluster is heard of, so this one may be cut off itself (a cable, a switch): nodes are "
+    f"waited for, up to {WAIT_SECONDS:g} s, before they are given up"
+)
+
 
 def take_up(
     session: Session,
@@ -84,12 +90,6 @@ def _read_own_shard(
         return member, ShardLog(folder, member, deliver, is_lasting=state.is_lasting, log=log)
     except StoreError as error:
         raise ZrayError(str(error)) from error
-
-
-ALONE = (
-    "no other machine of the cluster is heard of, so this one may be cut off itself (a cable, a switch): nodes are "
-    f"waited for, up to {WAIT_SECONDS:g} s, before they are given up"
-)
 
 
 class Head:

@@ -221,10 +221,8 @@ class Node:
         assert self.membership is not None
         if self.membership.entrance is None:
             neighbour = self.membership.neighbours.by_host.get(host)
-            if neighbour is None or neighbour.key.kind in (
-                "node",
-                "driver",
-            ):  # not the head's own processes, or replicas
+            # Not of the head's own processes, nor of replicas.
+            if neighbour is None or neighbour.key.kind in ("node", "driver"):
                 self.reactor.deliver(self.local.addresses.monitor, HostLinkChanged(f"{host}/local", is_up))
         elif is_up:
             self.membership.entrance.link_is_up(self.membership.neighbours.by_host[host])

@@ -77,8 +77,7 @@ class StateFolder:
         make_folder(self.path)
         check_private(self.path)
         self._lock = lock_patiently(self.path)
-        self.former_port = 0  # where a head before this one listened; 0: there was none
-        self.written: Plan | None = None  # the plan in the file
+        self.written: Plan | None = None  # the plan in the file: of a head before this one
         try:
             self.plan = self._plan(asked)
             self.roster = Roster(os.path.join(self.path, "members"), log)
@@ -98,7 +97,7 @@ class StateFolder:
             return Plan().changed(asked)
         except msgspec.MsgspecError as error:
             raise ZrayError(f"{path} is no plan of a head: {error}") from error
-        self.former_port, self.written = found.port, found
+        self.written = found
         plan = found.changed(asked)
         if found.shards != plan.shards:
             raise ZrayError(
@@ -106,6 +105,11 @@ class StateFolder:
                 f"say --gcs-shards {found.shards}"
             )
         return plan
+
+    @property
+    def former_port(self) -> int:
+        """Where a head before this one listened; 0: there was none."""
+        return self.written.port if self.written is not None else 0
 
     def _refuse_to_move(self) -> None:
         """Nodes that wait for this head do so where it was."""
