@@ -368,7 +368,7 @@ class SerializationError(ZrayError, TypeError):
 
 
 class RaySystemError(ZrayError):
-    """What has failed is neither the task nor the machine that ran it: see its two kinds."""
+    """What has failed is neither the task nor the machine that ran it (definite or not: its two kinds say which)."""
 
 
 class DeserializationError(RaySystemError):
