@@ -5,7 +5,7 @@ import pytest
 from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
-from zray.roles.isolation import WAIT_SECONDS
+from zray.roles.isolation import LOOK_AT_TICKS, WAIT_SECONDS
 from zray.roles.local_scheduler.lease import HEAD_WAIT_SECONDS, LEASE_SECONDS
 from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
@@ -40,6 +40,7 @@ class Watch:
         self.monitor = Monitor("monitor", ["global", "gcs-0"])
         self.ticks = 0
         self.now = 0.0
+        self.looks = []  # where we look since the last tick
         for node in (N1, N2, N3):
             self.monitor.handle(node, RegisterNode(node, {}, endpoint=f"{node}:1"), 0.0)
 
@@ -50,6 +51,7 @@ class Watch:
         for node in alive:
             self.monitor.handle(node, Heartbeat(node), self.now)
         effects = self.monitor.handle("timer", MonitorTimeout(), self.now)
+        self.looks = [effect.role for effect in effects if type(effect) is ProbeHost]
         told = [(effect.destination, effect.message) for effect in effects if type(effect) is Send]
         lost = {message.node for _, message in told if type(message) is NodeLost}
         for node in lost:
@@ -416,6 +418,18 @@ def test_a_machine_that_says_something_shows_that_the_head_is_not_cut_off(findin
             watch.find(node, Finding.OUT_OF_REACH)
         watch.find(N3, finding)
     assert lost == {N1, N2, N3} and watch.ticks <= 30
+
+
+def test_a_line_that_is_there_for_a_moment_is_looked_at_again():
+    """What the look had found before that does not count any more (seed 971703840)."""
+    watch = Watch()
+    for _ in range(600):
+        assert not watch.tick()
+        for node in watch.looks:
+            watch.find(node, Finding.OUT_OF_REACH)
+        if watch.ticks == LOOK_AT_TICKS:
+            watch.link(N1, True)
+    assert watch.monitor.isolation.ticks > 0
 
 
 def test_when_one_is_heard_of_again_the_others_have_time_to_be():

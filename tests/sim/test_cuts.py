@@ -50,3 +50,9 @@ def test_a_node_that_dies_before_it_has_registered_is_told_to_all():
 def test_calls_that_went_with_a_node_come_ahead_of_new_ones_when_their_actor_moves_on():
     """Its new home took a new call for a sign that nothing comes again, and ran what came behind that twice."""
     assert_all_is_well([981001643], nodes=6, shards=2, replicas=1, deaths=True, crashes=True, weather=True)
+
+
+def test_a_head_that_is_cut_off_looks_at_silent_nodes_again():
+    """A line that was there for a moment had it forget what the look had found: it judged all others."""
+    asked = {"deaths": True, "heads": True, "disks": True, "alone": True}
+    assert_all_is_well([971703840], nodes=4, shards=2, replicas=2, **asked)

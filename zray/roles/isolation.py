@@ -24,6 +24,9 @@ NODES_MIN = 2
 # When a silent node is looked at: heartbeats come with each tick, and the look takes up to a second; its outcome is
 # there before the verdict would fall (27 ticks).
 LOOK_AT_TICKS = 12
+# From then on so often: a line that is there for a moment makes us forget what the last look has found.  So often, too,
+# is a node looked at that is not back.
+LOOK_TICKS = 5
 WAIT_SECONDS = 60.0  # as Lease.HEAD_WAIT_SECONDS
 
 
@@ -46,6 +49,11 @@ class Isolation:
     def heard(self, node: str) -> None:
         """There is a sign of that node; or it is none any more."""
         self.out_of_reach.pop(node, None)
+
+    @staticmethod
+    def looks_at(silent_ticks: int) -> bool:
+        """Whether a node that has been silent for so long is looked at."""
+        return silent_ticks >= LOOK_AT_TICKS and (silent_ticks - LOOK_AT_TICKS) % LOOK_TICKS == 0
 
     def tick(self) -> bool:
         """Whether verdicts on silent nodes wait."""

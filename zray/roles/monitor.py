@@ -39,7 +39,7 @@ from ..wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLo
 from ..wire.message import Local
 from ..wire.where import host_of
 from .effects import DrainOrdered, Finding, HostLeft, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost
-from .isolation import LOOK_AT_TICKS, WAIT_SECONDS, Isolation
+from .isolation import LOOK_TICKS, WAIT_SECONDS, Isolation
 from .latest import LOST_MAX, Latest
 from .replica_effects import MachineIsFree, MachineLeaves
 from .role import Role
@@ -62,8 +62,6 @@ RETURN_TICKS_MAX = 100
 STRANGER_TICKS_MAX = 100
 # Nodes that are connected and have not registered: so many join at a time.
 STRANGERS_MAX = 10_000
-# How often a node that is not back is looked at.
-LOOK_TICKS = 5
 # How long a program outside of the cluster may be silent: a lid that is closed on the way, a network that changes.
 DRIVER_WAIT_SECONDS = 60.0
 # From the end of a lease to the verdict: as for a node, whose lease is 2.2 s.
@@ -282,7 +280,7 @@ class Monitor(Role):
                     self._lose(node, "its process has ended")
             elif (
                 node in self.down
-                or (self.silent_ticks[node] == LOOK_AT_TICKS and self.nodes[node].kind == "node")
+                or (self.isolation.looks_at(self.silent_ticks[node]) and self.nodes[node].kind == "node")
                 or (node in self.returning and self.silent_ticks[node] % LOOK_TICKS == 1)
             ):
                 self._look_at(node)

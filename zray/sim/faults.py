@@ -191,9 +191,9 @@ class Faults:
             world.call_later(world.random.uniform(*NODE_EXIT_SECONDS), self.tell_monitor, news)
 
     def tell_monitor(self, news: HostLinkChanged) -> None:
-        """Now, if there is one."""
+        """Now, if there is one; no connection is made while its cable is out."""
         heads = self.world.heads
-        if heads.is_alive:
+        if heads.is_alive and not (news.is_up and self.lines.is_alone(heads.name, news.node.partition("/")[0])):
             heads.node.arrive("host", heads.monitor.address, news)
 
     def end_node(self, node: Node, how: str) -> None:
