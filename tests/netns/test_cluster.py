@@ -176,9 +176,12 @@ assert zray.get(made, timeout=50) == [bytes([number]) * 300_000 for number in ra
     assert status(hosts[0]) == before
 
 
-def test_a_node_behind_a_slow_line_is_a_member_whatever_it_carries(network, hosts, cluster):
+@pytest.mark.parametrize("delay_ms, loss_percent, large, count", [(20, 0, 1_000_000, 30), (100, 2, 300_000, 10)])
+def test_a_node_behind_a_slow_line_is_a_member_whatever_it_carries(
+    network, hosts, cluster, delay_ms, loss_percent, large, count
+):
     """Heartbeats do not wait behind what takes the line seconds."""
-    network.worsen(hosts[2], delay_ms=20, loss_percent=0, bytes_per_second=250_000)
+    network.worsen(hosts[2], delay_ms=delay_ms, loss_percent=loss_percent, bytes_per_second=250_000)
     before = status(hosts[0])
     source = """
 import hashlib
@@ -190,16 +193,17 @@ def digest(value):
 def noise(seed, count):
     return np.random.default_rng(seed).bytes(count)
 
-put = zray.put(noise(1, 1_000_000))
-assert zray.get(on("c", digest).remote(put), timeout=50) == digest(noise(1, 1_000_000))
-made = on("c", noise).remote(2, 1_000_000)
-assert digest(zray.get(made, timeout=50)) == digest(noise(2, 1_000_000))
+large, count = map(int, sys.argv[2:])
+put = zray.put(noise(1, large))
+assert zray.get(on("c", digest).remote(put), timeout=50) == digest(noise(1, large))
+made = on("c", noise).remote(2, large)
+assert digest(zray.get(made, timeout=50)) == digest(noise(2, large))
 say("large")
 # As arguments and answers are that go with their tasks.
-small = [on("c", lambda value: value).remote(noise(number, 60_000)) for number in range(30)]
-assert zray.get(small, timeout=50) == [noise(number, 60_000) for number in range(30)]
+small = [on("c", lambda value: value).remote(noise(number, 60_000)) for number in range(count)]
+assert zray.get(small, timeout=50) == [noise(number, 60_000) for number in range(count)]
 """
-    program = hosts[0].program(HEADER + source, cluster[0])
+    program = hosts[0].program(HEADER + source, cluster[0], str(large), str(count))
     program.says("large")
     program.ends_well()
     assert status(hosts[0]) == before
