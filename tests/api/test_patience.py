@@ -1,14 +1,16 @@
 """A wait that takes long says why, on standard error (U02)."""
 
 import io
+import os
 import re
+import signal
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 import zray
-from tests.gates import until
+from tests.gates import Tally, until
 from zray.cluster_utils import Cluster
 from zray.host import patience
 from zray.util.placement_group import placement_group, remove_placement_group
@@ -140,6 +142,29 @@ def test_the_other_node_is_asked(nothing_left, impatient, hearing, gate):
             assert f"was placed on node {node.node_id[:8]}\n" in hearing()
             gate.open()
             assert waiter.end() == [0, 1]
+
+
+@zray.remote(num_cpus=0)
+def visit_and_wait(gate, tally):
+    tally.visit()
+    gate.wait(60)
+
+
+def test_the_end_of_a_timeout_says_that_the_other_node_does_not_answer(cluster, gate, tmp_path):
+    """Its process stands still: who asks for the reasons waits for longer than the question to that node may take."""
+    cluster.connect()
+    node = cluster.worker_nodes[0]
+    elsewhere = NodeAffinitySchedulingStrategy(node.node_id, False)
+    tally = Tally(tmp_path)
+    ref = visit_and_wait.options(scheduling_strategy=elsewhere).remote(gate, tally)
+    until(tally.count)
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(zray.exceptions.GetTimeoutError, match=f"on node {node.node_id[:8]}: it has not answered"):
+            zray.get(ref, timeout=1.0)
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    gate.open()
 
 
 @zray.remote(num_cpus=0)

@@ -153,7 +153,7 @@ def test_the_other_node_does_not_answer(member):
     member.tell("stranger/local", ExplainReply(request, ["nonsense"]))
     assert member.heard() is None
     member.tell("timer", HopTimeout(request))
-    assert member.heard()[1] == "  on node far45678: it has not answered within 1 s"
+    assert member.heard()[1] == "  on node far45678: it has not answered within 0.8 s"
     member.tell(FAR, ExplainReply(request, ["late"]))
     assert member.heard() is None
 

@@ -56,3 +56,9 @@ def test_a_head_that_is_cut_off_looks_at_silent_nodes_again():
     """A line that was there for a moment had it forget what the look had found: it judged all others."""
     asked = {"deaths": True, "heads": True, "disks": True, "alone": True}
     assert_all_is_well([971703840], nodes=4, shards=2, replicas=2, **asked)
+
+
+def test_a_head_that_is_cut_off_while_a_node_is_may_be_left_alone():
+    """Two faults at once: when the first is judged, there is one other left, and it is judged as ever."""
+    asked = {"deaths": True, "heads": True, "drains": True, "alone": True, "oneway": True}
+    assert_all_is_well([981912119], nodes=6, shards=2, replicas=2, **asked)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # After so long of one wait, in seconds.
 SAID_AFTER = (10.0, 60.0, 600.0, 3_600.0, 36_000.0)
-# How long the node's answer is waited for: it asks another node, which has one second.
+# How long the node's answer is waited for: it asks another node, which has 0.8 s (HOP_SECONDS).
 ANSWER_SECONDS = 3.0
 # The same, at the end of a timeout.
 TIMEOUT_ANSWER_SECONDS = 1.0

@@ -300,16 +300,25 @@ class Shards:
         """Whether each chain is on as many machines as there are, and none is on the move."""
         if not self.are_replicated:
             return True
-        machines = len(self.world.nodes.keys() - {GUEST})
+        machines, wanted = self._machines(), self._wanted()
         for name in self.names:
             chain = self.chain(name)
             if chain is None or chain.joining or chain.tentative:
                 return False
-            wanted = self.world.options.replicas or 1
             used = {self.machine(member) for member in chain.members}
             if len(chain.members) != wanted or len(used) < min(wanted, machines):
                 return False
         return True
+
+    def _machines(self) -> int:
+        """How many there are that may have members."""
+        return len(self.world.nodes.keys() - {GUEST})
+
+    def _wanted(self) -> int:
+        """So many members each chain is to have."""
+        wanted = self.world.options.replicas or 1
+        # A head that is killed has one member of each chain, and no spares.
+        return min(wanted, self._machines()) if self.world.heads.are_killed else wanted
 
     def machine(self, member: str) -> str:
         """The node that runs it; "": the head."""
@@ -353,7 +362,7 @@ class Shards:
             assert chain is not None and not chain.is_lost and not chain.tentative and not chain.joining
             members = self.members(name)
             assert [member.address for member in members] == chain.members, "a dead member in the chain"
-            assert len(members) == (self.world.options.replicas or 1), f"a chain of {len(members)}"
+            assert len(members) == self._wanted(), f"a chain of {len(members)}"
             states = [self.whole(member) for member in members if member.replica is not None]
             assert len(states) == len(members) and all(state == states[0] for state in states), "replicas differ"
             for member in members:

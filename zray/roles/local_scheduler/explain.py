@@ -19,7 +19,8 @@ from .reasons import Hop, Reasons
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-HOP_SECONDS = 1.0
+# Less than who asks at the end of a timeout waits for us (1 s, host/patience.py).
+HOP_SECONDS = 0.8
 # Questions under way to other nodes; further ones are answered without.
 ASKED_COUNT_MAX = 100
 
