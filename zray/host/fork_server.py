@@ -173,11 +173,19 @@ class ForkServer:
 
 
 def redirect_output(session: Session, worker_id: int) -> None:
-    """Standard output and error go to the log, at once; there is no standard input."""
-    log = session.open_log(session.worker_log_path(worker_id, os.getpid()))
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    """Standard output and error go to the log, at once; there is no standard input.
+
+    Where a log cannot be made (its folder was removed, or made read-only), they go where the fork server's go: work is
+    worth more than what it prints.
+    """
+    try:
+        log = session.open_log(session.worker_log_path(worker_id, os.getpid()))
+    except OSError as error:
+        print(f"worker {worker_id} has no log of its own, its words are here: {error}", file=sys.stderr, flush=True)
+    else:
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -61,6 +61,7 @@ from ..wire.hosts import HostWelcome
 from ..wire.message import Bulk
 from ..wire.scheduling import BOTTOM_UP
 from .doorman import Doorman
+from .health import HealthCheck
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
@@ -106,6 +107,7 @@ class Node:
         self.context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self.peers = Peers(self.context, session.address, self.log)
         self.doorman = Doorman(self, self.driver_pid)
+        self.health = HealthCheck(self)
         self.peers.on_stuck = self.doorman.stuck
         self.reactor = Reactor(
             self._roles(options["total"], options["capacity"], options["labels"]),
@@ -127,6 +129,7 @@ class Node:
             self._take_part(self.membership)
         self.reactor._perform(self.local.address, self.local.take_effects())
         session.write_info(self._info())
+        self.health.begin()
 
     def _join(self, cluster: dict[str, Any] | None) -> Membership | None:
         """Found or join a cluster, if this node is to be part of one."""
@@ -169,7 +172,7 @@ class Node:
             ]
         is_outside = member is not None and member.kind == "driver"
         manager = ObjectManager(own.object_manager, self.local.address, capacity=capacity, is_outside=is_outside)
-        roles += [manager, self.doorman]
+        roles += [manager, self.doorman, self.health]
         if member is not None:
             from .head import chain_clients
 
@@ -215,7 +218,7 @@ class Node:
         if self.membership.kind == "head":
             self.reactor.deliver(self.local.addresses.monitor, HostLeft(f"{host}/local", reason))
         elif host == self.membership.head:
-            self._lost_head(f"the head of the cluster has ended ({reason})")
+            self.farewell_and_end(f"the head of the cluster has ended ({reason})")
 
     def _link_changed(self, host: str, is_up: bool) -> None:
         assert self.membership is not None
@@ -240,14 +243,14 @@ class Node:
         if host == self.membership.head:
             self.tell_local(NodeLost(self.local.address, reason))
 
-    def _lost_head(self, reason: str) -> None:
+    def farewell_and_end(self, reason: str) -> None:
+        """In trouble: the drivers that are still here are told why."""
         self.doorman.farewell(reason)
         self.end(reason)
 
     def _end_session(self, role: str, effect: EndSession) -> None:
-        """Its drivers are told."""
         self.may_rejoin = effect.may_rejoin
-        self._lost_head(effect.reason)
+        self.farewell_and_end(effect.reason)
 
     def _info(self) -> SessionInfo:
         info = SessionInfo(
@@ -417,3 +420,4 @@ class Node:
             self.head.close(in_order=bool(self.reactor.ended))
         self.context.destroy(linger=LAST_WORDS_MS)
         self.session.remove()
+        self.health.say_at_last()

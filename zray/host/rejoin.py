@@ -12,13 +12,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import syslog
 import time
 from typing import Any
 
 from ..exceptions import AuthenticationError, ClusterLostError
-from ..printable import printable
 from ..store.sweeper import lock_session
+from .machine_log import say_to_machine
 from .processes import children_of, end_children
 from .session import Session
 from .session_info import SessionInfo
@@ -108,5 +107,4 @@ def _say_at_last(info: SessionInfo, cluster: dict[str, Any], error: Exception) -
         f"({cluster.get('why') or 'why is not known'}), and does not join it again: {error}"
     )
     print(text, file=sys.stderr)
-    syslog.openlog("zray", syslog.LOG_PID, syslog.LOG_DAEMON)
-    syslog.syslog(syslog.LOG_ERR, printable(text))
+    say_to_machine(text)

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..store.segment import unlink_session
-from ..store.sweeper import check_private, sweep
+from ..store.sweeper import LOCK, check_private, sweep
 
 if TYPE_CHECKING:
     from .session_info import SessionInfo
@@ -120,6 +120,10 @@ class Session:
     @property
     def address(self) -> str:
         return f"ipc://{self.socket_path}"
+
+    @property
+    def lock_path(self) -> str:
+        return os.path.join(self.folder, LOCK)
 
     @property
     def logs(self) -> str:

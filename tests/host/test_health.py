@@ -1,0 +1,146 @@
+"""What somebody does by hand to what a session stands on: its end is soon, and clear (USERS F11, F21)."""
+
+import os
+import shutil
+
+import pytest
+
+import zray
+from tests.cli.commands import statuses
+from tests.gates import forever, until_ended
+from zray.cluster_utils import Cluster
+from zray.exceptions import ClusterLostError
+from zray.host import context, spawn
+from zray.host.processes import children_of
+from zray.host.session import Session
+
+# A node looks once a second.
+NOTICED_S = 5.0
+
+
+@zray.remote
+class Counter:
+    def add(self):
+        return os.getpid()
+
+
+@zray.remote
+def wait():
+    forever()
+
+
+def remove(session):
+    shutil.rmtree(session.folder)
+    return "somebody has removed its folder"
+
+
+def remove_with_its_root(session):
+    shutil.rmtree(os.path.dirname(session.folder))
+    return "somebody has removed its folder"
+
+
+def empty(session):
+    for name in os.listdir(session.folder):
+        path = os.path.join(session.folder, name)
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+    return "somebody has removed its folder"
+
+
+def replace(session):
+    """By one of the same form, as far as names go."""
+    shutil.rmtree(session.folder)
+    os.mkdir(session.folder, 0o700)
+    for name in ("lock", "node.sock"):
+        open(os.path.join(session.folder, name), "w").close()
+    return "somebody has removed its folder"
+
+
+def remove_socket(session):
+    os.unlink(session.socket_path)
+    return "somebody has removed its socket"
+
+
+@pytest.fixture
+def noted(monkeypatch, tmp_path):
+    """What nodes that are started from here say to the machine's log."""
+    path = tmp_path / "noted"
+    catch = f"import syslog; syslog.syslog = lambda *said: print(*said, file=open({str(path)!r}, 'a')); "
+    monkeypatch.setattr(spawn, "_PROGRAM", catch + spawn._PROGRAM)
+    return lambda: path.read_text() if path.exists() else ""
+
+
+def hears_of_it(words):
+    """This program: within seconds, whatever it waits for."""
+    with pytest.raises(ClusterLostError, match=words):
+        zray.get(wait.remote(), timeout=2 * NOTICED_S)
+    with pytest.raises(ClusterLostError, match=words):
+        zray.put(1)
+
+
+@pytest.mark.parametrize("harm", [remove, remove_with_its_root, empty, replace, remove_socket])
+def test_an_embedded_session_whose_folder_is_harmed_ends(harm, start, leftovers, noted):
+    start(num_cpus=2)
+    session, pid = context.runtime.paths, context.runtime.node_pid
+    counter = Counter.remote()
+    worker = zray.get(counter.add.remote(), timeout=20)
+    large = zray.put(bytes(1_000_000))
+    processes = [worker, *children_of(pid)]
+    words = harm(session)
+    hears_of_it(words)
+    until_ended([pid, *processes], NOTICED_S)
+    assert noted().count(f"session {session.name} (node ") == 1 and words in noted()
+    del large
+    zray.shutdown()
+    leftovers.assert_none(NOTICED_S)
+
+
+@pytest.mark.parametrize("whose", ["head", "node"])
+def test_a_lasting_one_ends_and_says_why_to_its_programs(whose, nothing_left, leftovers, noted):
+    """And only that one: where it is a node's, the cluster goes on."""
+    with Cluster(True, head_node_args={"num_cpus": 1, "gcs_shards": 2}) as cluster:
+        node = cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        harmed = cluster.head_node if whose == "head" else node
+        processes = [harmed.pid, *children_of(harmed.pid)]
+        with zray.init(address=harmed.address if whose == "head" else cluster.address):
+            assert context.runtime.node_pid == cluster.head_node.pid
+            assert zray.get(Counter.remote().add.remote(), timeout=20)
+            shutil.rmtree(harmed.session.folder)
+            until_ended(processes, NOTICED_S)
+            if whose == "head":
+                hears_of_it(f"somebody has removed its folder {harmed.session.folder}")
+                until_ended([node.pid])  # it has said goodbye
+            else:
+                cluster.worker_nodes.remove(node)
+                cluster.wait_for_nodes()
+                assert zray.get(Counter.remote().add.remote(), timeout=20)
+        names = {cluster.head_node.session.name} if whose == "node" else set()
+        assert set(statuses()) == names
+        assert f"session {harmed.session.name} (node {harmed.node_id}) has ended: somebody has removed" in noted()
+    leftovers.assert_none(NOTICED_S)
+
+
+def test_what_a_worker_prints_is_all_that_is_lost_with_the_folder_of_logs(start):
+    start(num_cpus=1)
+    shutil.rmtree(context.runtime.paths.logs)
+    assert zray.get(Counter.remote().add.remote(), timeout=20)
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_gone(start, monkeypatch):
+    """That is no proof."""
+    from types import SimpleNamespace
+
+    from zray.host.health import HealthCheck
+
+    start(num_cpus=1)
+    session = Session(context.runtime.session)
+    lock = os.open(session.lock_path, os.O_RDONLY)
+    check = HealthCheck(SimpleNamespace(host="n", session=session, lock=lock))
+    assert check._folder_trouble() == ""
+
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert check._folder_trouble() == ""
+    os.close(lock)
