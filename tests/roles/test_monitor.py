@@ -5,8 +5,7 @@ import pytest
 from tests.roles.desk import Desk
 from zray.roles import effects as e
 from zray.roles.effects import Finding, HeadChanged, HostLinkChanged, HostProbed, NoteLost, NoteMember, ProbeHost, Send
-from zray.roles.isolation import LOOK_AT_TICKS, WAIT_SECONDS
-from zray.roles.local_scheduler.lease import HEAD_WAIT_SECONDS, LEASE_SECONDS
+from zray.roles.local_scheduler.lease import LEASE_SECONDS
 from zray.roles.local_scheduler.members import LoadTimeout
 from zray.roles.monitor import LOSSES_TOLD, RETURN_TICKS_MAX, TICK_SECONDS, Monitor, MonitorTimeout
 from zray.wire.gcs import GiveUpNode, Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
@@ -382,64 +381,6 @@ def test_a_node_that_is_lost_already_is_forgotten_once(desk):
     desk.scheduler.perform = done.append
     desk.tell("n9/monitor", NodeLost("n1/local", "lost"))
     assert not done
-
-
-# --- a head that is cut off itself ---
-
-
-def ticks_alone(watch, *nodes):
-    """As long as these are silent, and a look finds none of them; no verdict falls.  Returns how many ticks that is."""
-    before = watch.ticks
-    while not (lost := watch.tick(*{N1, N2, N3} - {*nodes})):
-        for node in nodes:
-            watch.find(node, Finding.OUT_OF_REACH)
-        assert watch.ticks - before < 1000
-    return watch.ticks - before, lost
-
-
-def test_a_head_that_hears_of_no_machine_judges_nobody_for_as_long_as_they_wait():
-    watch = Watch()
-    count, lost = ticks_alone(watch, N1, N2, N3)
-    assert lost == {N1, N2, N3} and 600 <= count <= 630
-    assert WAIT_SECONDS == HEAD_WAIT_SECONDS
-
-
-def test_one_that_is_heard_of_shows_that_the_others_have_gone():
-    watch = Watch()
-    count, lost = ticks_alone(watch, N2, N3)
-    assert lost == {N2, N3} and count <= 30
-
-
-@pytest.mark.parametrize("finding", [Finding.STANDS_STILL, Finding.ANSWERS])
-def test_a_machine_that_says_something_shows_that_the_head_is_not_cut_off(finding):
-    watch = Watch()
-    while not (lost := watch.tick()):
-        for node in (N1, N2):
-            watch.find(node, Finding.OUT_OF_REACH)
-        watch.find(N3, finding)
-    assert lost == {N1, N2, N3} and watch.ticks <= 30
-
-
-def test_a_line_that_is_there_for_a_moment_is_looked_at_again():
-    """What the look had found before that does not count any more (seed 971703840)."""
-    watch = Watch()
-    for _ in range(600):
-        assert not watch.tick()
-        for node in watch.looks:
-            watch.find(node, Finding.OUT_OF_REACH)
-        if watch.ticks == LOOK_AT_TICKS:
-            watch.link(N1, True)
-    assert watch.monitor.isolation.ticks > 0
-
-
-def test_when_one_is_heard_of_again_the_others_have_time_to_be():
-    watch = Watch()
-    for _ in range(100):
-        assert not watch.tick()
-        for node in (N1, N2, N3):
-            watch.find(node, Finding.OUT_OF_REACH)
-    assert watch.ticks_until_lost(N3, N1, N2) > RETURN_TICKS_MAX
-    assert watch.ticks_until_lost(N2, N1) <= 30, "who has been heard of since is judged as ever"
 
 
 def test_a_node_that_is_connected_and_never_registers_is_lost_to_all():
