@@ -2,17 +2,21 @@
 
 import os
 import shutil
+import subprocess
 
+import numpy
 import pytest
 
 import zray
 from tests.cli.commands import statuses
 from tests.gates import forever, until_ended
+from tests.scripts import start_script
 from zray.cluster_utils import Cluster
 from zray.exceptions import ClusterLostError
 from zray.host import context, spawn
 from zray.host.processes import children_of
-from zray.host.session import Session
+from zray.host.session import Session, live_sessions
+from zray.store.segment import segments_of
 
 # A node looks once a second.
 NOTICED_S = 5.0
@@ -91,6 +95,91 @@ def test_an_embedded_session_whose_folder_is_harmed_ends(harm, start, leftovers,
     assert noted().count(f"session {session.name} (node ") == 1 and words in noted()
     del large
     zray.shutdown()
+    leftovers.assert_none(NOTICED_S)
+
+
+def segment_of(session):
+    """The file of its shared memory, once something lies in it."""
+    (name,) = segments_of(session.name)
+    return "/dev/shm" + name
+
+
+HARM_OF_MEMORY = {"truncate": (lambda path: os.truncate(path, 4096), "truncated"), "unlink": (os.unlink, "removed")}
+
+
+@pytest.mark.parametrize("harm", HARM_OF_MEMORY)
+def test_a_session_whose_memory_is_harmed_ends_and_kills_nobody(harm, tmp_path, leftovers, noted):
+    """A program that reads, one that writes, a worker that has the memory mapped, and one that has not."""
+    act, words = HARM_OF_MEMORY[harm]
+    program = """
+        import os, sys
+        import numpy, zray
+        from zray.exceptions import ClusterLostError, ObjectLostError, RayError
+
+        zray.init(num_cpus=2)
+
+        @zray.remote
+        class Reader:
+            def read(self, values):
+                return zray.get(values[0])[-1]
+
+        ref = zray.put(numpy.ones(3_000_000))
+        other = zray.put(numpy.ones(200_000))
+        first, second = Reader.options(num_cpus=0).remote(), Reader.options(num_cpus=0).remote()
+        assert zray.get(first.read.remote([other])) == 1
+        assert zray.get(second.read.remote([zray.put([1])])) == 1  # small: it has not mapped anything
+        print("ready", flush=True)
+        sys.stdin.readline()
+        seen = set()
+        for work in (
+            lambda: zray.get(ref)[-1],
+            lambda: zray.get(first.read.remote([ref]), timeout=10),
+            lambda: zray.get(second.read.remote([ref]), timeout=10),
+            lambda: zray.put(numpy.ones(1_000_000)),
+        ):
+            try:
+                work()
+                seen.add("fine")
+            except (ObjectLostError, ClusterLostError) as error:
+                assert "shared memory" in str(error), error
+                seen.add("lost")
+        print(sorted(seen), flush=True)
+        try:
+            while True:
+                zray.get(first.read.remote([zray.put([1])]), timeout=10)
+        except ClusterLostError as error:
+            print(error, flush=True)
+    """
+    process = start_script(tmp_path, program, stdin=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        (session,) = live_sessions()
+        act(segment_of(session))
+        said, errors = process.communicate("\n", timeout=40)
+    finally:
+        process.kill()
+    assert process.returncode == 0, (process.returncode, errors, said)
+    lines = said.splitlines()
+    assert "'lost'" in lines[0] and (harm == "unlink" or "fine" not in lines[0]), said
+    assert f"somebody has {words} its shared memory" in lines[1], said
+    leftovers.assert_none(NOTICED_S)
+
+
+@pytest.mark.parametrize("harm", HARM_OF_MEMORY)
+def test_a_node_that_gives_what_lies_in_harmed_memory_ends_for_it(harm, nothing_left, leftovers, noted):
+    """The cluster goes on, and makes what was lost again."""
+    act, words = HARM_OF_MEMORY[harm]
+    with Cluster(True, head_node_args={"num_cpus": 1}) as cluster:
+        node = cluster.add_node(num_cpus=1, resources={"far": 1})
+        cluster.wait_for_nodes()
+        with zray.init(address=cluster.address):
+            far = zray.remote(lambda: numpy.ones(1_000_000)).options(resources={"far": 1}).remote()
+            zray.wait([far], fetch_local=False, timeout=20)
+            act(segment_of(node.session))
+            cluster.add_node(num_cpus=1, resources={"far": 1})
+            assert zray.get(far, timeout=20).sum() == 1_000_000
+            until_ended([node.pid], NOTICED_S)
+            assert f"somebody has {words} its shared memory" in noted()
     leftovers.assert_none(NOTICED_S)
 
 

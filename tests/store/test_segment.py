@@ -16,9 +16,11 @@ import numpy
 import posix_ipc
 import pytest
 
+from zray.exceptions import ObjectLostError
 from zray.store.arena import ArenaView
 from zray.store.segment import (
     Segment,
+    SegmentCutError,
     SegmentFullError,
     create_semaphore,
     map_pages,
@@ -58,6 +60,35 @@ def test_what_one_process_writes_another_reads(session):
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
     assert segments_of(session) == [segment.name]  # A reader's end took nothing with it.
     assert os.stat("/dev/shm" + segment.name).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_what_was_cut_off_by_hand_is_an_error_and_no_signal(session, size):
+    """USERS F11: for who has it mapped, and for who comes later; and nobody gives the file its size again."""
+    segment = Segment.create(segment_name(session, 0), 1 << 20)
+    segment.reserve(0, 1 << 20)
+    before, after = ArenaView(session), ArenaView(session)
+    kept = before.read(0, 0, 16)
+    path = "/dev/shm" + segment.name
+    os.truncate(path, size)
+    for use in (before.read, after.read, before.writable, after.writable):
+        with pytest.raises(ObjectLostError, match=f"shared memory .*{segment.name}"):
+            use(0, 1 << 19, 100_000)
+    for use in (lambda: segment.reserve(0, 4096), lambda: segment.write(8192, b"x"), lambda: segment.bytes_of(8192, 1)):
+        with pytest.raises(SegmentCutError, match=f"truncated its shared memory {path} to {size:,} bytes"):
+            use()
+    assert os.stat(path).st_size == size
+    if size:
+        assert kept.sum() == 0 and before.read(0, 0, 4096).sum() == 0  # what is there is there
+
+
+def test_a_segment_without_a_name_says_so(session):
+    segment = Segment.create(segment_name(session, 0), 1 << 20)
+    assert segment.has_name()
+    unlink(segment.name)
+    assert not segment.has_name()
+    with pytest.raises(ObjectLostError, match=f"shared memory {segment.name} of this session is gone"):
+        ArenaView(session).read(0, 0, 1)
 
 
 def test_names_are_taken_once_and_gone_once(session):

@@ -1,8 +1,9 @@
-"""What a node stands on outside of its own process, looked at once a second: its session's folder.
+"""What a node stands on outside of its own process, looked at once a second: its session's folder, its shared memory.
 
-Whoever empties a temporary folder takes it away.  Nobody finds the session then, no worker has a log to start with, and
-the next sweep takes its shared memory for a dead session's: so the node ends, and says why to its drivers, and to the
-machine's log, for its own is gone.
+Whoever empties a temporary folder takes the folder away.  Nobody finds the session then, and no worker has a log to
+start with.  Memory that was removed or truncated by hand loses what lies in it, and who reads that in place is killed
+by a SIGBUS (processes look ahead of that, store/arena.py).  So the node ends, and says why to its drivers, and to the
+machine's log, for its own may be gone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ..store.segment import SHARED_MEMORY_FOLDER, SegmentCutError
 from ..wire.message import Local
 from .machine_log import say_to_machine
 
@@ -38,7 +40,7 @@ class HealthCheck:
 
     def handle(self, sender: str, message: Any, now: float) -> list[Any]:
         """Our timer."""
-        if reason := self._folder_trouble():
+        if reason := self._folder_trouble() or self._memory_trouble():
             self.give_up(reason)
         else:
             self.begin()
@@ -70,4 +72,14 @@ class HealthCheck:
             return f"somebody has removed its folder {session.folder}, or what lies in it"
         if not os.path.lexists(session.socket_path):
             return f"somebody has removed its socket {session.socket_path}, by which programs find it"
+        return ""
+
+    def _memory_trouble(self) -> str:
+        for segment in self.node.segments.values():
+            try:
+                segment.check(0, segment.size)
+            except SegmentCutError as error:
+                return error.strerror
+            if not segment.has_name():
+                return f"somebody has removed its shared memory {SHARED_MEMORY_FOLDER}{segment.name}"
         return ""

@@ -55,13 +55,13 @@ from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
 from ..roles.work_effects import HearAgain, StopWorkers
-from ..store.segment import Segment, segment_name
+from ..store.segment import Segment, SegmentCutError, segment_name
 from ..wire.gcs import NodeLost
 from ..wire.hosts import HostWelcome
 from ..wire.message import Bulk
 from ..wire.scheduling import BOTTOM_UP
 from .doorman import Doorman
-from .health import HealthCheck
+from .health import HealthCheck, LookAgain
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
@@ -358,8 +358,12 @@ class Node:
             self.reactor.deliver(role, SegmentCreateFailed(effect.segment, str(error)))
 
     def _read_range(self, role: str, effect: ReadRange) -> None:
-        view = self.segments[effect.segment].bytes_of(effect.offset, effect.size)
-        self.reactor.deliver(role, RangeRead(effect.token, Bulk(view)))
+        try:
+            view = self.segments[effect.segment].bytes_of(effect.offset, effect.size)
+        except SegmentCutError as error:
+            self.health.give_up(error.strerror)
+        else:
+            self.reactor.deliver(role, RangeRead(effect.token, Bulk(view)))
 
     def _slowly(self, role: str, effect: Any) -> None:
         """What would stall the reactor runs in a thread, and comes back as a message."""
@@ -372,19 +376,24 @@ class Node:
         assert self.slow is not None
         while True:
             role, effect = self.slow.get()
-            segment = self.segments[effect.segment]
-            outcome: Any
-            is_awaited = True
-            if type(effect) is ReservePages:
-                try:
-                    segment.reserve(effect.offset, effect.length)
-                    outcome = PagesAreThere(effect.token)
-                except OSError as error:
-                    outcome = PagesRefused(effect.token, str(error))
-            else:
-                segment.write(effect.offset, effect.data.data)
-                outcome, is_awaited = RangeWritten(effect.token), effect.is_awaited
+            try:
+                outcome, is_awaited = self._perform_slowly(self.segments[effect.segment], effect)
+            except SegmentCutError:
+                role, outcome, is_awaited = self.health.address, LookAgain(), True  # it ends the session
             self.reactor.deliver_from_thread(role, outcome, is_awaited=is_awaited)
+
+    def _perform_slowly(self, segment: Segment, effect: Any) -> tuple[Any, bool]:
+        """Its outcome, and whether somebody waits for that."""
+        if type(effect) is WriteRange:
+            segment.write(effect.offset, effect.data.data)
+            return RangeWritten(effect.token), effect.is_awaited
+        try:
+            segment.reserve(effect.offset, effect.length)
+        except SegmentCutError:
+            raise
+        except OSError as error:
+            return PagesRefused(effect.token, str(error)), True
+        return PagesAreThere(effect.token), True
 
     # --- the whole ---
 

@@ -11,7 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .segment import Segment, segment_name
+from ..exceptions import ObjectLostError
+from .segment import Segment, SegmentCutError, segment_name
 
 OnRelease = Callable[[], object]
 
@@ -49,11 +50,15 @@ class ArenaView:
         """The segment, mapped if this is the first use.
 
         Raises:
-            FileNotFoundError: the session's node is gone.
+            ObjectLostError: the session's node is gone, or somebody has removed it.
         """
         segment = self._segments.get(number)
         if segment is None:
-            segment = self._segments.setdefault(number, Segment.open(segment_name(self.session, number)))
+            name = segment_name(self.session, number)
+            try:
+                segment = self._segments.setdefault(number, Segment.open(name))
+            except (FileNotFoundError, ValueError) as error:  # an empty file cannot be mapped
+                raise ObjectLostError(f"The shared memory {name} of this session is gone: {error}") from None
         return segment
 
     def leave(self) -> None:
@@ -64,8 +69,14 @@ class ArenaView:
         """A range as a read-only 1-d uint8 array, for `values.deserialize`.
 
         on_release: called once, when the array and all that was made from it are gone.
+
+        Raises:
+            ObjectLostError: somebody has removed or truncated the shared memory.
         """
-        array = self.segment(segment_number).view(offset, size)
+        try:
+            array = self.segment(segment_number).view(offset, size)
+        except SegmentCutError as error:
+            raise ObjectLostError(f"The value is lost: {error.strerror}") from None
         if on_release is not None:
             pin = _Pin(array, _released)
             pin.on_release = on_release
@@ -74,5 +85,14 @@ class ArenaView:
         return array
 
     def writable(self, segment_number: int, offset: int, size: int) -> memoryview:
-        """A range to write into, by `values.write_into`; it must be reserved."""
-        return memoryview(self.segment(segment_number).mapping)[offset : offset + size]
+        """A range to write into, by `values.write_into`; it must be reserved.
+
+        Raises:
+            ObjectLostError: as `read`.
+        """
+        segment = self.segment(segment_number)
+        try:
+            segment.check(offset, size)
+        except SegmentCutError as error:
+            raise ObjectLostError(f"The value cannot be stored: {error.strerror}") from None
+        return memoryview(segment.mapping)[offset : offset + size]

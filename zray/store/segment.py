@@ -35,6 +35,16 @@ _MADV_POPULATE_WRITE = 23
 _MADV_REMOVE = 9  # Linux: free the pages and the file's blocks behind them.
 
 
+class SegmentCutError(OSError):
+    """Somebody has truncated the segment's file: to touch what was there is a SIGBUS (definite: nothing was)."""
+
+    strerror: str
+
+    def __init__(self, name: str, size: int) -> None:
+        text = f"somebody has truncated its shared memory {SHARED_MEMORY_FOLDER}{name} to {size:,} bytes"
+        super().__init__(errno.ENXIO, text)
+
+
 class SegmentFullError(OSError):
     """The machine has no memory left for the pages (definite; what was reserved before stays reserved)."""
 
@@ -90,7 +100,9 @@ class Segment:
 
         Raises:
             SegmentFullError: the machine has not got them.
+            SegmentCutError: the file was truncated; it would have its size again, and zeros in place of values.
         """
+        self.check(0, self.size)
         end = min(offset + length, self.size)
         while offset < end:
             step = min(RESERVE_STEP_BYTES, end - offset)
@@ -110,22 +122,51 @@ class Segment:
         if stop > start:
             self.mapping.madvise(_MADV_REMOVE, start, stop - start)
 
+    def check(self, offset: int, size: int) -> None:
+        """Ahead of a use of that range; what is cut off later is a SIGBUS for whoever touches it.
+
+        Raises:
+            SegmentCutError: it is not there.
+        """
+        there = self.mapping.size()  # of the file, in less than a microsecond: not `self.size`
+        if offset + size > there:
+            raise SegmentCutError(self.name, there)
+
+    def has_name(self) -> bool:
+        """Whether others can open it.  With its descriptor."""
+        return os.fstat(self._descriptor).st_nlink > 0
+
     def view(self, offset: int, size: int, *, writable: bool = False) -> Any:
-        """A range as a 1-d uint8 array, which arrays made from it keep alive (none can become writable)."""
+        """A range as a 1-d uint8 array, which arrays made from it keep alive (none can become writable).
+
+        Raises:
+            SegmentCutError: it is not there.
+        """
         import numpy
 
+        self.check(offset, size)
         # Straight from the mapping, not a slice of a larger array: numpy lets a view hold the first array in
         # the chain whose own base is no array, and that must be this one.
         return numpy.frombuffer(self.mapping if writable else self._read_only, numpy.uint8, size, offset)
 
     def bytes_of(self, offset: int, size: int) -> memoryview:
-        """A range as plain bytes, read-only, without numpy."""
+        """A range as plain bytes, read-only, without numpy.
+
+        Raises:
+            SegmentCutError: as `view`.
+        """
+        self.check(offset, size)
         return self._read_only[offset : offset + size]
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Bytes that are elsewhere in memory, into a range that is reserved; without the interpreter's lock."""
+        """Bytes that are elsewhere in memory, into a range that is reserved; without the interpreter's lock.
+
+        Raises:
+            SegmentCutError: as `view`.
+        """
         import ctypes
 
+        self.check(offset, len(data))
         unit = ctypes.c_char * len(data)
         source = data if isinstance(data, bytes) else unit.from_buffer(data)
         ctypes.memmove(unit.from_buffer(self.mapping, offset), source, len(data))
