@@ -341,6 +341,8 @@ def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:
     for key, value in labels.items():
         check_text("A label", key)
         check_text(f"The label {key!r}", value)
+        if not (key + value).isprintable():
+            raise ValueError(f"The label {key!r} with the value {value!r}: both must be of printable characters.")
         if key == NODE_ID_LABEL:
             raise ValueError(f"The label {key!r} is every node's id.")
     return dict(labels)

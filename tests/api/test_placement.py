@@ -208,7 +208,9 @@ def test_a_strategy_that_is_none_is_refused_at_the_door(options, error):
         Resident.options(**options)
 
 
-@pytest.mark.parametrize("labels", [["a"], {"a": 1}, {"": "a"}, {"ray.io/node-id": "x"}])
+@pytest.mark.parametrize(
+    "labels", [["a"], {"a": 1}, {"": "a"}, {"ray.io/node-id": "x"}, {"a\x1b": "b"}, {"a": "\u202eb"}, {"a": "b\n"}]
+)
 def test_labels_that_are_none_are_refused(labels, nothing_left):
     with pytest.raises((TypeError, ValueError), match="label"):
         zray.init(labels=labels)

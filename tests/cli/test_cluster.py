@@ -151,6 +151,7 @@ REFUSED = {
     "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
     "labels that are none": (["--head", "--labels", "disk"], "", 2, "labels are like disk=ssd,zone=a"),
+    "labels that act on a terminal": (["--head", "--labels", "a\x1b=b"], "", 2, r"must be of printable characters"),
     "labels that are JSON": (["--head", "--labels", '{"disk": 1}'], "", 2, "must be a str"),
     "a policy that is none": (["--head", "--policy", "chaos"], "", 2, "bottom_up, central"),
     "a policy of a node": (["--address", "127.0.0.1:1", "--policy", "random"], "x", 2, "--policy is the head's"),
@@ -184,7 +185,7 @@ def test_what_cannot_be_is_refused_in_a_line_and_leaves_nothing(name, leftovers)
         command_line("start", *arguments), env=variables, cwd=ROOT, input="", capture_output=True, text=True, timeout=40
     )
     assert done.returncode == code and words in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr and all(c.isprintable() or c == "\n" for c in done.stderr)
     leftovers.assert_none(DEADLINE_S)
 
 
