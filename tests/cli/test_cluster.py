@@ -14,6 +14,9 @@ from tests.cli.commands import command_line, statuses, zray
 from tests.gates import DEADLINE_S, until
 from tests.scripts import ROOT, environment, run_script
 from zray.host.control import ANSWER_SECONDS
+from zray.host.keys import KeyPair, Token
+
+TOKEN = Token.draw(KeyPair.draw().public).encode()  # of no cluster
 
 
 def start(*arguments, token="", text=None, cwd=ROOT):
@@ -150,6 +153,12 @@ REFUSED = {
     "no replicas on a head": (["--head", "--no-replicas"], "", 2, "--no-replicas is for nodes that join"),
     "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
+    "a head that nobody knows": (
+        ["--address", "nobody.invalid:6379"],
+        TOKEN,
+        1,
+        "host name 'nobody.invalid' is not known",
+    ),
     "labels that are none": (["--head", "--labels", "disk"], "", 2, "labels are like disk=ssd,zone=a"),
     "labels that act on a terminal": (["--head", "--labels", "a\x1b=b"], "", 2, r"must be of printable characters"),
     "labels that are JSON": (["--head", "--labels", '{"disk": 1}'], "", 2, "must be a str"),
