@@ -40,13 +40,14 @@ def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) 
     from zray.host import control
     from zray.printable import printable
     from zray.wire.drains import DrainReply, OrderDrain
+    from zray.wire.limits import CHARACTERS_MAX
 
     if timeout is not None and not 0 < timeout < float("inf"):
         raise click.UsageError("--timeout must be a number of seconds above 0.")
     pace = Pace()
     with control.find_head(session) as head:
         while True:
-            found: DrainReply = head.order(OrderDrain(1, node, timeout or 0.0), DrainReply)
+            found: DrainReply = head.order(OrderDrain(1, node[:CHARACTERS_MAX], timeout or 0.0), DrainReply)
             if found.is_gone and found.reason:
                 click.echo(f"Node {found.node} was taken out: {printable(found.reason)}.")
                 raise SystemExit(0 if timeout else 1)

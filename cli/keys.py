@@ -70,11 +70,12 @@ def revoke(names: tuple[str, ...], session: str | None) -> None:
     A node is lost with its key, and ends; what it ran is run elsewhere.
     """
     from zray.host import control
+    from zray.wire.limits import CHARACTERS_MAX
     from zray.wire.orders import RevokeKey
 
     with control.find_head(session) as head:
         for number, name in enumerate(names, start=1):
-            for done in head.order(RevokeKey(number, name)).done:
+            for done in head.order(RevokeKey(number, name[:CHARACTERS_MAX])).done:
                 click.echo(f"Revoked: {done}.")
 
 

@@ -23,6 +23,7 @@ from zray.wire import (
     homes,
     hosting,
     hosts,
+    limits,
     link,
     message,
     objects,
@@ -77,6 +78,14 @@ that name both. One ZeroMQ message is one frame: one msgpack array `[epoch, sequ
 
 What is no frame, or a message of another form, an unknown tag, a field too many or too few, an id of a wrong length:
 all of it is refused whole, counted, logged with its sender, and costs nobody else anything.
+
+## Limits
+
+{limits}
+
+| type | | at most |
+|---|---|---|
+{lengths}
 
 ## All messages
 
@@ -172,6 +181,26 @@ def dialog_section(module: ModuleType) -> str:
     return f"## {title[0].upper()}{title[1:]}\n\n{text}\n\n" + "\n".join(struct_section(*item) for item in found)
 
 
+def lengths() -> str:
+    """A table of the types with a length, and what each is for: the comments above their numbers."""
+    source = inspect.getsource(limits)
+    lines = source.splitlines()
+    said: dict[str, str] = {}
+    rows = []
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name, text = node.targets[0].id, ast.unparse(node.value)
+        above = node.lineno - 2
+        while lines[above].startswith("#"):
+            said[name] = lines[above].removeprefix("# ") + " " + said.get(name, "")
+            above -= 1
+        if match := re.match(r"Annotated\[(.*), Meta\(max_length=(\w+)\)\]$", text):
+            meaning = sentence(said.get(match[2], "").removeprefix("Of ").rstrip(" ."))
+            rows.append(f"| `{name}` | `{match[1]}`: {meaning} | {getattr(limits, match[2]):,} |")
+    return "\n".join(rows)
+
+
 def document() -> str:
     """The whole page."""
     index = [
@@ -183,6 +212,8 @@ def document() -> str:
         link=prose(link.__doc__),
         envelope=prose(Envelope.__doc__),
         version=message.PROTOCOL_VERSION,
+        limits=prose(limits.__doc__),
+        lengths=lengths(),
         index="\n".join(index),
     )
     specs = [struct_section(*item) for item in class_nodes(task_spec)]

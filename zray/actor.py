@@ -12,8 +12,8 @@ from .exceptions import ActorAlreadyExistsError
 from .host import context
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
-from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_generator, check_options, resource_units, where_of
-from .remote_function import Code, serialize_call
+from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_generator, check_options, check_text, resource_units, where_of
+from .remote_function import NAME_CHARACTERS_MAX, Code, serialize_call, with_captured
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_from, signature_of
 from .store.arguments import simple_payload
@@ -70,7 +70,7 @@ class ActorClass:
                 raise ActorClassInheritanceException("An actor class cannot be inherited from.")
         self._cls = cls
         self._options = options
-        self._name = cls.__qualname__
+        self._name = cls.__qualname__[:NAME_CHARACTERS_MAX]
         self.__doc__ = cls.__doc__
         self.__name__ = cls.__name__
         self.__module__ = cls.__module__
@@ -104,6 +104,7 @@ class ActorClass:
             for name, function in inspect.getmembers(self._cls, callable):
                 if name.startswith("__") and not _can_be_called(self._cls, name):
                     continue
+                check_text("The name of a method", name)
                 described = dict(getattr(function, "__zray_method__", {}))
                 described[PARAMETERS] = parameters_of(self._cls, name, function)
                 methods[name] = described
@@ -150,7 +151,7 @@ class ActorClass:
             # Only now: a task that runs again finds what it has made, and what comes behind is to have the same ids.
             if (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
-        holds = tuple(dict.fromkeys((*arguments.holds, *code.captured_ids)))
+        holds = with_captured(arguments.holds, code)
         deps = arguments.deps
         if options.get("lifetime") == "detached":
             # It needs the modules of this program when that is gone: they live as long as what its constructor takes.

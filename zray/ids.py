@@ -22,6 +22,9 @@ PARENT_HASH_BYTES = 10
 COUNTER_BYTES = 6
 FUNCTION_ID_BYTES = 16
 JOB_ID_BYTES = 8
+# Refs inside of one value, or that one task takes: more are refused where they are pickled.  Messages name them all,
+# and so many ids make 22 MB, a third of a frame between hosts.
+REFS_MAX = 1_000_000
 
 # The lengths are checked where bytes from a peer become messages (wire/codec.py).
 TaskID = Annotated[bytes, Meta(min_length=TASK_ID_BYTES, max_length=TASK_ID_BYTES)]

@@ -17,14 +17,14 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from msgspec import Struct
 
-from .exceptions import OufOfBandObjectRefSerializationException
-from .ids import TASK_ID_BYTES
+from .exceptions import OufOfBandObjectRefSerializationException, SerializationError
+from .ids import REFS_MAX, TASK_ID_BYTES
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -134,11 +134,23 @@ def _restore(object_id: bytes) -> ObjectRef:
     return ObjectRef(object_id)
 
 
+def check_refs(ids: Collection[bytes]) -> None:
+    """Raises: SerializationError: messages cannot name so many refs of one value, or of one task's arguments."""
+    if len(ids) > REFS_MAX:
+        raise SerializationError(
+            f"There are {len(ids):,} refs in one value, or among the arguments of one task; at most {REFS_MAX:,} can "
+            "be sent together.  Put lists of some of them, and pass the refs of these."
+        )
+
+
 class collect_refs:
     """`with collect_refs() as ids:` refs may be pickled inside; `ids` gets theirs, unique, in first-seen
     order.
 
     Nested collections are each complete only in themselves: the outer one does not see the inner one's ids.
+
+    Raises:
+        SerializationError: at the end: they are more than messages can name.
     """
 
     __slots__ = ("ids", "outer")
@@ -149,8 +161,10 @@ class collect_refs:
         _collecting.ids = self.ids
         return self.ids
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         _collecting.ids = self.outer
+        if kind is None:
+            check_refs(self.ids)
 
 
 def _after_fork_in_child() -> None:

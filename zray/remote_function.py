@@ -12,7 +12,7 @@ from . import api
 from .host import context
 from .ids import function_id as id_of_code
 from .ids import return_id
-from .object_ref import ObjectRef
+from .object_ref import ObjectRef, check_refs
 from .options import TASK_OPTIONS, check_generator, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
-# Code of more is refused, as by Ray; far below what a frame may have (host/peers.py).
-CODE_BYTES_MAX = 100_000_000
+# Code of more is refused, as by Ray (there from 100 MB on): it goes to other nodes, in one frame (wire/limits.py).
+CODE_BYTES_MAX = 60_000_000
+# What users call a function, a class or a method is cut there.
+NAME_CHARACTERS_MAX = 1_000
 
 
 class RemoteFunction:
@@ -40,7 +42,7 @@ class RemoteFunction:
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
-        self._name = options.get("name") or getattr(function, "__qualname__", repr(function))
+        self._name = str(options.get("name") or getattr(function, "__qualname__", repr(function)))[:NAME_CHARACTERS_MAX]
         self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
         self._blob: bytes | None = None
         self._code: Code | None = None
@@ -98,7 +100,7 @@ class RemoteFunction:
             arguments = serialize_call(runtime, args, kwargs, keep)
             payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
         if code.captured:
-            holds = tuple(dict.fromkeys((*holds, *code.captured_ids)))
+            holds = with_captured(holds, code)
         task_id = submitter.next_task_id()
         spec = TaskSpec(task_id, code.function.function_id, payload, deps, holds, blob)
         count = self._num_returns
@@ -173,7 +175,7 @@ class Code:
             )
         if len(data) > LARGE_CODE_BYTES:
             _warn_of_size(function, name, len(data))
-        self.function = Function(id_of_code(data), name, data)
+        self.function = Function(id_of_code(data), name[:NAME_CHARACTERS_MAX], data)
         self.source = function
         self.captured_ids = captured
         # Refs of our own keep what is captured alive as long as the code may be called.
@@ -224,6 +226,13 @@ def _largest_part(function: Any) -> str:
     return f"; {said} makes {largest:,} of them" if said else ""
 
 
+def with_captured(holds: tuple[bytes, ...], code: Code) -> tuple[bytes, ...]:
+    """What a call's arguments hold, and what its code captures."""
+    both = tuple(dict.fromkeys((*holds, *code.captured_ids)))
+    check_refs(both)
+    return both
+
+
 def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any], keep: list[ObjectRef]) -> Arguments:
     """A call's arguments; what is too large to travel inline is put, and `keep` holds it until the call is sent."""
 
@@ -233,6 +242,8 @@ def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, An
         return ref.id
 
     arguments = serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
+    check_refs(arguments.deps)
+    check_refs(arguments.holds)
     if context.had_session:
         context.refuse_strangers((*arguments.deps, *arguments.holds))
     return arguments

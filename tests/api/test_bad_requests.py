@@ -1,10 +1,14 @@
 """Requests for resources that nothing could mean are refused where they are made (B19)."""
 
 import math
+import sys
 
 import pytest
 
 import zray
+from zray import object_ref
+from zray.exceptions import SerializationError
+from zray.host.spawn import import_path
 
 REQUESTS = {
     "negative": {"num_cpus": -1},
@@ -46,3 +50,42 @@ def test_it_is_an_error_of_the_caller_and_short(options):
         with pytest.raises((ValueError, TypeError)) as caught:
             ask()
         assert len(str(caught.value)) < 500 and str(caught.value).isprintable()
+
+
+def test_more_refs_together_than_messages_can_name_are_refused_where_they_are_pickled(session, monkeypatch):
+    """S10: what the receiver would refuse is not built."""
+    monkeypatch.setattr(object_ref, "REFS_MAX", 10)
+    refs = [zray.put(number) for number in range(11)]
+    count = zray.remote(lambda *values: len(values))
+
+    @zray.remote
+    def captures():
+        return len(refs)
+
+    for ask in (lambda: zray.put(refs), lambda: count.remote(refs), lambda: count.remote(*refs), captures.remote):
+        with pytest.raises(SerializationError, match="11 refs .* at most 10"):
+            ask()
+    assert zray.get([count.remote(refs[1:]), count.remote(*refs[1:])]) == [1, 10]
+
+
+def test_the_names_of_code_are_as_long_as_they_like_and_are_cut(session):
+    """B28."""
+
+    def long():
+        return 1
+
+    long.__qualname__ = long.__name__ = "long" * 100_000
+    assert zray.get(zray.remote(long).remote(), timeout=20) == 1
+    kind = type("Kind", (), {"value": lambda self: 1, "__qualname__": "Kind" * 100_000})
+    assert zray.get(zray.remote(kind).remote().value.remote(), timeout=20) == 1
+
+
+def test_a_method_whose_name_no_message_has_is_refused(session):
+    kind = type("Kind", (), {"m" * 100_000: lambda self: 1})
+    with pytest.raises(ValueError, match="The name of a method has 100000 characters"):
+        zray.remote(kind).remote()
+
+
+def test_a_path_that_no_system_has_is_left_out(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, "/" + "x" * 100_000])
+    assert import_path() and max(map(len, import_path())) < 100_000

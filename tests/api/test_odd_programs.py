@@ -182,13 +182,13 @@ def refused(call):
         call()
     text = str(caught.value)
     assert f"at most {CODE_BYTES_MAX:,}" in text and "put()" in text
-    assert re.search(r"too large: 101,\d{3},\d{3} bytes", text)
+    assert re.search(r"too large: 61,\d{3},\d{3} bytes", text)
     return text
 
 
 def test_code_that_is_too_large_is_refused_at_the_call():
     """As Ray refuses it; a frame of more than peers.FRAME_BYTES_MAX would be dropped without a word."""
-    table = b"x" * 101_000_000
+    table = b"x" * 61_000_000
 
     @zray.remote
     def look_up():
@@ -196,11 +196,11 @@ def test_code_that_is_too_large_is_refused_at_the_call():
 
     for _ in range(2):
         text = refused(look_up.remote)
-        assert "look_up" in text and "closure 'table' makes 101," in text
+        assert "look_up" in text and "closure 'table' makes 61," in text
 
 
 def test_a_class_that_is_too_large_is_refused_at_the_call():
-    table = b"x" * 101_000_000
+    table = b"x" * 61_000_000
 
     @zray.remote
     class Captures:
@@ -209,27 +209,27 @@ def test_a_class_that_is_too_large_is_refused_at_the_call():
 
     @zray.remote
     class Holds:
-        table = b"x" * 101_000_000
+        table = b"x" * 61_000_000
 
         def look_up(self):
             return self.table[0]
 
     text = refused(Captures.remote)
-    assert "Captures" in text and "closure 'table' of look_up makes 101," in text
+    assert "Captures" in text and "closure 'table' of look_up makes 61," in text
     text = refused(Holds.remote)
-    assert "Holds" in text and "attribute 'table' makes 101," in text
+    assert "Holds" in text and "attribute 'table' makes 61," in text
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The code of")
 def test_several_large_functions_at_once_need_not_fit_into_a_frame():
     def make(number):
-        table = bytes((number,)) * 99_000_000
+        table = bytes((number,)) * 59_000_000
         return zray.remote(lambda: table[0]).options(num_cpus=1)  # which pickles it
 
-    functions = [make(number) for number in range(6)]
+    functions = [make(number) for number in range(10)]
     refs = [function.remote() for function in functions]
-    assert zray.get(refs, timeout=50) == list(range(6))
+    assert zray.get(refs, timeout=50) == list(range(10))
 
 
 def test_threads_that_write_and_read_large_values():

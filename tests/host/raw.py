@@ -62,6 +62,7 @@ class RawPeer:
 
 INTEGERS = (0, 1, -1, 7, 1 << 31, (1 << 63) - 1, -(1 << 63))
 LENGTHS = (0, 1, 4, 8, 16, 20, 300)
+LONG = 1_000
 
 
 def random_value(kind, pick):
@@ -95,8 +96,9 @@ def random_value(kind, pick):
 
 def constrained_value(kind, meta, pick):
     """One that the codec lets through: of the length, or not below the bound, that a field asks for."""
-    if meta.min_length is not None or meta.max_length is not None:
-        length = pick.randint(meta.min_length or 0, meta.max_length or 32)
+    if kind in (bytes, str):
+        least = meta.min_length or 0
+        length = pick.randint(least, max(least, min(meta.max_length or LONG, LONG)))
         return pick.randbytes(length) if kind is bytes else "x" * length
     if meta.ge is not None or meta.le is not None:
         fitting = [n for n in INTEGERS if (meta.ge is None or n >= meta.ge) and (meta.le is None or n <= meta.le)]

@@ -19,7 +19,7 @@ from zray.wire.hosts import MessageRefused
 from zray.wire.message import PROTOCOL_VERSION
 from zray.wire.objects import FetchObject, HoldObjects, PullObject, ReadInline
 from zray.wire.scheduling import SpillRefused
-from zray.wire.session import GetStatus, HelloRefused, ProcessDropped, StatusReply, StopSession, Welcome
+from zray.wire.session import GetStatus, Goodbye, HelloRefused, ProcessDropped, StatusReply, StopSession, Welcome
 from zray.wire.tasks import SubmitTasks, TasksFinished, WaitObjects
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -45,6 +45,8 @@ BAD_FRAMES = {
     "deep": b"\x91" * 200_000,
     "huge numbers": encode([1 << 63, 1 << 63, 1 << 63, []]),
     "no UTF-8": b"\x94\x01\x01\x00\x91\x94\x01\x01\xa2\xff\xfe\xa1x",
+    "a reason of 1 MB": encode([1, 1, 0, [Goodbye("x" * (1 << 20))]]),
+    "200,000 ids": encode([1, 1, 0, [FreeCopies([b"o" * 20] * 200_000)]]),
     "Hello of wrong types": encode([1, 1, 0, [[1, PROTOCOL_VERSION, 5, [], "pid"]]]),
 }
 

@@ -1,9 +1,13 @@
 """What a local scheduler tells the shard of its tasks' records."""
 
+from msgspec.structs import replace
+
 from tests.roles.desk import DRIVER, JOB, Desk
 from zray.roles.local_scheduler import lineage
 from zray.roles.local_scheduler.lineage import PORTION_COUNT, YOUNG_MAX, YOUTH_SECONDS, LineageTimeout
-from zray.wire.gcs import RecordTasks, RecordTasksReply, ReleaseAtNode
+from zray.roles.local_scheduler.log_batches import BATCH_BYTES_MAX
+from zray.wire import limits
+from zray.wire.gcs import HoldAtNode, RecordTasks, RecordTasksReply, ReleaseAtNode
 from zray.wire.objects import ReleaseObjects
 from zray.wire.scheduling import PlaceTask
 
@@ -172,3 +176,44 @@ def test_while_a_shard_is_behind_it_is_told_no_more_and_what_dies_does_not_wait_
     let_pass(desk, YOUTH_SECONDS)
     assert recorded(desk) == kept[2:]
     assert not room.fresh
+
+
+def test_large_arguments_are_recorded_in_messages_that_fit_into_frames():
+    """2,000 tasks with 100 KiB each, in one message, would be refused by the socket of the next host for ever."""
+    desk = Desk()
+    specs = [replace(desk.new_spec(), args=b"x" * (100 << 10)) for _ in range(300)]
+    desk.submit(*specs)
+    desk.tell("timer", LineageTimeout())
+    desk.now += YOUTH_SECONDS
+    desk.tell("timer", LineageTimeout())
+    parts = [message.specs for _, message in desk.take_sent(RecordTasks)]
+    assert sum(parts, []) == specs
+    assert max(sum(len(spec.args) for spec in part) for part in parts) <= BATCH_BYTES_MAX + (100 << 10)
+
+
+def test_a_portion_in_several_messages_is_heard_of_when_all_are():
+    desk = Desk()
+    specs = [replace(desk.new_spec(), args=b"x" * (100 << 10)) for _ in range(30)]
+    desk.submit(*specs)
+    desk.tell("timer", LineageTimeout())
+    desk.now += YOUTH_SECONDS
+    desk.tell("timer", LineageTimeout())
+    told = [message.request for _, message in desk.take_sent(RecordTasks)]
+    assert len(told) > 1 and len(set(told)) == 1
+    for request in told:
+        assert desk.scheduler.lineage.unheard
+        desk.tell("gcs-0", RecordTasksReply(request))
+    assert not desk.scheduler.lineage.unheard
+
+
+def test_more_ids_than_a_message_may_name_are_told_in_several(monkeypatch):
+    monkeypatch.setattr(limits, "ITEMS_MAX", 3)
+    desk = Desk()
+    ids = [bytes([n]) * 20 for n in range(10)]
+    assert desk.scheduler.remote._hold_at_shards(ids, 5) == 4  # each is answered
+    desk.scheduler.lineage.let_go(ids)
+    desk.tell("timer", LineageTimeout())
+    sent = desk.take_sent()
+    for kind in (HoldAtNode, ReleaseAtNode):
+        parts = [message.object_ids for _, message in sent if type(message) is kind]
+        assert [len(part) for part in parts] == [3, 3, 3, 1] and sum(parts, []) == ids

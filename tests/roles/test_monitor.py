@@ -86,12 +86,6 @@ def test_whom_a_host_can_do_nothing_for_any_more_is_lost_to_all(who):
     assert sent(watch.monitor, who, GiveUpNode(N2, "it takes nothing")) == []
 
 
-def test_nobody_gives_up_the_head():
-    monitor = Monitor("monitor", [])
-    monitor.handle(N1, RegisterNode(N1, {}, kind="head"), 0.0)
-    assert sent(monitor, N2, GiveUpNode(N1, "")) == [] and N1 in monitor.nodes
-
-
 def test_a_node_that_is_silent_is_lost_within_three_seconds():
     watch = Watch()
     watch.tick(N1, N2, N3)

@@ -26,7 +26,9 @@ def _integers(node):
 
 
 def _bytes(node):
-    return st.binary(min_size=node.min_length or 0, max_size=64 if node.max_length is None else node.max_length)
+    return st.binary(
+        min_size=node.min_length or 0, max_size=64 if node.max_length is None else min(64, node.max_length)
+    )
 
 
 def _bulk(node):

@@ -18,6 +18,10 @@ _PROGRAM = "import sys; sys.path[:] = {path!r}; from zray.host import context; c
 from {module} import main; main()"
 
 
+# No system takes longer ones: nothing is imported from there.
+PATH_CHARACTERS_MAX = 4_096
+
+
 def import_path() -> list[str]:
     """sys.path, and the folders of packages that are installed to be edited in place.
 
@@ -31,7 +35,7 @@ def import_path() -> list[str]:
                 folder = os.path.dirname(str(place))
                 if os.path.basename(str(place)) == name and folder not in path:
                     path.append(folder)
-    return path
+    return [entry for entry in path if len(entry) <= PATH_CHARACTERS_MAX]
 
 
 def current_folder() -> str:

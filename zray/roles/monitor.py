@@ -70,8 +70,9 @@ GRACE_TICKS = 5
 LOSSES_TOLD = 100
 # The verdict on a node that has left in order: the only one by which nothing was lost.
 DRAINED = "it has left the cluster: it was drained"
-# What a host has to say of another one is a sentence.
+# What a host has to say of another one is a sentence; a verdict repeats what a host has said, or what a node waits for.
 REASON_CHARACTERS_MAX = 300
+VERDICT_CHARACTERS_MAX = 10_000
 
 
 class MonitorTimeout(Local):
@@ -318,6 +319,7 @@ class Monitor(Role):
         """The verdict, which is final."""
         if self.nodes.pop(node, None) is None and self.strangers.pop(node, None) is None:
             return
+        reason = reason[:VERDICT_CHARACTERS_MAX]
         self.perform(NoteLost(node, reason))
         self.lost[node] = None
         self.returning.pop(node, None)

@@ -37,6 +37,7 @@ from msgspec import Meta, Struct
 
 from ..ids import OBJECT_ID_BYTES, ActorID, ObjectID, TaskID
 from .homes import ActorLife
+from .limits import Many, Payload, Plenty, ShortBytes, Text
 from .message import Message, Natural
 from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
@@ -55,8 +56,8 @@ class RegisterActor(Message, tag=61):
 
     actor_id: ActorID
     options: ActorOptions
-    node: str
-    guardian: str = ""  # who has it made again if that node is lost
+    node: Text
+    guardian: Text = ""  # who has it made again if that node is lost
 
 
 class ActorRegistered(Message, tag=62):
@@ -69,7 +70,7 @@ class ActorNameTaken(Message, tag=63):
     """GCS shard -> local scheduler.  Another living actor has that name in that namespace (definite)."""
 
     actor_id: ActorID
-    holder: bytes
+    holder: ShortBytes
 
 
 class ActorRemoved(Message, tag=64):
@@ -82,40 +83,40 @@ class FindActor(Message, tag=65):
     """driver, worker -> local scheduler.  Which actor has this name?"""
 
     request: int
-    namespace: str
-    name: str
+    namespace: Text
+    name: Text
 
 
 class FindActorReply(Message, tag=66):
     """local scheduler -> driver, worker.  actor_id b"" when there is none; the sender now holds its object."""
 
     request: int
-    actor_id: bytes
-    handle: bytes
+    actor_id: ShortBytes
+    handle: Payload
 
 
 class LookUpActor(Message, tag=67):
     """local scheduler -> GCS shard."""
 
-    namespace: str
-    name: str
+    namespace: Text
+    name: Text
 
 
 class LookUpActorReply(Message, tag=68):
     """GCS shard -> local scheduler."""
 
-    namespace: str
-    name: str
-    actor_id: bytes
-    handle: bytes
-    node: str
+    namespace: Text
+    name: Text
+    actor_id: ShortBytes
+    handle: Payload
+    node: Text
 
 
 class FindActorNames(Message, tag=271):
     """driver, worker -> local scheduler.  Which names do living actors have: in this namespace, or in_all of them?"""
 
     request: int
-    namespace: str
+    namespace: Text
     in_all: bool = False
 
 
@@ -123,14 +124,14 @@ class ActorNamesFound(Message, tag=272):
     """local scheduler -> driver, worker.  (namespace, name), in order."""
 
     request: int
-    names: list[tuple[str, str]]
+    names: Many[tuple[Text, Text]]
 
 
 class LookUpActorNames(Message, tag=273):
     """local scheduler -> GCS shard.  As in FindActorNames."""
 
     request: int
-    namespace: str
+    namespace: Text
     in_all: bool = False
 
 
@@ -138,7 +139,7 @@ class ActorNamesListed(Message, tag=274):
     """GCS shard -> local scheduler.  Those that are this shard's."""
 
     request: int
-    names: list[tuple[str, str]]
+    names: Many[tuple[Text, Text]]
 
 
 class KillActor(Message, tag=69):
@@ -153,15 +154,15 @@ class StartActor(Message, tag=70):
 
     spec: TaskSpec
     options: ActorOptions
-    functions: list[Function]
-    arguments: list[Argument]
+    functions: Plenty[Function]
+    arguments: Plenty[Argument]
     restart_count: int = 0
     # Of one that recovers (ActorSaved): where it goes on.
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": where its constructor leaves it
     call_count: Natural = 0  # so many calls are in that
-    calls: list[TaskSpec] = []  # those since, to be run again; readonly ones for what they return
-    again: list[ObjectID] = []  # what some of these return is to be put, until the actor has started
-    failed: list[TaskID] = []  # those of them that returned an error
+    calls: Plenty[TaskSpec] = []  # those since, to be run again; readonly ones for what they return
+    again: Plenty[ObjectID] = []  # what some of these return is to be put, until the actor has started
+    failed: Plenty[TaskID] = []  # those of them that returned an error
 
 
 class ActorSaved(Message, tag=197):
@@ -185,14 +186,14 @@ class ActorStartFailed(Message, tag=72):
     """worker -> local scheduler.  The constructor raised; error is an error value."""
 
     actor_id: ActorID
-    error: bytes
+    error: Payload
 
 
 class ActorExited(Message, tag=73):
     """worker -> local scheduler.  The actor left by itself; it is not restarted."""
 
     actor_id: ActorID
-    reason: str
+    reason: Text
 
 
 class SpillActor(Message, tag=170):
@@ -203,9 +204,9 @@ class SpillActor(Message, tag=170):
 
     spec: TaskSpec
     options: ActorOptions
-    origin: str
+    origin: Text
     life: ActorLife
-    job_id: bytes
+    job_id: ShortBytes
     job: JobFacts = JobFacts()
     may_borrow: bool = False
 
@@ -215,9 +216,9 @@ class PlaceActor(Message, tag=171):
 
     spec: TaskSpec
     options: ActorOptions
-    origin: str
+    origin: Text
     life: ActorLife
-    job_id: bytes
+    job_id: ShortBytes
     job: JobFacts = JobFacts()
     may_borrow: bool = False
 
@@ -226,7 +227,7 @@ class ActorAccepted(Message, tag=172):
     """local scheduler -> local scheduler of the origin.  The refs that its constructor takes are held here too."""
 
     actor_id: ActorID
-    birth: str
+    birth: Text
 
 
 class ActorHandedOver(Message, tag=173):
@@ -248,22 +249,22 @@ class ActorDeferred(Message, tag=174):
 class ForwardCalls(Message, tag=179):
     """local scheduler -> local scheduler.  Calls on actors there, in order."""
 
-    specs: list[TaskSpec]
-    attempts: list[Natural] = []  # that each of them has had; empty: none
-    answered: list[TaskID] = []  # of these, the ones that are not run: their answer, lost since, is to be given again
+    specs: Many[TaskSpec]
+    attempts: Many[Natural] = []  # that each of them has had; empty: none
+    answered: Many[TaskID] = []  # of these, the ones that are not run: their answer, lost since, is to be given again
 
 
 class CallsAccepted(Message, tag=180):
     """local scheduler -> local scheduler.  The refs that these calls take are held here too."""
 
-    task_ids: list[TaskID]
+    task_ids: Many[TaskID]
 
 
 class CallResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What became of one call.  For each return its value, or the size in bytes of what lies at the sender's node."""
 
     task_id: TaskID
-    values: list[bytes | Natural]
+    values: Many[Payload | Natural]
 
 
 class CallsFinished(Message, tag=181):
@@ -272,11 +273,11 @@ class CallsFinished(Message, tag=181):
     A result of which something is large, and that is to be acknowledged, comes alone.
     """
 
-    results: list[CallResult]
+    results: Many[CallResult]
     receipt: Natural = 0
 
 
 class ResultsHeld(Message, tag=182):
     """local scheduler of the caller -> local scheduler.  The shards know that it holds these."""
 
-    object_ids: list[ObjectID]
+    object_ids: Many[ObjectID]

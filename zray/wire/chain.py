@@ -84,6 +84,7 @@ from .homes import (
     ActorUnguarded,
     LocateActor,
 )
+from .limits import Many, Payload, Text
 from .message import Message, Natural
 from .scheduling import LocateObjects, LocateObjectsReply
 from .task_spec import TaskSpec
@@ -160,7 +161,7 @@ class LineageFound(Struct, array_like=True, gc=False, forbid_unknown_fields=True
 
     object_id: ObjectID
     spec: TaskSpec | None
-    reason: str
+    reason: Text
 
 
 class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -172,11 +173,11 @@ class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     sequence: Natural
     now: float
-    client: str
+    client: Text
     first: Natural
     taken: Natural
-    requests: list[tuple[str, ShardRequest]]
-    found: list[LineageFound] = []
+    requests: Many[tuple[Text, ShardRequest]]
+    found: Many[LineageFound] = []
 
 
 class ChainOffer(Message, tag=150):
@@ -185,7 +186,7 @@ class ChainOffer(Message, tag=150):
     sequence, epoch: the last update and the last epoch that its log knows of; -1 and 0: it has nothing.
     """
 
-    shard: str
+    shard: Text
     sequence: int = -1
     epoch: Natural = 0
 
@@ -193,7 +194,7 @@ class ChainOffer(Message, tag=150):
 class ChainFollow(Message, tag=151):
     """client -> chain master.  Tell the sender of the chain of `shard`."""
 
-    shard: str
+    shard: Text
 
 
 class ChainChanged(Message, tag=152):
@@ -203,10 +204,10 @@ class ChainChanged(Message, tag=152):
     neither, and was before, is out for good.
     """
 
-    shard: str
+    shard: Text
     epoch: Natural
-    members: list[str]
-    joining: str
+    members: Many[Text]
+    joining: Text
 
 
 class ChainJoined(Message, tag=153):
@@ -215,15 +216,15 @@ class ChainJoined(Message, tag=153):
     From the head: it has entered `epoch`, and where it keeps a log, that is there for good.
     """
 
-    shard: str
+    shard: Text
     epoch: Natural
 
 
 class ChainMemberLost(Message, tag=154):
     """host, monitor -> chain master.  A verdict: `member` is gone for good (its process has ended, or is fenced)."""
 
-    member: str
-    reason: str
+    member: Text
+    reason: Text
 
 
 class ChainWrite(Message, tag=155):
@@ -235,7 +236,7 @@ class ChainWrite(Message, tag=155):
     epoch: Natural
     first: Natural
     taken: Natural
-    requests: list[tuple[str, ShardRequest]]
+    requests: Many[tuple[Text, ShardRequest]]
 
 
 class ChainResults(Message, tag=156):
@@ -243,7 +244,7 @@ class ChainResults(Message, tag=156):
 
     applied: Natural
     first: Natural
-    results: list[tuple[str, ShardReply]]
+    results: Many[tuple[Text, ShardReply]]
 
 
 class ChainRead(Message, tag=157):
@@ -251,7 +252,7 @@ class ChainRead(Message, tag=157):
 
     epoch: Natural
     number: Natural
-    source: str
+    source: Text
     request: LocateObjects
 
 
@@ -259,7 +260,7 @@ class ChainReadReply(Message, tag=158):
     """tail -> client."""
 
     number: Natural
-    results: list[tuple[str, ShardReply]]
+    results: Many[tuple[Text, ShardReply]]
 
 
 class ChainHave(Message, tag=159):
@@ -283,7 +284,7 @@ class ChainState(Message, tag=160):
     sequence: Natural
     number: Natural
     is_last: bool
-    data: bytes
+    data: Payload
 
 
 class ChainTaken(Message, tag=165):
@@ -298,7 +299,7 @@ class ChainLineage(Message, tag=163):
 
     epoch: Natural
     page: Natural
-    data: bytes
+    data: Payload
 
 
 class ChainAgain(Message, tag=164):
@@ -321,7 +322,7 @@ class ChainUpdates(Message, tag=161):
     """member -> its successor.  The next updates.  The first such message of an epoch ends the catching up."""
 
     epoch: Natural
-    updates: list[Update]
+    updates: Many[Update]
 
 
 class ChainAck(Message, tag=162):
@@ -337,5 +338,21 @@ class ChainStalled(Message, tag=167):
     From a member: of its own, in one line; from the master: of all members.  None: it goes on.  For people alone.
     """
 
-    shard: str
-    reasons: list[str]
+    shard: Text
+    reasons: Many[Text]
+
+
+def in_halves(message: Message) -> tuple[Message, Message] | None:
+    """What says the same, in order, where a message is longer than a frame should be; None: it stays whole."""
+    if type(message) is ChainWrite and (middle := len(message.requests) // 2):
+        first, requests = message.first, message.requests
+        ahead = ChainWrite(message.epoch, first, message.taken, requests[:middle])
+        return ahead, ChainWrite(message.epoch, first + middle, message.taken, requests[middle:])
+    if type(message) is ChainUpdates and (middle := len(message.updates) // 2):
+        epoch, updates = message.epoch, message.updates
+        return ChainUpdates(epoch, updates[:middle]), ChainUpdates(epoch, updates[middle:])
+    if type(message) is ChainResults and (middle := len(message.results) // 2):
+        # Nothing is done before all that comes of it has been told.
+        first, results = message.first, message.results
+        return ChainResults(0, first, results[:middle]), ChainResults(message.applied, first + middle, results[middle:])
+    return None

@@ -32,6 +32,7 @@ from . import (
     tasks,
     wards,
 )
+from .limits import BULK_BYTES_MAX, Plenty, Text
 from .message import RETIRED_TAGS, Bulk, Message
 
 
@@ -81,15 +82,15 @@ class Envelope(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     epoch: int
     sequence: int
     acknowledged: int
-    messages: list[AnyMessage]
+    messages: Plenty[AnyMessage]
 
 
 class Letter(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What one role says to a role of another host."""
 
-    source: str
-    target: str
-    messages: list[AnyMessage]
+    source: Text
+    target: Text
+    messages: Plenty[AnyMessage]
 
 
 class Mail(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -98,7 +99,7 @@ class Mail(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True
     epoch: int
     sequence: int
     acknowledged: int
-    letters: list[Letter]
+    letters: Plenty[Letter]
 
 
 # Of frames between hosts.  In place of bulk stands the number of its part; a frame is handled to its end before the
@@ -122,10 +123,16 @@ def _bulk_behind(value: Any) -> Any:
 
 def _find_bulk(kind: type, value: Any) -> Any:
     if kind is Bulk and type(value) is bytes:
-        return Bulk(value)
+        return _as_bulk(value)
     if kind is Bulk and type(value) is int and 0 <= value < len(_parts_in):
-        return Bulk(_parts_in[value])
+        return _as_bulk(_parts_in[value])
     raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
+
+
+def _as_bulk(data: bytes | memoryview) -> Bulk:
+    if len(data) > BULK_BYTES_MAX:
+        raise ValueError(f"{len(data):,} bytes in bulk, of at most {BULK_BYTES_MAX:,}")
+    return Bulk(data)
 
 
 encode = msgspec.msgpack.Encoder(enc_hook=_bulk_inside).encode

@@ -9,6 +9,7 @@ local scheduler   TakeCopies -> CopiesTaken    among each other: have these obje
 from __future__ import annotations
 
 from ..ids import ObjectID
+from .limits import Many, Text
 from .message import Message, Natural
 
 
@@ -19,8 +20,8 @@ class DrainNode(Message, tag=210):
 class DrainReport(Message, tag=211):
     """local scheduler -> monitor.  What has to end first, in words; is_done: nothing of others is here any more."""
 
-    node: str
-    waits_for: list[str]
+    node: Text
+    waits_for: Many[Text]
     is_done: bool = False
 
 
@@ -31,7 +32,7 @@ class TakeCopies(Message, tag=212):
     """
 
     request: int
-    objects: list[tuple[ObjectID, Natural]]
+    objects: Many[tuple[ObjectID, Natural]]
 
 
 class CopiesTaken(Message, tag=213):
@@ -41,7 +42,7 @@ class CopiesTaken(Message, tag=213):
     """
 
     request: int
-    object_ids: list[ObjectID]
+    object_ids: Many[ObjectID]
     is_leaving: bool = False
 
 
@@ -52,7 +53,7 @@ class OrderDrain(Message, tag=214):
     """
 
     request: int
-    name: str
+    name: Text
     seconds: float = 0.0
 
 
@@ -63,7 +64,7 @@ class DrainReply(Message, tag=215):
     """
 
     request: int
-    node: str
-    waits_for: list[str]
+    node: Text
+    waits_for: Many[Text]
     is_gone: bool = False
-    reason: str = ""
+    reason: Text = ""

@@ -19,6 +19,7 @@ monitor            HeartbeatReply, NodeJoined, NodeLost
 from __future__ import annotations
 
 from ..ids import FunctionID, ObjectID, TaskID
+from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural
 from .task_spec import TaskSpec
 from .tasks import Function
@@ -33,8 +34,8 @@ class RecordTasks(Message, tag=100):
     request 0 asks for no reply.  shards: so many there are.
     """
 
-    node: str
-    specs: list[TaskSpec]
+    node: Text
+    specs: Many[TaskSpec]
     request: int = 0
     shards: Natural = 1
 
@@ -48,15 +49,15 @@ class RecordTasksReply(Message, tag=101):
 class AddLocations(Message, tag=102):
     """local scheduler -> GCS shard.  (object, size in bytes) that `node` has a copy of; it holds them."""
 
-    node: str
-    objects: list[tuple[ObjectID, int]]
+    node: Text
+    objects: Many[tuple[ObjectID, int]]
 
 
 class RemoveLocations(Message, tag=103):
     """local scheduler -> GCS shard.  Copies that `node` no longer has."""
 
-    node: str
-    object_ids: list[ObjectID]
+    node: Text
+    object_ids: Many[ObjectID]
 
 
 class HoldAtNode(Message, tag=104):
@@ -66,8 +67,8 @@ class HoldAtNode(Message, tag=104):
     the reply says so: it went with the node that the value came from.
     """
 
-    node: str
-    object_ids: list[ObjectID]
+    node: Text
+    object_ids: Many[ObjectID]
     request: int
     are_inside: bool = False
 
@@ -82,14 +83,14 @@ class HoldAtNodeReply(Message, tag=105):
 class ReleaseAtNode(Message, tag=106):
     """local scheduler -> GCS shard.  `node` leaves the holders of these."""
 
-    node: str
-    object_ids: list[ObjectID]
+    node: Text
+    object_ids: Many[ObjectID]
 
 
 class SubscribeObject(Message, tag=107):
     """local scheduler -> GCS shard.  Answer once, when a copy exists."""
 
-    node: str
+    node: Text
     object_id: ObjectID
 
 
@@ -98,19 +99,19 @@ class ObjectLocated(Message, tag=108):
 
     object_id: ObjectID
     size: Natural
-    holders: list[str]
+    holders: Many[Text]
 
 
 class FreeCopies(Message, tag=109):
     """GCS shard -> local scheduler.  No node holds these any more."""
 
-    object_ids: list[ObjectID]
+    object_ids: Many[ObjectID]
 
 
 class FetchFunction(Message, tag=110):
     """local scheduler -> GCS shard.  Answered when the function is there.  is_over: the node wants it no more."""
 
-    node: str
+    node: Text
     function_id: FunctionID
     is_over: bool = False
 
@@ -124,8 +125,8 @@ class FetchFunctionReply(Message, tag=111):
 class ReleaseFunctions(Message, tag=118):
     """local scheduler -> GCS shard.  What was published in the name of `node` and this job is needed no more."""
 
-    node: str
-    job_id: bytes
+    node: Text
+    job_id: ShortBytes
 
 
 class RebuildObject(Message, tag=112):
@@ -138,7 +139,7 @@ class RebuildObject(Message, tag=112):
 class CannotRebuild(Message, tag=113):
     """local scheduler -> GCS shard.  Nobody at `node` has it, makes it or wants it any more."""
 
-    node: str
+    node: Text
     object_id: ObjectID
 
 
@@ -146,7 +147,7 @@ class ObjectLost(Message, tag=114):
     """GCS shard -> local scheduler.  It is gone and cannot be made again; the reason is for the user (definite)."""
 
     object_id: ObjectID
-    reason: str
+    reason: Text
 
 
 class LineageNeeded(Message, tag=115):
@@ -160,8 +161,8 @@ class LineageNeeded(Message, tag=115):
     target: Natural
     shards: Natural
     number: Natural
-    needed: list[TaskID]
-    freed: list[TaskID]
+    needed: Many[TaskID]
+    freed: Many[TaskID]
 
 
 class LineageNeededReply(Message, tag=116):
@@ -177,21 +178,21 @@ class RegisterNode(Message, tag=120):
     key: where others reach its host.  peers: whom it takes for members; last_lost: of whose loss it was told last.
     """
 
-    node: str
-    total: dict[str, int]
-    kind: str = "node"  # "driver": of a program outside of the cluster; no task is placed there
-    endpoint: str = ""
-    public_key: bytes = b""
-    peers: list[str] = []
-    labels: dict[str, str] = {}
-    hostname: str = ""  # of its machine, for people
-    last_lost: str = ""
+    node: Text
+    total: Table[Text, int]
+    kind: Text = "node"  # "driver": of a program outside of the cluster; no task is placed there
+    endpoint: Text = ""
+    public_key: ShortBytes = b""
+    peers: Many[Text] = []
+    labels: Table[Text, Text] = {}
+    hostname: Text = ""  # of its machine, for people
+    last_lost: Text = ""
 
 
 class Heartbeat(Message, tag=121):
     """local scheduler -> monitor, regularly.  number: counts them."""
 
-    node: str
+    node: Text
     number: Natural = 0
 
 
@@ -208,21 +209,21 @@ class HeartbeatReply(Message, tag=124):
 class GiveUpNode(Message, tag=268):
     """local or global scheduler, GCS shard -> monitor.  Our host can do nothing more for that node: judge it."""
 
-    node: str
-    reason: str
+    node: Text
+    reason: Text
 
 
 class NodeJoined(Message, tag=122):
     """monitor -> local and global schedulers, about every other node.  As in RegisterNode."""
 
-    node: str
-    total: dict[str, int]
-    kind: str = "node"
-    endpoint: str = ""
-    public_key: bytes = b""
+    node: Text
+    total: Table[Text, int]
+    kind: Text = "node"
+    endpoint: Text = ""
+    public_key: ShortBytes = b""
     is_earlier: bool = False  # it was there before the receiver, which therefore connects to it
-    labels: dict[str, str] = {}
-    hostname: str = ""
+    labels: Table[Text, Text] = {}
+    hostname: Text = ""
 
 
 class NodeLost(Message, tag=123):
@@ -231,6 +232,6 @@ class NodeLost(Message, tag=123):
     is_drained: nothing that others had given it has begun there and not ended.
     """
 
-    node: str
-    reason: str
+    node: Text
+    reason: Text
     is_drained: bool = False

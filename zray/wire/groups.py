@@ -30,6 +30,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import TaskID
+from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural
 
 PACK, SPREAD, STRICT_PACK, STRICT_SPREAD = STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -43,7 +44,7 @@ PENDING, CREATED, RESCHEDULING, REMOVED, UNSCHEDULABLE = (
 )
 BUNDLES_MAX = 1_000
 GroupID = TaskID
-Amounts = dict[str, Natural]
+Amounts = Table[Text, Natural]
 Bundles = Annotated[list[Amounts], Meta(max_length=BUNDLES_MAX)]
 
 
@@ -72,11 +73,11 @@ class GroupSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """
 
     bundles: Bundles
-    strategy: str
-    name: str = ""
-    namespace: str = ""
+    strategy: Text
+    name: Text = ""
+    namespace: Text = ""
     is_detached: bool = False
-    actor_id: bytes = b""
+    actor_id: ShortBytes = b""
 
 
 class GroupFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -84,9 +85,9 @@ class GroupFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     group_id: GroupID
     spec: GroupSpec
-    state: str
-    places: list[str]
-    reason: str = ""
+    state: Text
+    places: Many[Text]
+    reason: Text = ""
 
 
 class CreateGroup(Message, tag=240):
@@ -101,36 +102,36 @@ class CreateGroupReply(Message, tag=241):
     """local scheduler -> driver, worker.  holder: the group that has the name already; b"": it is made."""
 
     request: int
-    holder: bytes
+    holder: ShortBytes
 
 
 class RemoveGroup(Message, tag=242):
     """driver, worker -> local scheduler -> GCS shard.  Its bundles are given back; what runs in them is killed."""
 
     group_id: GroupID
-    reason: str
+    reason: Text
 
 
 class FindGroups(Message, tag=243):
     """driver, worker -> local scheduler.  The group of that id, or of that name; neither: all."""
 
     request: int
-    group_id: bytes = b""
-    namespace: str = ""
-    name: str = ""
+    group_id: ShortBytes = b""
+    namespace: Text = ""
+    name: Text = ""
 
 
 class GroupsFound(Message, tag=244):
     """local scheduler -> driver, worker."""
 
     request: int
-    groups: list[GroupFact]
+    groups: Many[GroupFact]
 
 
 class AttendShard(Message, tag=245):
     """local scheduler -> GCS shard.  Here I am; has_bundles: bundles may be reserved here."""
 
-    node: str
+    node: Text
     has_bundles: bool
 
 
@@ -139,17 +140,17 @@ class RegisterGroup(Message, tag=246):
 
     group_id: GroupID
     spec: GroupSpec
-    node: str
-    keeper: str
-    job_id: bytes
-    home: str
+    node: Text
+    keeper: Text
+    job_id: ShortBytes
+    home: Text
 
 
 class GroupRegistered(Message, tag=247):
     """GCS shard -> local scheduler.  holder: as in CreateGroupReply."""
 
     group_id: GroupID
-    holder: bytes = b""
+    holder: ShortBytes = b""
 
 
 class KeepGroup(Message, tag=248):
@@ -157,8 +158,8 @@ class KeepGroup(Message, tag=248):
 
     fact: GroupFact
     trip: Natural
-    job_id: bytes
-    home: str
+    job_id: ShortBytes
+    home: Text
 
 
 class FindPlaces(Message, tag=249):
@@ -166,9 +167,9 @@ class FindPlaces(Message, tag=249):
 
     group_id: GroupID
     trip: Natural
-    bundles: list[tuple[Natural, Amounts]]
-    strategy: str
-    taken: list[str]
+    bundles: Many[tuple[Natural, Amounts]]
+    strategy: Text
+    taken: Many[Text]
 
 
 class PlacesFound(Message, tag=250):
@@ -178,8 +179,8 @@ class PlacesFound(Message, tag=250):
 
     group_id: GroupID
     trip: Natural
-    places: list[tuple[Natural, str]]
-    reason: str = ""
+    places: Many[tuple[Natural, Text]]
+    reason: Text = ""
 
 
 class BundlesLeave(Message, tag=269):
@@ -187,7 +188,7 @@ class BundlesLeave(Message, tag=269):
     free until that node's next report.
     """
 
-    bundles: Annotated[list[tuple[str, Amounts]], Meta(max_length=BUNDLES_MAX)]
+    bundles: Annotated[list[tuple[Text, Amounts]], Meta(max_length=BUNDLES_MAX)]
 
 
 class TryPlaces(Message, tag=251):
@@ -195,7 +196,7 @@ class TryPlaces(Message, tag=251):
 
     group_id: GroupID
     trip: Natural
-    places: list[tuple[Natural, str]]
+    places: Many[tuple[Natural, Text]]
 
 
 class GiveUpGroup(Message, tag=252):
@@ -203,7 +204,7 @@ class GiveUpGroup(Message, tag=252):
 
     group_id: GroupID
     trip: Natural
-    reason: str
+    reason: Text
 
 
 class PrepareBundles(Message, tag=253):
@@ -211,7 +212,7 @@ class PrepareBundles(Message, tag=253):
 
     group_id: GroupID
     trip: Natural
-    bundles: list[tuple[Natural, Amounts]]
+    bundles: Many[tuple[Natural, Amounts]]
 
 
 class BundlesPrepared(Message, tag=254):
@@ -219,7 +220,7 @@ class BundlesPrepared(Message, tag=254):
 
     group_id: GroupID
     trip: Natural
-    node: str
+    node: Text
     is_done: bool
 
 
@@ -235,14 +236,14 @@ class ReturnBundles(Message, tag=256):
 
     group_id: GroupID
     trip: Natural
-    reason: str = ""
+    reason: Text = ""
 
 
 class LocateGroup(Message, tag=257):
     """local scheduler -> GCS shard.  Tell me of it, now and when it changes."""
 
     group_id: GroupID
-    node: str
+    node: Text
 
 
 class GroupLocated(Message, tag=258):
@@ -255,13 +256,13 @@ class LookUpGroups(Message, tag=259):
     """local scheduler -> GCS shard.  As in FindGroups."""
 
     request: int
-    group_id: bytes = b""
-    namespace: str = ""
-    name: str = ""
+    group_id: ShortBytes = b""
+    namespace: Text = ""
+    name: Text = ""
 
 
 class GroupsListed(Message, tag=260):
     """GCS shard -> local scheduler."""
 
     request: int
-    groups: list[GroupFact]
+    groups: Many[GroupFact]

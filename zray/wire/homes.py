@@ -25,6 +25,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..ids import ActorID
+from .limits import ShortBytes, Text
 from .message import Message, Natural
 from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
@@ -33,7 +34,7 @@ from .task_spec import ActorOptions, TaskSpec
 class ActorLife(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """Which life of an actor is meant."""
 
-    birth: str  # its maker's address, and which of its makings
+    birth: Text  # its maker's address, and which of its makings
     term: Natural = 0  # how many homes it has had before
     restart_count: Natural = 0
 
@@ -45,10 +46,10 @@ class ActorAt(Message, tag=175):
     """
 
     actor_id: ActorID
-    node: str
+    node: Text
     life: ActorLife
     is_settled: bool = True
-    guardian: str = ""  # a local scheduler; "": none
+    guardian: Text = ""  # a local scheduler; "": none
 
 
 class ActorClaimed(Message, tag=183):
@@ -73,7 +74,7 @@ class ActorRefused(Message, tag=184):
     """
 
     actor_id: ActorID
-    birth: str
+    birth: Text
     is_gone: bool = False
 
 
@@ -81,7 +82,7 @@ class ActorForgotten(Message, tag=176):
     """local scheduler -> GCS shard of the actor.  It is dead, and nobody holds a handle."""
 
     actor_id: ActorID
-    node: str
+    node: Text
 
 
 class LocateActor(Message, tag=177):
@@ -91,9 +92,9 @@ class LocateActor(Message, tag=177):
     """
 
     actor_id: ActorID
-    node: str
+    node: Text
     wait: bool = True
-    lost: str = ""
+    lost: Text = ""
 
 
 class ActorLocated(Message, tag=178):
@@ -103,8 +104,8 @@ class ActorLocated(Message, tag=178):
     """
 
     actor_id: ActorID
-    node: str
-    lost: str = ""
+    node: Text
+    lost: Text = ""
     is_coming: bool = False
 
 
@@ -117,7 +118,7 @@ class GuardActor(Message, tag=185):
     spec: TaskSpec
     options: ActorOptions
     life: ActorLife
-    job_id: bytes
+    job_id: ShortBytes
     job: JobFacts = JobFacts()
     is_unseen: bool = False
 
@@ -126,7 +127,7 @@ class ActorGuarded(Message, tag=186):
     """local scheduler -> local scheduler.  The refs that its constructor takes are held here too."""
 
     actor_id: ActorID
-    birth: str
+    birth: Text
 
 
 class ActorRestarted(Message, tag=187):
@@ -140,7 +141,7 @@ class UnguardActor(Message, tag=188):
     """local scheduler -> local scheduler.  Do not guard it any more.  is_dead: so its name, if it has one, is free."""
 
     actor_id: ActorID
-    birth: str
+    birth: Text
     is_dead: bool
 
 
@@ -148,7 +149,7 @@ class ActorUnguarded(Message, tag=189):
     """local scheduler -> GCS shard of the actor.  The sender does not guard it any more, in that home of it."""
 
     actor_id: ActorID
-    birth: str
+    birth: Text
     term: Natural
 
 
@@ -159,7 +160,7 @@ class ActorOrphaned(Message, tag=270):
     """
 
     actor_id: ActorID
-    birth: str
+    birth: Text
     term: Natural
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from .limits import Many, ShortBytes, Text
 from .message import Message, Natural
 
 # On one node.
@@ -23,24 +24,24 @@ REPLICAS_MAX = 64
 class HostedReplica(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A process that hosts a replica of `shard`, is host `host`, and listens at `endpoint`."""
 
-    host: str
-    shard: str
-    public_key: bytes
-    endpoint: str
+    host: Text
+    shard: Text
+    public_key: ShortBytes
+    endpoint: Text
 
 
 class MayHost(Message, tag=261):
     """replica keeper -> hosting.  Once to each head.  replicas: those that run here."""
 
     is_willing: bool
-    replicas: list[HostedReplica]
+    replicas: Many[HostedReplica]
 
 
 class StartReplica(Message, tag=262):
     """hosting -> replica keeper.  lineage_bytes: what its specs in memory may weigh.  number: of this order."""
 
     number: Natural
-    shard: str
+    shard: Text
     lineage_bytes: Natural
 
 
@@ -55,24 +56,24 @@ class ReplicaRefused(Message, tag=264):
     """replica keeper -> hosting.  It cannot be started: says why."""
 
     number: Natural
-    reason: str
+    reason: Text
 
 
 class StopReplica(Message, tag=265):
     """hosting -> replica keeper.  The reason is for logs."""
 
-    host: str
-    reason: str
+    host: Text
+    reason: Text
 
 
 class ReplicaEnded(Message, tag=266):
     """replica keeper -> hosting."""
 
-    host: str
-    reason: str
+    host: Text
+    reason: Text
 
 
 class ReplicaOutOfReach(Message, tag=267):
     """tunnels -> hosting.  The sender's host has tried for a while to connect to that one."""
 
-    host: str
+    host: Text

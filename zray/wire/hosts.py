@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from .limits import Many, ShortBytes, Table, Text
 from .message import Message
 
 
@@ -24,8 +25,8 @@ class HostHello(Message, tag=130):
     """host -> host.  First on each connection: the key of this connection must be that of `host`."""
 
     protocol: int
-    version: str
-    host: str
+    version: Text
+    host: Text
 
 
 class HostWelcome(Message, tag=131):
@@ -35,20 +36,20 @@ class HostWelcome(Message, tag=131):
     global schedulers.
     """
 
-    host: str
-    global_schedulers: list[str] = []
+    host: Text
+    global_schedulers: Many[Text] = []
 
 
 class HostRefused(Message, tag=132):
     """host -> host.  Says why; nothing else will be heard on this connection."""
 
-    reason: str
+    reason: Text
 
 
 class HostGoodbye(Message, tag=139):
     """host -> host.  It ends; the reason is for logs and users."""
 
-    reason: str
+    reason: Text
 
 
 class HostAside(Message, tag=143):
@@ -58,7 +59,7 @@ class HostAside(Message, tag=143):
 class HostExpelled(Message, tag=142):
     """host -> host.  You are let in no more, and this is why: for logs and users."""
 
-    reason: str
+    reason: Text
 
 
 # In the reason why a key is refused: its host was lost, and nobody has said that it must not come back as another one.
@@ -72,12 +73,12 @@ class JoinCluster(Message, tag=133):
     """
 
     protocol: int
-    version: str
-    python: str
-    host: str
-    kind: str  # "node" or "driver"
-    public_key: bytes
-    former: str = ""
+    version: Text
+    python: Text
+    host: Text
+    kind: Text  # "node" or "driver"
+    public_key: ShortBytes
+    former: Text = ""
 
 
 class JoinClusterReply(Message, tag=134):
@@ -87,25 +88,25 @@ class JoinClusterReply(Message, tag=134):
     replicas are.  policy: which tasks are passed up, and where they go (scheduling.POLICIES).
     """
 
-    head: str
-    monitor: str
-    global_schedulers: list[str]
-    shards: list[str]
-    seen_address: str
-    chains: str
-    policy: str
+    head: Text
+    monitor: Text
+    global_schedulers: Many[Text]
+    shards: Many[Text]
+    seen_address: Text
+    chains: Text
+    policy: Text
 
 
 class JoinRefused(Message, tag=135):
     """head -> newcomer.  Says why, in words for the user."""
 
-    reason: str
+    reason: Text
 
 
 class MessageRefused(Message, tag=136):
     """host -> host, driver, worker.  What you said is not yours to say (PermissionDenied)."""
 
-    reason: str
+    reason: Text
 
 
 class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -114,16 +115,16 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     death: why it is no member any more; such a node has nothing.
     """
 
-    node: str
-    kind: str
-    total: dict[str, int]
-    free: dict[str, int]
+    node: Text
+    kind: Text
+    total: Table[Text, int]
+    free: Table[Text, int]
     queue_count: int
-    labels: dict[str, str] = {}
+    labels: Table[Text, Text] = {}
     is_draining: bool = False
-    endpoint: str = ""
-    hostname: str = ""
-    death: str = ""
+    endpoint: Text = ""
+    hostname: Text = ""
+    death: Text = ""
 
 
 class GetNodes(Message, tag=137):
@@ -137,8 +138,8 @@ class NodesReply(Message, tag=138):
     """global scheduler, head -> host, reader.  As of the latest load reports.  stalls: to a reader, as StatusReply."""
 
     request: int
-    nodes: list[NodeFact]
-    stalls: list[str] = []
+    nodes: Many[NodeFact]
+    stalls: Many[Text] = []
 
 
 class HostAdded(Message, tag=140):
@@ -149,17 +150,17 @@ class HostAdded(Message, tag=140):
     node: which runs it, and outlives the head; "": the head.
     """
 
-    host: str
-    kind: str
-    endpoint: str
-    public_key: bytes
+    host: Text
+    kind: Text
+    endpoint: Text
+    public_key: ShortBytes
     is_earlier: bool
-    roles: list[str] = []
-    node: str = ""
+    roles: Many[Text] = []
+    node: Text = ""
 
 
 class HostRemoved(Message, tag=141):
     """head -> host.  It is gone for good."""
 
-    host: str
-    reason: str
+    host: Text
+    reason: Text

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..exceptions import ProtocolError
+from . import chain
 from .codec import Envelope, Letter, Mail, decode, encode, encode_mail
 from .message import Bulk, Message
 
@@ -176,11 +177,13 @@ class MailLink(Link):
 
 
 def in_halves(letters: list[Letter]) -> tuple[list[Letter], list[Letter]] | None:
-    """The same letters in two parts, in order; None when it is one message."""
+    """The same letters in two parts, in order; None when it is one message, and one that stays whole."""
     if len(letters) > 1:
         middle = len(letters) // 2
         return letters[:middle], letters[middle:]
     messages = letters[0].messages if letters else []
+    if len(messages) == 1 and (halves := chain.in_halves(messages[0])) is not None:
+        messages = [*halves]
     if len(messages) < 2:
         return None
     middle = len(messages) // 2

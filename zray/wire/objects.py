@@ -21,6 +21,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import ObjectID
+from .limits import Many, Payload, Plenty, Refs, Text
 from .message import Bulk, Message, Natural
 from .task_spec import StoredValue
 
@@ -29,32 +30,32 @@ class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """One value that a process stores; the sender holds a ref on it."""
 
     object_id: ObjectID
-    value: bytes | StoredValue
-    contained: tuple[ObjectID, ...] = ()  # refs inside the value: they live as long as it does
+    value: Payload | StoredValue
+    contained: Refs = ()  # refs inside the value: they live as long as it does
 
 
 class PutObjects(Message, tag=30):
     """driver, worker -> local scheduler."""
 
-    objects: list[PutObject]
+    objects: Plenty[PutObject]
 
 
 class HoldObjects(Message, tag=31):
     """driver, worker -> local scheduler.  This process now has refs on these (it was handed them)."""
 
-    object_ids: list[ObjectID]
+    object_ids: Plenty[ObjectID]
 
 
 class ReleaseObjects(Message, tag=32):
     """driver, worker -> local scheduler.  The process's last refs on these are gone."""
 
-    object_ids: list[ObjectID]
+    object_ids: Plenty[ObjectID]
 
 
 class UnpinObjects(Message, tag=33):
     """driver, worker -> local scheduler.  As often as each place was told, it is no longer read."""
 
-    pins: list[tuple[ObjectID, int]]
+    pins: Plenty[tuple[ObjectID, int]]
 
 
 class InlineLimit(Message, tag=24):
@@ -97,7 +98,7 @@ class AllocateRefused(Message, tag=37):
     """object manager -> driver, worker.  There is no room; says what fills it (definite)."""
 
     object_id: ObjectID
-    reason: str
+    reason: Text
 
 
 class AbandonObject(Message, tag=38):
@@ -110,32 +111,32 @@ class ClaimObject(Message, tag=51):
     """object manager -> local scheduler.  A process asks for room for an object that is here, sealed."""
 
     object_id: ObjectID
-    process: str
+    process: Text
 
 
 class ObjectClaimed(Message, tag=52):
     """local scheduler -> object manager.  The process was told where it is, and needs no room."""
 
     object_id: ObjectID
-    process: str
+    process: Text
 
 
 class SealObjects(Message, tag=40):
     """local scheduler -> object manager.  Written, immutable from now on."""
 
-    object_ids: list[ObjectID]
+    object_ids: Plenty[ObjectID]
 
 
 class FreeObjects(Message, tag=41):
     """local scheduler -> object manager.  Nobody refers to them or reads them."""
 
-    object_ids: list[ObjectID]
+    object_ids: Plenty[ObjectID]
 
 
 class ProcessGone(Message, tag=42):
     """local scheduler -> object manager.  Ranges it had allocated and not sealed are free again."""
 
-    process: str
+    process: Text
 
 
 class FetchObject(Message, tag=43):
@@ -147,7 +148,7 @@ class FetchObject(Message, tag=43):
 
     object_id: ObjectID
     size: Natural
-    holders: list[str]
+    holders: Many[Text]
     is_small: bool = False
     is_urgent: bool = False
 
@@ -156,15 +157,15 @@ class ObjectFetched(Message, tag=44):
     """object manager -> local scheduler.  It is here: inline when small."""
 
     object_id: ObjectID
-    value: bytes | StoredValue
-    contained: tuple[ObjectID, ...] = ()
+    value: Payload | StoredValue
+    contained: Refs = ()
 
 
 class FetchFailed(Message, tag=45):
     """object manager -> local scheduler.  None of the holders gave it; is_definite: it can never be here."""
 
     object_id: ObjectID
-    reason: str
+    reason: Text
     is_definite: bool = False
 
 
@@ -175,7 +176,7 @@ class StopFetching(Message, tag=56):
     """
 
     object_id: ObjectID
-    reason: str = ""
+    reason: Text = ""
 
 
 class FetchWaits(Message, tag=57):
@@ -183,7 +184,7 @@ class FetchWaits(Message, tag=57):
 
     object_id: ObjectID
     seconds: float
-    reason: str  # what fills the store
+    reason: Text  # what fills the store
 
 
 class PullObject(Message, tag=46):
@@ -209,7 +210,7 @@ class ObjectChunk(Message, tag=47):
     size: Natural
     offset: Natural
     data: Bulk
-    contained: tuple[ObjectID, ...] = ()  # the refs inside, with the first chunk
+    contained: Refs = ()  # the refs inside, with the first chunk
 
 
 class ObjectInline(Message, tag=53):
@@ -217,8 +218,8 @@ class ObjectInline(Message, tag=53):
 
     object_id: ObjectID
     ticket: Natural
-    value: bytes
-    contained: tuple[ObjectID, ...] = ()
+    value: Payload
+    contained: Refs = ()
 
 
 class PullRefused(Message, tag=48):
@@ -233,7 +234,7 @@ class PullElsewhere(Message, tag=54):
 
     object_id: ObjectID
     ticket: Natural
-    source: str
+    source: Text
 
 
 class PullDone(Message, tag=55):
@@ -248,13 +249,13 @@ class ReadInline(Message, tag=49):
     """object manager -> its local scheduler.  A pull has come: what is inside, and is it a small value?"""
 
     object_id: ObjectID
-    puller: str
+    puller: Text
 
 
 class InlineRead(Message, tag=50):
     """local scheduler -> its object manager.  The small value (None: not here, or in the arena); the refs inside."""
 
     object_id: ObjectID
-    puller: str
-    value: bytes | None
-    contained: tuple[ObjectID, ...] = ()
+    puller: Text
+    value: Payload | None
+    contained: Refs = ()

@@ -11,19 +11,20 @@ from __future__ import annotations
 from msgspec import Struct
 
 from .drains import OrderDrain
+from .limits import Many, ShortBytes, Text
 from .message import Message, Natural
 
 
 class KeyFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A key that is, or was, let in.  Nothing of it is secret."""
 
-    name: str  # a host's id; of a token: "token-..."
-    kind: str  # "head", "node", "driver", "joiner" (a token), "reader", "replica", "scheduler"
-    public: bytes
+    name: Text  # a host's id; of a token: "token-..."
+    kind: Text  # "head", "node", "driver", "joiner" (a token), "reader", "replica", "scheduler"
+    public: ShortBytes
     seconds_left: float | None  # None: it does not expire
     uses_left: int  # -1: does not matter
-    refusal: str  # why it is refused; "": it is let in
-    seen_at: str  # the address that its host joined from
+    refusal: Text  # why it is refused; "": it is let in
+    seen_at: Text  # the address that its host joined from
     is_up: bool  # there is a connection
 
 
@@ -37,14 +38,14 @@ class KeysReply(Message, tag=191):
     """node -> command line.  All keys of the cluster; a refusal says why there are none."""
 
     request: int
-    keys: list[KeyFact]
+    keys: Many[KeyFact]
 
 
 class RevokeKey(Message, tag=192):
     """command line -> node.  Let these in no more: a host's id, a token's name, or how they begin."""
 
     request: int
-    name: str
+    name: Text
 
 
 class DrawToken(Message, tag=193):
@@ -53,23 +54,23 @@ class DrawToken(Message, tag=193):
     request: int
     seconds: float
     uses: Natural
-    kind: str = "joiner"  # or "reader"
+    kind: Text = "joiner"  # or "reader"
 
 
 class TokenReply(Message, tag=194):
     """node -> command line.  A secret."""
 
     request: int
-    token: str
-    cluster: str  # HOST:PORT
+    token: Text
+    cluster: Text  # HOST:PORT
 
 
 class OrderReply(Message, tag=195):
     """node -> command line.  What was done; or why nothing was."""
 
     request: int
-    done: list[str]
-    refusal: str = ""
+    done: Many[Text]
+    refusal: Text = ""
 
 
 ORDERS = (GetKeys, RevokeKey, DrawToken, OrderDrain)

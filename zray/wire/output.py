@@ -11,6 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from .limits import ShortBytes
 from .message import Message
 
 # Of one JobOutput.  Whoever reads logs stops long before (host/output.py); escapes and marks may make it longer.
@@ -20,24 +21,24 @@ TEXT_CHARACTERS_MAX = 2 << 20
 class JobOutput(Message, tag=92):
     """local scheduler -> local scheduler, that of the driver.  Whole lines, each marked with its worker."""
 
-    job_id: bytes
+    job_id: ShortBytes
     text: Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
 
 
 class OutputHeard(Message, tag=93):
     """local scheduler -> local scheduler.  The next may come.  Not is_wanted: nobody listens any more."""
 
-    job_id: bytes
+    job_id: ShortBytes
     is_wanted: bool
 
 
 class FlushOutput(Message, tag=94):
     """driver -> local scheduler, and from there to all others.  Say what this job's workers have printed until now."""
 
-    job_id: bytes
+    job_id: ShortBytes
 
 
 class OutputFlushed(Message, tag=117):
     """local scheduler -> local scheduler, driver.  All of it is ahead of this."""
 
-    job_id: bytes
+    job_id: ShortBytes

@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from ..ids import ObjectID
+from .limits import Text
 from .message import Message, Natural
 
 # Objects that a question names: of many that are awaited, those may have come that are ahead.
@@ -36,4 +37,4 @@ class ExplainReply(Message, tag=23):
     """local scheduler -> driver, worker, local scheduler.  What waits for what; deeper lines begin with more spaces."""
 
     request: int
-    lines: Annotated[list[str], Meta(max_length=2 * LINES_MAX)]
+    lines: Annotated[list[Text], Meta(max_length=2 * LINES_MAX)]

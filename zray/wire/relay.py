@@ -13,28 +13,36 @@ still name.
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
+from .limits import Text
 from .message import Message, Natural
+
+# Of one TunnelBytes: many times what a host reads at once (host/tunnels.py).
+PIECE_BYTES_MAX = 1 << 20
 
 
 class OpenTunnel(Message, tag=200):
     """host -> relay -> host.  number: A's own count, made odd or even by whose id is larger."""
 
-    peer: str
+    peer: Text
     number: int
 
 
 class TunnelBytes(Message, tag=201):
     """host -> relay -> host.  The next bytes of the connection, in order."""
 
-    peer: str
+    peer: Text
     number: int
-    data: bytes
+    data: Annotated[bytes, Meta(max_length=PIECE_BYTES_MAX)]
 
 
 class TunnelCredit(Message, tag=202):
     """host -> relay -> host.  So many more bytes may come."""
 
-    peer: str
+    peer: Text
     number: int
     count: Natural
 
@@ -42,6 +50,6 @@ class TunnelCredit(Message, tag=202):
 class TunnelClosed(Message, tag=203):
     """host -> relay -> host.  The connection has ended there, or cannot be; the reason is for the log."""
 
-    peer: str
+    peer: Text
     number: int
-    reason: str
+    reason: Text

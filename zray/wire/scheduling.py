@@ -27,6 +27,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import ObjectID, TaskID
+from .limits import Many, Payload, Several, ShortBytes, Table, Text
 from .message import Message, Natural
 from .task_spec import EnvVars, TaskSpec
 
@@ -45,13 +46,13 @@ class LoadReport(Message, tag=80):
     Resources in RESOURCE_UNITs, task_s_mean in seconds (0.0 before the first task).
     """
 
-    node: str
-    total: dict[str, int]
-    free: dict[str, int]
+    node: Text
+    total: Table[Text, int]
+    free: Table[Text, int]
     queue_count: int
     task_s_mean: float
     bandwidth_bytes_per_s: float
-    held: dict[str, int] = {}  # what actors have, for as long as they live
+    held: Table[Text, int] = {}  # what actors have, for as long as they live
     placed_count: Natural = 0  # tasks that have come from the receiver, ever
     is_draining: bool = False  # it is to leave: nothing more is to be placed there
 
@@ -67,19 +68,19 @@ class Bundle(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froz
     digest: Annotated[bytes, Meta(min_length=32, max_length=32)]  # sha256 of them
     object_id: ObjectID
     size: Natural
-    kind: str = MODULES
+    kind: Text = MODULES
 
 
 class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """What every node must know of a job whose tasks it runs."""
 
-    namespace: str = ""
-    sys_path: tuple[str, ...] = ()
-    working_dir: str = ""
-    home: str = ""  # the local scheduler of its driver's node: with that, the job ends
+    namespace: Text = ""
+    sys_path: Several[Text] = ()
+    working_dir: Text = ""
+    home: Text = ""  # the local scheduler of its driver's node: with that, the job ends
     env_vars: EnvVars = ()
-    code: tuple[Bundle, ...] = ()  # for nodes other than its home, which has the files themselves
-    infeasible: str = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
+    code: Several[Bundle] = ()  # for nodes other than its home, which has the files themselves
+    infeasible: Text = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
     is_heir: bool = False  # of a detached actor: it goes on when the driver has ended
     log_to_driver: bool = False  # what its workers print elsewhere is sent to its home
 
@@ -93,13 +94,13 @@ class SpillTask(Message, tag=81):
     """
 
     spec: TaskSpec
-    origin: str
-    job_id: bytes
+    origin: Text
+    job_id: ShortBytes
     job: JobFacts = JobFacts()
     trip: Natural = 1
     attempts: Natural = 0
     is_quiet: bool = False
-    located: list[tuple[ObjectID, Natural, list[str]]] = []
+    located: Many[tuple[ObjectID, Natural, Many[Text]]] = []
 
 
 class SpillRefused(Message, tag=82):
@@ -109,17 +110,17 @@ class SpillRefused(Message, tag=82):
     """
 
     task_id: TaskID
-    reason: str
+    reason: Text
     is_final: bool = False
-    leaving: list[str] = []
+    leaving: Many[Text] = []
 
 
 class PlaceTask(Message, tag=83):
     """global scheduler -> local scheduler.  Run it here; as in SpillTask."""
 
     spec: TaskSpec
-    origin: str
-    job_id: bytes
+    origin: Text
+    job_id: ShortBytes
     job: JobFacts = JobFacts()
     trip: Natural = 1
     attempts: Natural = 0
@@ -140,7 +141,7 @@ class TaskPlaced(Message, tag=88):
     """
 
     task_id: TaskID
-    node: str
+    node: Text
     trip: Natural = 1
 
 
@@ -157,21 +158,21 @@ class TaskGivenBack(Message, tag=90):
     task_id: TaskID
     trip: Natural
     attempts: Natural
-    thief: str = ""  # it would wait long here, and that node has nothing to do
+    thief: Text = ""  # it would wait long here, and that node has nothing to do
 
 
 class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """A node that has nothing to do, would take so many tasks, and what its actors hold."""
 
-    node: str
+    node: Text
     count: Natural
-    held: dict[str, int] = {}
+    held: Table[Text, int] = {}
 
 
 class StealTasks(Message, tag=79):
     """global scheduler -> local scheduler.  These nodes have nothing to do, and yours wait long: pass some up again."""
 
-    thieves: list[Thief]
+    thieves: Many[Thief]
 
 
 class TaskDone(Message, tag=91):
@@ -183,7 +184,7 @@ class TaskDone(Message, tag=91):
 
     task_id: TaskID
     trip: Natural
-    values: list[bytes | Natural]
+    values: Many[Payload | Natural]
 
 
 class FindTasks(Message, tag=95):
@@ -191,53 +192,53 @@ class FindTasks(Message, tag=95):
     had them, and is gone: answer when you hear nothing from it any more.
     """
 
-    scheduler: str
+    scheduler: Text
     request: int
-    tasks: list[tuple[TaskID, Natural]]
+    tasks: Many[tuple[TaskID, Natural]]
 
 
 class TasksFound(Message, tag=96):
     """local scheduler -> local scheduler.  These are."""
 
     request: int
-    task_ids: list[TaskID]
+    task_ids: Many[TaskID]
 
 
 class JobEnded(Message, tag=87):
     """local scheduler -> local scheduler.  The job's driver, which was the sender's, has ended: so has all of it."""
 
-    job_id: bytes
+    job_id: ShortBytes
 
 
 class JobNotice(Message, tag=97):
     """local scheduler -> driver, or the local scheduler of its node.  Something that its user should hear of."""
 
-    job_id: bytes
-    text: str
+    job_id: ShortBytes
+    text: Text
 
 
 class PublishCode(Message, tag=98):
     """driver -> local scheduler.  Its job's workers on other nodes need these too; the driver holds the objects."""
 
-    bundles: list[Bundle]
+    bundles: Many[Bundle]
 
 
 class CodeAdded(Message, tag=99):
     """local scheduler -> local scheduler.  There is more code of a job of which tasks may be there: all of it."""
 
-    job_id: bytes
-    code: tuple[Bundle, ...]
+    job_id: ShortBytes
+    code: Several[Bundle]
 
 
 class LocateObjects(Message, tag=85):
     """global scheduler -> GCS shard."""
 
     request: int
-    object_ids: list[ObjectID]
+    object_ids: Many[ObjectID]
 
 
 class LocateObjectsReply(Message, tag=86):
     """GCS shard -> global scheduler.  For each: size in bytes and the local schedulers of the nodes that have it."""
 
     request: int
-    objects: list[tuple[ObjectID, int, list[str]]]
+    objects: Many[tuple[ObjectID, int, Many[Text]]]

@@ -12,6 +12,7 @@ node              ProcessDropped  it has nothing more to do with you, or ends; s
 
 from __future__ import annotations
 
+from .limits import Many, ShortBytes, Table, Text
 from .message import Message
 from .scheduling import JobFacts
 
@@ -20,35 +21,35 @@ class Hello(Message, tag=1):
     """driver, worker, command line -> node.  The first message on a connection."""
 
     protocol: int
-    version: str
-    kind: str  # "driver", "worker" or "command": the last asks and orders, and has no job
+    version: Text
+    kind: Text  # "driver", "worker" or "command": the last asks and orders, and has no job
     pid: int
     worker_id: int = 0  # workers: as given by the node when it ordered the start
-    job_id: bytes = b""  # drivers: drawn by them
-    python: str = ""
+    job_id: ShortBytes = b""  # drivers: drawn by them
+    python: Text = ""
     facts: JobFacts = JobFacts()  # drivers: all but their home
 
 
 class Welcome(Message, tag=2):
     """node -> driver, worker.  Answer to Hello."""
 
-    address: str
-    node_id: bytes
-    session: str
+    address: Text
+    node_id: ShortBytes
+    session: Text
     inline_bytes_max: int
-    version: str = ""
+    version: Text = ""
 
 
 class HelloRefused(Message, tag=3):
     """node -> driver, worker.  Says why in words for the user; the connection is over."""
 
-    reason: str
+    reason: Text
 
 
 class Goodbye(Message, tag=4):
     """driver, worker -> node.  An orderly end; everything that a driver holds is let go."""
 
-    reason: str = ""
+    reason: Text = ""
 
 
 class GoodbyeReply(Message, tag=5):
@@ -69,13 +70,13 @@ class StatusReply(Message, tag=7):
     """
 
     request: int
-    node_id: bytes
-    session: str
-    total: dict[str, int]
-    free: dict[str, int]
-    counts: dict[str, int]
-    trouble: str = ""
-    stalls: list[str] = []
+    node_id: ShortBytes
+    session: Text
+    total: Table[Text, int]
+    free: Table[Text, int]
+    counts: Table[Text, int]
+    trouble: Text = ""
+    stalls: Many[Text] = []
 
 
 class StopSession(Message, tag=8):
@@ -89,4 +90,4 @@ class Ack(Message, tag=9):
 class ProcessDropped(Message, tag=21):
     """node -> driver, worker.  The link is over for the reason given: bad frames, or the node itself ends."""
 
-    reason: str
+    reason: Text

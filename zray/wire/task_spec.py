@@ -9,7 +9,8 @@ from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import replace
 
 from ..exceptions import ProtocolError
-from ..ids import FUNCTION_ID_BYTES, TASK_ID_BYTES, ObjectID, TaskID
+from ..ids import FUNCTION_ID_BYTES, TASK_ID_BYTES, TaskID
+from .limits import Payload, Refs, Several, Table, Text
 from .message import Natural
 from .where import Where
 
@@ -24,7 +25,7 @@ def _one_cpu() -> dict[str, int]:
 
 
 # Environment variables, by name.
-EnvVars = tuple[tuple[str, str], ...]
+EnvVars = Several[tuple[Text, Text]]
 
 
 class StoredValue(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -37,7 +38,7 @@ class StoredValue(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
 
 # Small values travel as they are (their first byte tells the format, see store/values.py: control processes
 # never look inside); large ones by location.
-Value = bytes | StoredValue
+Value = Payload | StoredValue
 
 
 class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
@@ -46,14 +47,14 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     resources are in RESOURCE_UNITs per name; max_retries -1 means without end.
     """
 
-    resources: dict[str, Natural] = field(default_factory=_one_cpu)
+    resources: Table[Text, Natural] = field(default_factory=_one_cpu)
     num_returns: Annotated[int, Meta(ge=0, le=NUM_RETURNS_MAX)] = 1
     max_retries: Annotated[int, Meta(ge=-1)] = 3
     retry_exceptions: bool = False
-    retry_on: bytes = b""  # pickled tuple of exception classes; only the worker reads it
-    name: str = ""
+    retry_on: Payload = b""  # pickled tuple of exception classes; only the worker reads it
+    name: Text = ""
     actor_id: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""  # set for calls on an actor
-    method: str = ""
+    method: Text = ""
     writable: bool = False  # arrays among the arguments are the task's own copies
     env_vars: EnvVars = ()  # of its worker, beyond those of its job
     where: Where | None = None  # None: anywhere
@@ -71,16 +72,16 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """What an actor is created with.  max_restarts, max_task_retries: -1 means without end."""
 
-    resources: dict[str, Natural] = {}  # held for life
+    resources: Table[Text, Natural] = {}  # held for life
     max_restarts: Annotated[int, Meta(ge=-1)] = 0
     max_task_retries: Annotated[int, Meta(ge=-1)] = 0
     max_concurrency: Annotated[int, Meta(ge=1)] = 1
     is_async: bool = False
-    name: str = ""
-    namespace: str = ""
+    name: Text = ""
+    namespace: Text = ""
     detached: bool = False
-    handle: bytes = b""  # pickled description of the class's methods: what get_actor builds a handle from
-    class_name: str = ""
+    handle: Payload = b""  # pickled description of the class's methods: what get_actor builds a handle from
+    class_name: Text = ""
     env_vars: EnvVars = ()
     where: Where | None = None
     # Its state is saved after each so many calls; 0: never, all are run again.  -1: it does not recover.
@@ -101,10 +102,10 @@ class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
     task_id: TaskID
     function_id: Annotated[bytes, Meta(max_length=FUNCTION_ID_BYTES)]  # b"" for calls on an actor
-    args: bytes = b""
-    deps: tuple[ObjectID, ...] = ()
-    holds: tuple[ObjectID, ...] = ()
-    options: bytes = b""  # encoded TaskOptions; b"" means the defaults
+    args: Payload = b""
+    deps: Refs = ()
+    holds: Refs = ()
+    options: Payload = b""  # encoded TaskOptions; b"" means the defaults
     # Calls on an actor: the actor that calls.  Its calls stay in order, whichever of its methods submits them; those of
     # others are told apart by their task ids.
     caller: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..ids import FunctionID, ObjectID, TaskID
+from .limits import Many, Payload, Plenty, Refs, Several, ShortBytes, Text
 from .message import Message, Natural
 from .scheduling import JobFacts
 from .task_spec import EnvVars, StoredValue, TaskSpec, Value
@@ -40,8 +41,8 @@ class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A pickled function or class, named by the hash of its bytes; opaque to control processes."""
 
     function_id: FunctionID
-    name: str
-    code: bytes
+    name: Text
+    code: Payload
 
 
 class PublishFunction(Message, tag=10):
@@ -51,8 +52,8 @@ class PublishFunction(Message, tag=10):
     """
 
     function: Function
-    node: str = ""
-    job_id: bytes = b""
+    node: Text = ""
+    job_id: ShortBytes = b""
 
 
 class SubmitTasks(Message, tag=11):
@@ -61,7 +62,7 @@ class SubmitTasks(Message, tag=11):
     The sender holds a ref on every return value of every spec from now on.
     """
 
-    specs: list[TaskSpec]
+    specs: Plenty[TaskSpec]
 
 
 class Argument(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -82,9 +83,9 @@ class StartTasks(Message, tag=12):
     A dep that is not among the arguments is made by a task ahead in the same worker's queue.
     """
 
-    specs: list[TaskSpec]
-    functions: list[Function] = []  # those that this worker has not been sent of late
-    arguments: list[Argument] = []
+    specs: Plenty[TaskSpec]
+    functions: Plenty[Function] = []  # those that this worker has not been sent of late
+    arguments: Plenty[Argument] = []
     # Run it now, inside the wait that this worker is blocked in, without a claim.
     nested: bool = False
 
@@ -93,9 +94,9 @@ class TaskResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What became of one task.  One value per return; an error value stands in each of them."""
 
     task_id: TaskID
-    values: list[bytes | StoredValue]
+    values: Many[Payload | StoredValue]
     # The refs inside each value, where there are any: one tuple per value.
-    contained: tuple[tuple[ObjectID, ...], ...] = ()
+    contained: Several[Refs] = ()
     # The user's function raised, and its options allow another attempt.
     wants_retry: bool = False
 
@@ -115,21 +116,21 @@ class Timing(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 class TasksFinished(Message, tag=13):
     """worker -> local scheduler.  In the order in which they ran."""
 
-    results: list[TaskResult]
-    timings: list[Timing] = []  # of functions whose mean has moved
+    results: Plenty[TaskResult]
+    timings: Plenty[Timing] = []  # of functions whose mean has moved
 
 
 class TasksReturned(Message, tag=14):
     """worker -> local scheduler.  Not run, in queue order; `drained`: the claim window was found empty."""
 
-    task_ids: list[TaskID]
+    task_ids: Plenty[TaskID]
     drained: bool = False
 
 
 class ObjectsReady(Message, tag=15):
     """local scheduler -> driver, worker.  Values; a StoredValue is pinned for the receiver until unpinned."""
 
-    objects: list[tuple[ObjectID, bytes | StoredValue]]
+    objects: Plenty[tuple[ObjectID, Payload | StoredValue]]
 
 
 class WaitObjects(Message, tag=16):
@@ -141,7 +142,7 @@ class WaitObjects(Message, tag=16):
     """
 
     request: int
-    object_ids: list[ObjectID]
+    object_ids: Plenty[ObjectID]
     count: Natural
     fetch: bool = True
     block: bool = False
@@ -155,7 +156,7 @@ class WaitReply(Message, tag=17):
     """
 
     request: int
-    ready: list[ObjectID]
+    ready: Plenty[ObjectID]
 
 
 class CancelWait(Message, tag=18):
@@ -180,7 +181,7 @@ class JobStarted(Message, tag=19):
     env_vars: those of its tasks, beyond the job's; their children have them too.
     """
 
-    job_id: bytes
+    job_id: ShortBytes
     facts: JobFacts
     env_vars: EnvVars = ()
 

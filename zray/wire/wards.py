@@ -17,6 +17,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import OBJECT_ID_BYTES, PARENT_HASH_BYTES, ActorID, ObjectID, TaskID, return_id
+from .limits import Many, Million, Payload, Text
 from .message import Message, Natural
 from .task_spec import TaskSpec
 
@@ -25,8 +26,8 @@ class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What a call of another node has come to: it is not run once more for a caller that sends it again."""
 
     task_id: TaskID
-    origin: str  # the caller's local scheduler
-    values: list[bytes | Natural]  # as in CallResult: what lay at the actor's node is lost with that
+    origin: Text  # the caller's local scheduler
+    values: Many[Payload | Natural]  # as in CallResult: what lay at the actor's node is lost with that
     is_nested: bool = False  # a call of an actor has made it, and may be run again elsewhere if its node is lost
 
     @property
@@ -41,7 +42,7 @@ class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     spec: TaskSpec
     is_void: bool = False  # one of its arguments was lost, so it changed nothing
     answer: Answer | None = None  # None: nobody on another node waits for it
-    beside: list[ObjectID] = []  # what the refs that it takes refer to, was put, and may be nowhere else: pull it
+    beside: Million[ObjectID] = []  # what the refs that it takes refer to, was put, and may be nowhere else: pull it
     has_failed: bool = False  # it returned an error
 
 
@@ -49,8 +50,8 @@ class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A call that has made others, and has not ended: it is the first to run where the actor is made again."""
 
     spec: TaskSpec
-    origin: str  # the caller's local scheduler
-    beside: list[ObjectID] = []  # as above
+    origin: Text  # the caller's local scheduler
+    beside: Million[ObjectID] = []  # as above
 
 
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -61,7 +62,7 @@ class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True
 
     task_id: TaskID
     actor_id: ActorID  # on whom
-    values: list[bytes | Natural]  # as above
+    values: Many[Payload | Natural]  # as above
     is_beside: bool = False  # it was on the actor's own node: what is large lies there
 
     @property
@@ -91,7 +92,7 @@ class LogStart(Message, tag=204):
     epoch: Natural
     count: Natural  # calls before the first one of the log
     checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": as its constructor leaves it
-    beside: list[ObjectID] = []  # what refs in the checkpoint refer to, was put, and may be nowhere else: pull it
+    beside: Million[ObjectID] = []  # what refs in the checkpoint refer to, was put, and may be nowhere else: pull it
     seen: Natural = 0
 
 
@@ -106,12 +107,12 @@ class LogCalls(Message, tag=205):
 
     actor_id: ActorID
     epoch: Natural
-    calls: list[LoggedCall]
-    answers: list[Answer] = []  # of calls before the log
-    taken: list[TaskID] = []
-    nested: list[NestedAnswer] = []
-    forgotten: list[TaskID] = []
-    begun: list[BegunCall] = []
+    calls: Many[LoggedCall]
+    answers: Many[Answer] = []  # of calls before the log
+    taken: Many[TaskID] = []
+    nested: Many[NestedAnswer] = []
+    forgotten: Million[TaskID] = []
+    begun: Many[BegunCall] = []
 
 
 class LogCheckpoint(Message, tag=206):
@@ -124,8 +125,8 @@ class LogCheckpoint(Message, tag=206):
     epoch: Natural
     object_id: ObjectID
     count: Natural
-    all_of: list[Annotated[bytes, Meta(max_length=PARENT_HASH_BYTES)]] = []
-    beside: list[ObjectID] = []  # as in LogStart
+    all_of: Million[Annotated[bytes, Meta(max_length=PARENT_HASH_BYTES)]] = []
+    beside: Million[ObjectID] = []  # as in LogStart
 
 
 class CallsLogged(Message, tag=207):
@@ -141,7 +142,7 @@ class CallsLogged(Message, tag=207):
     epoch: Natural
     count: Natural
     offered: Natural = 0
-    broken: str = ""
+    broken: Text = ""
     nested: Natural = 0
 
 

@@ -11,20 +11,21 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ..ids import TASK_ID_BYTES
+from .limits import Several
 
 # Every node has it; the value is its id.
 NODE_ID_LABEL = "ray.io/node-id"
 LABEL_CHARACTERS_MAX = 1_000
 LABELS_MAX = 100
 
-Text = Annotated[str, Meta(max_length=LABEL_CHARACTERS_MAX)]
+Label = Annotated[str, Meta(max_length=LABEL_CHARACTERS_MAX)]
 
 
 class LabelRule(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
     """The label is one of the values; without values: it is there at all.  is_negated: the opposite."""
 
-    key: Text
-    values: tuple[Text, ...] = ()
+    key: Label
+    values: Several[Label] = ()
     is_negated: bool = False
 
 
@@ -38,15 +39,15 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
     the first of all that a node meets which could start it now, if there is one.
     """
 
-    node: Text = ""
+    node: Label = ""
     is_soft: bool = False
     is_spread: bool = False
-    hard: tuple[LabelRule, ...] = ()
-    soft: tuple[LabelRule, ...] = ()
+    hard: Several[LabelRule] = ()
+    soft: Several[LabelRule] = ()
     group: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""
     bundle: Annotated[int, Meta(ge=-1)] = -1
     captures: bool = False
-    fallbacks: tuple[tuple[LabelRule, ...], ...] = ()
+    fallbacks: Several[Several[LabelRule]] = ()
 
 
 def host_of(address: str) -> str:

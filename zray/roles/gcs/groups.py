@@ -12,6 +12,7 @@ changes nothing.  So no bundle is reserved on two nodes, and none stays reserved
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -42,6 +43,7 @@ from ...wire.groups import (
     ReturnBundles,
     TryPlaces,
 )
+from ...wire.limits import ITEMS_MAX
 
 if TYPE_CHECKING:
     from .shard import GcsShard
@@ -302,7 +304,7 @@ def look_up(shard: GcsShard, message: LookUpGroups) -> None:
     if group_id or message.name:
         found = [record for record in (table.records.get(group_id),) if record is not None]
     else:
-        found = list(table.records.values())
+        found = list(islice(table.records.values(), ITEMS_MAX))
     shard.send(shard.sender, GroupsListed(message.request, [record.fact() for record in found]))
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from ...wire.chain import ChainResults
+from ...wire.limits import portions
 from .replica import Session
 
 if TYPE_CHECKING:
@@ -64,5 +65,10 @@ class Results:
             if results:
                 self.told[client] = results[-1].number
             done = not_yet[client] - 1 if client in not_yet else session.received
-            member.send(client, ChainResults(done, first, [(item.target, item.message) for item in results]))
+            said = [(item.target, item.message) for item in results]
+            *others, last = portions(said)
+            for part in others:  # nothing is done before all that comes of it has been told
+                member.send(client, ChainResults(0, first, part))
+                first += len(part)
+            member.send(client, ChainResults(done, first, last))
         self.touched.clear()

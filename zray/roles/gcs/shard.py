@@ -58,6 +58,7 @@ from ...wire.gcs import (
     SubscribeObject,
 )
 from ...wire.homes import ActorAt, ActorForgotten, ActorKilled, ActorUnguarded, LocateActor
+from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import LocateObjects, LocateObjectsReply
 from ...wire.tasks import Function, PublishFunction
 from ..effects import Effect
@@ -274,7 +275,7 @@ class GcsShard(Role):
 
     def on_look_up_actor_names(self, message: LookUpActorNames) -> None:
         found = [key for key in self.actor_by_name if key[1] and (message.in_all or key[0] == message.namespace)]
-        self.send(self.sender, ActorNamesListed(message.request, found))
+        self.send(self.sender, ActorNamesListed(message.request, found[:ITEMS_MAX]))
 
     # --- nodes ---
 

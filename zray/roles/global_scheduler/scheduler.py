@@ -30,6 +30,7 @@ from ...wire.bundles import plan, why_never
 from ...wire.gcs import NodeJoined, NodeLost
 from ...wire.groups import BundlesLeave, FindPlaces, PlacesFound
 from ...wire.hosts import GetNodes, NodeFact, NodesReply
+from ...wire.limits import ITEMS_MAX
 from ...wire.scheduling import (
     BOTTOM_UP,
     CENTRAL,
@@ -144,7 +145,7 @@ class GlobalScheduler(Role):
             origin.passed_up()
         by_shard: dict[str, list[bytes]] = {}
         is_asked = self.policy not in (RANDOM, NO_LOCALITY)
-        for object_id in message.spec.deps if is_asked else ():
+        for object_id in message.spec.deps[:ITEMS_MAX] if is_asked else ():
             by_shard.setdefault(self._shard_of(object_id), []).append(object_id)
         if not by_shard or len(self.locating) >= LOCATING_MAX:
             self._place(message, message.located if is_asked else [])

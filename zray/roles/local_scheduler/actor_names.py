@@ -25,6 +25,7 @@ from ...wire.actors import (
     LookUpActorReply,
     RegisterActor,
 )
+from ...wire.limits import ITEMS_MAX
 from .tables import Actor, ActorState, ObjectEntry, Process
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class ActorNames:
         if not listing.silent:
             del self.listings[message.request]
             if listing.process.address in self.node.processes:
-                reply = ActorNamesFound(listing.request, sorted(listing.found))
+                reply = ActorNamesFound(listing.request, sorted(listing.found)[:ITEMS_MAX])
                 self.node.send(listing.process.address, reply)
 
 

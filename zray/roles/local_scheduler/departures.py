@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from ...wire.scheduling import SpillTask
 from .tables import ReadyQueue, Task, TaskState
@@ -139,6 +140,8 @@ class Departures:
             shared = entry.shared if entry is not None else None
             if shared is not None and shared.locations and shared.size > self.node.inline_bytes_max:
                 located.append((object_id, shared.size, list(shared.locations)))
+                if len(located) == ITEMS_MAX:
+                    break
         return located
 
     # --- not many more than can run soon ---

@@ -38,6 +38,7 @@ from ...wire.groups import (
     TryPlaces,
     plain,
 )
+from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from .tables import Process
 
@@ -163,7 +164,7 @@ class Keeping:
         if not question.missing:
             del self.questions[message.request]
             if question.process.address in self.node.processes:
-                self.node.send(question.process.address, GroupsFound(question.request, question.found))
+                self.node.send(question.process.address, GroupsFound(question.request, question.found[:ITEMS_MAX]))
 
     # --- kept ---
 

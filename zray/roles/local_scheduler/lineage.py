@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...ids import FIRST_RETURN, task_of
+from ...ids import FIRST_RETURN, OBJECT_ID_BYTES, task_of
 from ...wire.gcs import HoldAtNode, LineageNeeded, LineageNeededReply, RecordTasks, RecordTasksReply, ReleaseAtNode
+from ...wire.limits import ITEMS_MAX, portions
 from ...wire.message import Local
 from ...wire.task_spec import TaskSpec
+from .log_batches import BATCH_BYTES_MAX, in_batches
 from .tables import Task
 
 if TYPE_CHECKING:
@@ -67,6 +69,17 @@ def is_alive(task: Task) -> bool:
         or entry.value is not None
         or (task.more is not None and any(further.value is not None for further in task.more))
     )
+
+
+def _size_of(spec: TaskSpec) -> int:
+    return len(spec.args) + OBJECT_ID_BYTES * (len(spec.deps) + len(spec.holds))
+
+
+def _in_messages(specs: list[TaskSpec]) -> list[list[TaskSpec]]:
+    """As many as may stand in one message: a frame between hosts cannot have 2,000, each with 100 KiB of arguments."""
+    if sum(map(_size_of, specs)) <= BATCH_BYTES_MAX and len(specs) <= ITEMS_MAX:
+        return [specs]
+    return list(in_batches(specs, _size_of))
 
 
 class Lineage:
@@ -240,14 +253,17 @@ class Lineage:
                     other.is_recorded = True
                     further.append(other.object_id)
         if shard:
-            node.send(shard, RecordTasks(node.address, specs, portion))
+            messages = _in_messages(specs)
+            for part in messages:
+                node.send(shard, RecordTasks(node.address, part, portion))
             if portion:
-                self.unheard[portion] = 1
+                self.unheard[portion] = len(messages)
         else:
             self._record_at_several(tasks, specs_by_shard, portion)
             self.held_again(further)
         for address, ids in self._by_shard(further).items():
-            node.send(address, HoldAtNode(node.address, ids, 0))
+            for held in portions(ids):
+                node.send(address, HoldAtNode(node.address, held, 0))
         self.let_go(dead)
 
     # --- several shards ---
@@ -256,11 +272,12 @@ class Lineage:
         node = self.node
         self.held_again([task.entry.object_id for task in tasks])
         request = portion or node.acks.next_request()
-        self.owed[request] = Owed(len(specs_by_shard), {}, [])
+        messages = [(address, part) for address, specs in specs_by_shard.items() for part in _in_messages(specs)]
+        self.owed[request] = Owed(len(messages), {}, [])
         if portion:
-            self.unheard[portion] = len(specs_by_shard)
-        for address, specs in specs_by_shard.items():
-            node.send(address, RecordTasks(node.address, specs, request, len(node.addresses.shards)))
+            self.unheard[portion] = len(messages)
+        for address, part in messages:
+            node.send(address, RecordTasks(node.address, part, request, len(node.addresses.shards)))
 
     def record_one(self, spec: TaskSpec, request: int) -> None:
         """At once; the reply is the caller's."""
@@ -287,8 +304,7 @@ class Lineage:
     def let_go(self, object_ids: list[bytes]) -> None:
         """This node no longer holds them."""
         if not self.owed:
-            for shard, ids in self._by_shard(object_ids).items():
-                self.node.send(shard, ReleaseAtNode(self.node.address, ids))
+            self._release(object_ids)
             return
         self.held_again(object_ids)
         last = self.owed[next(reversed(self.owed))]
@@ -326,10 +342,14 @@ class Lineage:
             settled += done.requests
         for object_id in gone:
             del self.owed_by_object[object_id]
-        for shard, ids in self._by_shard(gone).items():
-            self.node.send(shard, ReleaseAtNode(self.node.address, ids))
+        self._release(gone)
         for request in settled:
             self.node.acks.acknowledged(request)
+
+    def _release(self, object_ids: list[bytes]) -> None:
+        for shard, ids in self._by_shard(object_ids).items():
+            for part in portions(ids):
+                self.node.send(shard, ReleaseAtNode(self.node.address, part))
 
     def _by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
         addresses = self.node.addresses

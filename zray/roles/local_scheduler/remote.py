@@ -27,6 +27,7 @@ from ...wire.gcs import (
     RemoveLocations,
     SubscribeObject,
 )
+from ...wire.limits import portions
 from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
 from ...wire.task_spec import StoredValue, parse_options
@@ -117,9 +118,12 @@ class Remote:
         for object_id in object_ids:
             groups.setdefault(self.node.addresses.shard_of(object_id), []).append(object_id)
         self.node.lineage.held_again(object_ids)
+        count = 0
         for shard, ids in groups.items():
-            self.node.send(shard, HoldAtNode(self.node.address, ids, request, are_inside))
-        return len(groups)
+            for portion in portions(ids):
+                self.node.send(shard, HoldAtNode(self.node.address, portion, request, are_inside))
+                count += 1
+        return count
 
     def acknowledged(self, request: int) -> None:
         """By one shard, or each in its turn."""

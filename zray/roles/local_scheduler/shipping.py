@@ -179,8 +179,8 @@ class Shipping:
             yield LogCalls(actor_id, epoch, [], nested=nested)
         for batch in in_batches(calls, size_of_call):
             yield LogCalls(actor_id, epoch, batch)
-        if journal.begun:
-            yield LogCalls(actor_id, epoch, [], begun=list(journal.begun.values()))
+        for begun in in_batches(journal.begun.values(), lambda call: len(call.spec.args)):
+            yield LogCalls(actor_id, epoch, [], begun=begun)
 
     def send_all_to(self, home: str) -> None:
         """The actor goes there; the shards know all that it takes."""
