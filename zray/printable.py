@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 # Of one text: what is longer is no message to a person.
 CHARACTERS_MAX = 64 << 10
+_COLOUR = "\x1b\\[[0-9;:]*m"  # SGR: colours, bold, underlined
+# Control characters but for tabs and ends of lines, what a terminal may take for an end of a line, marks and brackets
+# that turn the direction.  Not what is merely invisible: scripts and emoji are written with it.
+_ACTS = re.compile(f"{_COLOUR}|[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_NO_COLOUR = "\x1b[0m"
 
 
 def printable(text: str) -> str:
@@ -25,6 +32,26 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "\n".join("".join(map(_shown, line)) for line in text.split("\n"))
+
+
+def coloured(lines: str) -> str:
+    """What a program has printed: colours and tabs stay, and what else acts on a terminal is an escape.
+
+    A colour ends with its line: the next one may be somebody else's.
+    """
+    lines = _ACTS.sub(_but_colours, lines.replace("\r\n", "\n"))
+    return lines if "\x1b" not in lines else "\n".join(map(_ended, lines.split("\n")))
+
+
+def _but_colours(found: re.Match[str]) -> str:
+    text = found.group()
+    return text if len(text) > 1 else _shown(text)
+
+
+def _ended(line: str) -> str:
+    """Of a line in which all that is left of escapes is colours."""
+    last = line[line.rfind("\x1b") :] if "\x1b" in line else _NO_COLOUR
+    return line if last.startswith((_NO_COLOUR, "\x1b[m")) else line + _NO_COLOUR
 
 
 def _shown(character: str) -> str:

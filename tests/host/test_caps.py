@@ -15,7 +15,7 @@ from zray.host.keys import Key
 from zray.host.membership import Membership, addresses_of
 from zray.host.neighbour import Neighbour
 from zray.host.peers import Peer, Peers
-from zray.printable import CHARACTERS_MAX, printable
+from zray.printable import CHARACTERS_MAX, coloured, printable
 from zray.roles.local_scheduler import waits
 from zray.wire import link
 from zray.wire.codec import Letter, decode
@@ -210,6 +210,31 @@ WORDS = {
 @pytest.mark.parametrize("words", WORDS, ids=ascii)
 def test_words_of_others_do_nothing_to_a_terminal(words):
     assert printable(words) == WORDS[words]
+
+
+PRINTED = {
+    "\x1b[1;31mred\x1b[0m and \x1b[38:5:9mthis\x1b[m\tone": "\x1b[1;31mred\x1b[0m and \x1b[38:5:9mthis\x1b[m\tone",
+    "ünïcödé, \u05e9, \u3000, \U0001f469\u200d\U0001f4bb": "ünïcödé, \u05e9, \u3000, \U0001f469\u200d\U0001f4bb",
+    "\x1b[8mhidden": "\x1b[8mhidden\x1b[0m",
+    "\x1b[0m\x1b[31": "\x1b[0m\\x1b[31",
+    "\x1b]0;owned\x07": "\\x1b]0;owned\\x07",
+    "\x1b[2J\x1b[1A\x1b[K": "\\x1b[2J\\x1b[1A\\x1b[K",
+    "\x9b31m\x85": "\\x9b31m\\x85",
+    "a\0b\b\x7f": "a\\x00b\\x08\\x7f",
+    "of worker-1\r(worker-2) hello\r": "of worker-1\\r(worker-2) hello",  # what ends a line elsewhere
+    "\u202egnp.exe\u2066\u200f\u061c\u2028": "\\u202egnp.exe\\u2066\\u200f\\u061c\\u2028",
+}
+
+
+@pytest.mark.parametrize("words", PRINTED, ids=ascii)
+def test_what_is_printed_keeps_its_colours_and_does_nothing_else(words):
+    lines = f"{words}\nnext\n"
+    assert coloured(lines) == f"{PRINTED[words]}\nnext\n" == coloured(coloured(lines))
+
+
+def test_many_colours_cost_no_more_than_what_they_are_on():
+    line = "\x1b[32m" * 200_000
+    assert coloured(line) == f"{line}\x1b[0m"  # in time
 
 
 def test_long_words_are_cut():

@@ -70,6 +70,23 @@ def never_quiet(monkeypatch):
 # --- following ---
 
 
+def test_no_line_hides_the_mark_of_its_worker_or_acts_on_the_terminal(following, tmp_path):
+    """Nor one of another node, whatever that has made of it; colours are shown (USERS B28)."""
+    log = following()
+    log.write(
+        b"\x1b[32mgreen\x1b[0m\r\nmine\r(worker-9 pid=1) not mine\n\x1b]0;owned\x07\x1b[1A\0\n\xe2\x80\xaegnp.exe\n"
+    )
+    log.shows(
+        "\x1b[32mgreen\x1b[0m",
+        "mine\\r(worker-9 pid=1) not mine",
+        "\\x1b]0;owned\\x07\\x1b[1A\\x00",
+        "\\u202egnp.exe",
+    )
+    (tmp_path / logs.elsewhere_name(1)).write_bytes(b"(worker-2 pid=1, ip=::1) a\x1b[2J\n")
+    until(lambda: log.shown()[4:])
+    assert log.lines[4:] == ["(worker-2 pid=1, ip=::1) a\\x1b[2J"]
+
+
 def test_a_line_without_an_end_is_shown_when_its_worker_is_quiet(following):
     log = following()
     log.write(b"first\nhalf a li")

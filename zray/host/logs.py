@@ -3,7 +3,8 @@
 A worker's standard output and error lead into its log, line by line.  In the driver a thread follows the logs of the
 workers of its job.  Each line carries the worker's number and pid, `(worker-1 pid=4711) line`; and the machine, if the
 worker is on another node: such lines come in files that the thread reads and removes (output.py).  Lines are passed on
-as they are; none is merged, none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
+with their colours, and what else in them acts on a terminal as escapes (`coloured`), so that none hides the mark of its
+worker; none is merged, none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
 A line that is not ended is shown when its worker prints nothing for QUIET_SECONDS, or has ended, or when the driver
 leaves; what is printed behind it later is a line of its own.
 """
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 from threading import get_ident
 
+from ..printable import coloured
 from .log_room import LOG_BYTES_KEPT, read_log
 
 # What a thread has begun to print is in the log after twice this long, if it stays as it is.
@@ -335,7 +337,7 @@ class LogFollower:
         if not lines:
             return True
         try:
-            _show("".join(lines))
+            _show(coloured("".join(lines)))
         except Exception:  # closed; or a stream of the program's own that cannot do it
             self.ended.set()  # nobody reads us any more
             return False
