@@ -30,6 +30,19 @@ def services(pid):
     return found
 
 
+def fork_server(pid):
+    """Its pid; 0: there is none at the moment."""
+    return next((child for child in children_of(pid) if b"host.fork_server" in command_line(child)), 0)
+
+
+def command_line(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""  # it ended meanwhile
+
+
 @pytest.fixture
 def cluster(nothing_left):
     """`cluster(**head_node_args)`: with a second node, which has the resource "far", and a driver on the head."""
@@ -97,6 +110,21 @@ def is_on(made, machines):
 def is_settled(made):
     """Whether it is on both nodes, and what the head runs beyond that is a spare: nobody is on the way out."""
     return is_on(made, machines=2) and counts(made)["gcs-0_spares"] == 1
+
+
+def test_replicas_and_schedulers_outlive_the_fork_servers_beside_them(cluster):
+    """What a dead fork server leaves behind is ended, and nothing else: not all replicas of a shard at once."""
+    made = cluster(gcs_replicas=2, global_schedulers=2)
+    until(lambda: is_settled(made))
+    pids = [node.pid for node in made.list_all_nodes()]
+    before = [services(pid) for pid in pids]
+    assert [len(found) for found in before] == [4, 1]
+    forkers = [fork_server(pid) for pid in pids]
+    for pid in forkers:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: all(fork_server(pid) not in (0, old) for pid, old in zip(pids, forkers, strict=True)))
+    assert zray.get([far(lambda: 1).remote() for _ in range(10)], timeout=30) == [1] * 10
+    assert [services(pid) for pid in pids] == before
 
 
 def test_all_replicas_at_once_go_on_from_their_logs(cluster):

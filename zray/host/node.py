@@ -98,7 +98,7 @@ class Node:
         self.segments: dict[int, Segment] = {}
         self.slow: queue.SimpleQueue[Any] | None = None
         self.output: OutputThread | None = None  # once workers have printed for another node's driver
-        self.workers = Workers(session, fork_server, self.tell_local, self.log, self._watch_workers)
+        self.workers = Workers(session, fork_server, self.tell_local, self.log, self._watch_workers, self._services)
         self.head: Head | None = None
         self.token = b""  # kept where a new node is to join in our place, should we be cut off
         self.may_rejoin = False  # we were
@@ -291,6 +291,12 @@ class Node:
         """Hear also when their fork server takes more, while there is more for it."""
         if self.workers.connection is not None:
             self.reactor.watch_writing(self.workers.connection.fileno(), self.workers.is_full)
+
+    def _services(self) -> list[int]:
+        """The processes of replicas and global schedulers beside us: their pids."""
+        hosted = self.membership.hosted if self.membership is not None else None
+        running = [*(self.head.processes.running.values() if self.head is not None else ())]
+        return [one.pid for one in (*running, *(hosted.running.values() if hosted is not None else ()))]
 
     def begin_to_work(self) -> None:
         """We are a member now."""

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Collection
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
@@ -115,11 +116,11 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def end_children(seconds: float = 3.0) -> None:
-    """kill -9 of all our children, and of the orphans that fall to us with each (see adopt_orphans)."""
+def end_children(seconds: float = 3.0, spared: Collection[int] = ()) -> None:
+    """kill -9 of all our children but these, and of the orphans that fall to us with each (see adopt_orphans)."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        doomed = children_of(os.getpid())
+        doomed = [pid for pid in children_of(os.getpid()) if pid not in spared]
         if not doomed:
             return
         for pid in doomed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import posix_ipc
@@ -45,8 +45,12 @@ class Workers:
         deliver: Callable[[Any], None],
         log: Callable[[str], None],
         watch: Callable[[], None],
+        others: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """watch: `is_full` has changed, and with it whether to `receive` when the connection takes more."""
+        """watch: `is_full` has changed, and with it whether to `receive` when the connection takes more.
+
+        others: children of this process that are neither the fork server nor below it; they outlive it.
+        """
         self.session = session
         self.deliver = deliver
         self.log = log
@@ -66,6 +70,7 @@ class Workers:
         self.orders: deque[bytes] = deque()
         self.is_full = False
         self.watch = watch
+        self.others = others
         if fork_server is not None:
             self._use(fork_server)
 
@@ -198,7 +203,7 @@ class Workers:
         self._unlink(worker)
 
     def _fork_server_died(self) -> bool:
-        """All its workers die with it; what they had started falls to us."""
+        """All its workers die with it; what they had started falls to us, and ends."""
         if self.connection is not None:
             self.connection.close()
         self.orders.clear()
@@ -208,7 +213,7 @@ class Workers:
         words = f"the end of the log of that:\n{log}\n" if log else "it left no words in its log"
         self.death = f"its fork server {how}; {words}"
         self.log(self.death)
-        end_children()
+        end_children(spared=self.others())
         if self.ready_at is not None and time.monotonic() - self.ready_at >= SOUND_SECONDS:
             self.deaths = 0
         self.deaths += 1
