@@ -1,12 +1,16 @@
 """A cluster of three under fire (USERS 2): every few seconds a process of it is killed with SIGKILL, whichever it is.
 
-    python -m benchmarks.chaos [--tasks 20000] [--milliseconds 20] [--every 5] [--seed 0] [--replicas 1]
+    python -m benchmarks.chaos [--tasks 20000] [--milliseconds 20] [--every 5] [--seed 0] [--victims head,node,...]
 
-The same tasks run twice: in peace, and then while a random process of the cluster dies every `every` seconds: a worker,
-a fork server, a node, the head, or a process of the head's services.  A node that died is replaced, and a head that
-died is started again on its state folder, as whoever runs a cluster would do.  The driver is a host of its own and
-lives.  Reported: seconds of both runs and their ratio, what was killed, what was wrong, and how long it took until all
-resources of the cluster were free again.
+The same tasks run twice: in peace, and then while a process of the cluster dies every `every` seconds, the first one
+after half of that.  The shard has two replicas and there are two global schedulers, so the cluster has processes of
+every kind (KINDS): workers, fork servers, replicas beside the head and beside a node, global schedulers, nodes, the
+head.  They are found in the process tree, and one there of no known kind is an error.  Kinds die in rounds: each once
+in an order that the seed draws, then again; which process of the kind, the seed draws too.  A kind of which there is
+none at the moment, since something else has just died, is waited for.  A node that died is replaced, and a head that
+died is started again on its state folder, as whoever runs a cluster would do; all others the cluster replaces itself.
+The driver is a host of its own and lives.  Reported: seconds of both runs and their ratio, what was killed, what was
+wrong, and how long it took until all resources of the cluster were free again.
 """
 
 from __future__ import annotations
@@ -14,15 +18,17 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import psutil
+from msgspec import msgpack
 
 import zray
 from zray.cluster_utils import Cluster, Node
@@ -30,15 +36,18 @@ from zray.cluster_utils import Cluster, Node
 CPUS = 4  # of each node: the tasks sleep
 FREE_SECONDS = 10.0  # by then all resources must be free
 RATIO_MAX = 2.0
-VICTIMS = ("worker", "worker", "fork server", "node", "head")
+KINDS = ("worker", "fork server", "replica", "hosted replica", "global scheduler", "node", "head")
+HEAD: dict[str, Any] = {"gcs_replicas": 2, "global_schedulers": 2}  # each a process of its own
+WHOLE_SECONDS = 30.0  # by then a cluster has processes of each kind: a node's replica catches up, on a machine at work
+LOOK_SECONDS = 0.02
+UNKNOWN = "unknown"
 
 
 class Crew:
     """Who keeps the cluster at three nodes."""
 
-    def __init__(self, replicas: int) -> None:
+    def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="zc-")  # sockets lie there: a short name
-        self.plan: dict[str, Any] = {"gcs_replicas": replicas} if replicas > 1 else {}
         self.cluster = Cluster(shutdown_at_exit=False)
         self.port = 0
         self.environment = {name: os.environ.get(name) for name in ("ZRAY_TMPDIR", "ZRAY_TOKEN")}
@@ -48,29 +57,55 @@ class Crew:
 
     def start_head(self) -> None:
         state = f"{self.folder.name}/state"
-        head = self.cluster.add_node(num_cpus=CPUS, state_dir=state, port=self.port, **self.plan)
+        head = self.cluster.add_node(num_cpus=CPUS, state_dir=state, port=self.port, **HEAD)
         self.port = int(head.address.rpartition(":")[2])
 
-    def strike(self, what: str, random_: random.Random) -> str:
-        """Kill one, and replace what does not come back by itself.  Returns what it was; "" for nothing found."""
-        cluster = self.cluster
-        if what == "head":
-            assert cluster.head_node is not None
-            cluster.remove_node(cluster.head_node)
+    def processes(self) -> dict[str, list[psutil.Process]]:
+        """All of the cluster, by kind."""
+        found: dict[str, list[psutil.Process]] = {kind: [] for kind in (*KINDS, UNKNOWN)}
+        for node in self.cluster.list_all_nodes():
+            for kind, process in family(node):
+                is_head = kind == "node" and node is self.cluster.head_node
+                found["head" if is_head else kind].append(process)
+        return found
+
+    def await_all(self) -> None:
+        """Until there are processes of each kind, and no others."""
+        end = time.monotonic() + WHOLE_SECONDS
+        while True:
+            found = self.processes()
+            missing = [kind for kind in KINDS if not found[kind]]
+            if not missing and not found[UNKNOWN]:
+                return
+            if time.monotonic() > end:
+                unknown = [process.cmdline() for process in found[UNKNOWN]]
+                raise TimeoutError(f"of the cluster's processes, missing: {missing}; of no known kind: {unknown}")
+            time.sleep(LOOK_SECONDS)
+
+    def strike(self, kind: str, draw: random.Random, is_over: Callable[[], bool]) -> bool:
+        """Kill one of that kind, and replace what does not come back by itself.  False: there was none to the end."""
+        while not is_over():
+            if kind in ("head", "node"):
+                self.replace(kind, draw)
+                return True
+            if found := self.processes()[kind]:
+                try:
+                    draw.choice(found).kill()
+                except psutil.NoSuchProcess:
+                    continue
+                return True
+            time.sleep(LOOK_SECONDS)
+        return False
+
+    def replace(self, kind: str, draw: random.Random) -> None:
+        """The head or a node dies, and another one comes."""
+        if kind == "head":
+            assert self.cluster.head_node is not None
+            self.cluster.remove_node(self.cluster.head_node)
             self.start_head()
-            return what
-        if what == "node":
-            cluster.remove_node(random_.choice(cluster.worker_nodes))
-            cluster.add_node(num_cpus=CPUS)
-            return what
-        found = family(random_.choice(cluster.list_all_nodes()))[what]
-        if not found:
-            return ""
-        try:
-            random_.choice(found).kill()
-        except psutil.NoSuchProcess:
-            return ""
-        return what
+        else:
+            self.cluster.remove_node(draw.choice(self.cluster.worker_nodes))
+            self.cluster.add_node(num_cpus=CPUS)
 
     def join(self) -> None:
         """This process becomes the driver, as a host of its own: it looks for a node of its machine elsewhere."""
@@ -90,18 +125,45 @@ class Crew:
         self.folder.cleanup()
 
 
-def family(node: Node) -> dict[str, list[psutil.Process]]:
-    """The fork server and the workers of a node."""
-    found: dict[str, list[psutil.Process]] = {"fork server": [], "worker": []}
+def family(node: Node) -> Iterator[tuple[str, psutil.Process]]:
+    """The process of a node and all below it, each with its kind; not those that end at this moment."""
+    kinds = {node.pid: "node"}
     try:
-        for child in psutil.Process(node.pid).children():
-            workers = child.children()
-            if workers:
-                found["fork server"].append(child)
-                found["worker"] += workers
+        root = psutil.Process(node.pid)
+        found = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
-        pass
-    return found
+        return
+    for process in found:
+        try:
+            kind = kinds.get(process.pid) or kind_of(process, kinds.get(process.ppid(), UNKNOWN))
+        except psutil.NoSuchProcess:  # or it has ended, and nobody has taken note yet
+            continue
+        kinds[process.pid] = kind
+        yield kind, process
+
+
+def kind_of(process: psutil.Process, parent: str) -> str:
+    """By who its parent is, and what it was told to run."""
+    if parent == "fork server":
+        return "worker"
+    line = process.cmdline()
+    main = re.search(r"from zray\.host\.(\w+) import main", " ".join(line))
+    if parent != "node" or main is None:
+        return UNKNOWN
+    if main[1] == "fork_server":
+        return "fork server"
+    if main[1] != "service_main":
+        return UNKNOWN
+    order = msgpack.decode(bytes.fromhex(line[-1]))
+    if order["kind"] == "replica":
+        return "hosted replica" if order.get("is_hosted") else "replica"
+    return "global scheduler"
+
+
+def in_rounds(kinds: Sequence[str], draw: random.Random) -> Iterator[str]:
+    """Each once, in an order that is drawn; and again."""
+    while True:
+        yield from draw.sample(kinds, len(kinds))
 
 
 @zray.remote(max_retries=-1)
@@ -144,23 +206,27 @@ class Outcome(NamedTuple):
         return self.fire_s / self.quiet_s
 
 
-def measure(count: int, seconds: float, every_s: float, seed: int, victims: Sequence[str], replicas: int) -> Outcome:
+def measure(count: int, seconds: float, every_s: float, seed: int, victims: Sequence[str] = KINDS) -> Outcome:
     """`count` tasks of `seconds`, in peace and under fire."""
     draw = random.Random(seed)
     killed: Counter[str] = Counter()
-    crew = Crew(replicas)
+    crew = Crew()
     try:
         crew.join()
         run(200, seconds)
+        crew.await_all()
         quiet_s, quiet_wrong = run(count, seconds)
         is_over = threading.Event()
+        began = time.monotonic()
 
         def strike() -> None:
-            while not is_over.wait(every_s):
-                what = crew.strike(draw.choice(victims), draw)
-                if what:
-                    killed[what] += 1
-                    print(f"killed: {what}", file=sys.stderr, flush=True)
+            for number, kind in enumerate(in_rounds(victims, draw)):
+                moment = began + (number + 0.5) * every_s
+                if is_over.wait(max(0.0, moment - time.monotonic())):
+                    return
+                if crew.strike(kind, draw, is_over.is_set):
+                    killed[kind] += 1
+                    print(f"killed: {kind}", file=sys.stderr, flush=True)
 
         striker = threading.Thread(target=strike)
         striker.start()
@@ -182,12 +248,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--milliseconds", type=float, default=20.0)
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two deaths")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--replicas", type=int, default=1)
-    parser.add_argument("--victims", default=",".join(VICTIMS))
+    parser.add_argument("--victims", default=",".join(KINDS), help="kinds of processes")
     options = parser.parse_args(argv)
     seconds = options.milliseconds / 1000
     victims = options.victims.split(",")
-    found = measure(options.tasks, seconds, options.every, options.seed, victims, options.replicas)
+    found = measure(options.tasks, seconds, options.every, options.seed, victims)
     killed = ", ".join(f"{count} x {what}" for what, count in found.killed.items())
     print(f"{options.tasks} tasks of {options.milliseconds:g} ms on 3 nodes of {CPUS} CPUs, seed {options.seed}")
     print(f"in peace {found.quiet_s:.1f} s, under fire {found.fire_s:.1f} s")
