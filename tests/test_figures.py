@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from benchmarks.figures import cluster, e1, e5, reproduce, results, svg
+from benchmarks.figures import cluster, e1, e4, e5, reproduce, results, svg
 from benchmarks.figures.model import Model
 from benchmarks.figures.report import as_html, write_report
 from benchmarks.figures.results import (
@@ -208,6 +208,35 @@ def test_a_figure_is_measured_and_reported(tmp_path, nothing_left):
     page = (tmp_path / "report.html").read_text()
     assert str(ROOT) not in page and "get of 100 MB, in place" in page
     assert json.dumps(str(tmp_path)) not in page
+
+
+@pytest.mark.slow
+def test_exactly_what_lineage_asks_for_is_run_again_when_nodes_are_killed(nothing_left, monkeypatch):
+    """Whatever the machine's speed."""
+    monkeypatch.setattr(e4, "QUICK", e4.Plan((3, 5), (7, 7.5), 10, 1.0))
+    rows = reproduce.run_figure("E4", QUICK).rows
+    exact, lost, ratio, early, *_ = rows
+    assert [row.verdict for row in (exact, lost, ratio, early)] == [REACHED] * 4, rows
+    assert lost.value >= 2 and "0 wrong" in exact.ours
+
+
+END = e4.End(1.0, False, (0, 0), "a")
+
+
+@pytest.mark.parametrize(
+    ("ends", "reached"),
+    [
+        ([END, END._replace(at=6.0, is_again=True, node="b")], [True, True, True]),
+        ([END], [False, True, False]),  # lost, and not run again
+        ([END._replace(task=(1, 0))], [False, False, False]),  # nothing lost that was still needed
+        ([END, *[END._replace(at=6.0, is_again=True, node="b")] * 2], [True, True, False]),  # twice
+    ],
+)
+def test_a_run_that_lost_nothing_proves_nothing(ends, reached):
+    course = e4.Course(changes=[(0.0, 2), (5.0, 1), (10.0, 2)], chains=2, ends=ends, kills=[("a", frozenset({0}))])
+    figure = Figure("E4", "a title")
+    e4.judge(figure, course, e4.Plan((5.0,), (10.0,), 15.0, 1.0))
+    assert [row.verdict == REACHED for row in figure.rows[:3]] == reached
 
 
 @pytest.mark.slow
