@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from .exceptions import ZrayError
-from .host import context
+from .host import context, gpus
 from .object_ref import ObjectRef
 from .runtime_env import JOB_FIELDS, check_runtime_env
 
@@ -434,8 +434,8 @@ def _ask_for_nodes(*, with_dead: bool = False) -> list[Any]:
 
 
 def get_gpu_ids() -> list[str]:
-    """Ray's GPU ids of the current task."""
-    raise NotImplementedError("get_gpu_ids() is not built yet: GPUs are counted, but not handed out by number.")
+    """The GPUs of this task or actor, by number or as CUDA_VISIBLE_DEVICES names them; in a program, all it may use."""
+    return gpus.of_current(context.runtime)
 
 
 def timeline(filename: str | None = None) -> Any:

@@ -92,6 +92,12 @@ class RuntimeContext:
             units = {}
         return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
 
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """Which GPUs the current task or actor has; in a program, those that it may use."""
+        from .host import gpus
+
+        return {"GPU": gpus.of_current(self._runtime)}
+
     def get_placement_group_id(self) -> str | None:
         """The placement group that the task or actor runs in; None where there is none."""
         where = None

@@ -44,7 +44,7 @@ class ActorProcess:
 class ActorDesk(Desk):
     """Beside workers of tasks, those of actors; the shard gives names out."""
 
-    def __init__(self, cpus=2):
+    def __init__(self, cpus=2, gpus=0):
         self.actors = {}  # worker -> ActorProcess
         self.began = []  # (actor, life, spec) in the order in which calls began
         self.names = {}  # name -> actor
@@ -52,7 +52,7 @@ class ActorDesk(Desk):
         self.pushes = Counter()  # object -> how often the driver was sent its value
         self.saved = {}  # checkpoint -> state
         self.put_count = 0
-        super().__init__(cpus)
+        super().__init__(cpus, gpus)
 
     def _perform(self, effects):
         for effect in effects:

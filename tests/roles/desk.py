@@ -15,9 +15,11 @@ DRIVER = "driver-1"
 class Desk:
     """One node of `cpus` CPUs with one driver; workers do as they are told."""
 
-    def __init__(self, cpus=2):
+    def __init__(self, cpus=2, gpus=0, gpu_names=()):
         addresses = Addresses("objects", ["global"], ["gcs-0"], "monitor")
-        self.scheduler = LocalScheduler("local", addresses, total={"CPU": cpus * RESOURCE_UNIT})
+        total = {"CPU": cpus * RESOURCE_UNIT, "GPU": gpus * RESOURCE_UNIT}
+        total = {name: amount for name, amount in total.items() if amount or name == "CPU"}
+        self.scheduler = LocalScheduler("local", addresses, total=total, gpu_names=gpu_names)
         self.now = 0.0
         self.sent = []  # (destination, message) since the last look
         self.starting = []  # StartWorker effects

@@ -60,6 +60,7 @@ from ..wire.gcs import NodeLost
 from ..wire.hosts import HostWelcome
 from ..wire.message import Bulk
 from ..wire.scheduling import BOTTOM_UP
+from . import gpus
 from .doorman import Doorman
 from .health import HealthCheck, LookAgain
 from .peers import Peers
@@ -162,6 +163,7 @@ class Node:
             is_embedded=member is None,
             labels=labels,
             policy=BOTTOM_UP if member is None else member.policy,
+            gpu_names=gpus.visible(),
         )
         roles: list[Any] = [self.local]
         if member is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import marshal
+import math
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 
 from ..exceptions import AuthenticationError, ClusterLostError
 from ..printable import printable
+from . import gpus
 from .machine import cpu_count, store_bytes, work_bytes
 from .processes import last_lines, wait_for_end
 from .session import (
@@ -60,7 +62,7 @@ def declared_resources(
     """What the node has, in RESOURCE_UNITs.  memory: in bytes; None: of this machine, without the object store.
 
     Raises:
-        ValueError, TypeError: negative, not finite, reserved names.
+        ValueError, TypeError: negative, not finite, reserved names; more GPUs than CUDA_VISIBLE_DEVICES names.
     """
     from ..options import RESOURCE_OPTIONS, check_options, resource_units
 
@@ -69,6 +71,7 @@ def declared_resources(
     check_options({name: value for name, value in options.items() if value is not None}, RESOURCE_OPTIONS, "init()")
     units = resource_units(options, cpu_count())
     units.setdefault("CPU", 0)
+    gpus.check_declared(math.ceil(num_gpus or 0))
     return units
 
 

@@ -33,7 +33,7 @@ from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
-from . import context
+from . import context, gpus
 from .aside import Aside
 from .connection import Connection
 from .core_waits import CoreWaits
@@ -117,6 +117,8 @@ class Worker(Runtime):
                 if type(argument.value) is StoredValue:
                     self.client.place_told(argument.object_id)
             self.executor.on_start_tasks(message)  # type: ignore[arg-type]
+            if message.gpus is not None and not message.nested:  # type: ignore[attr-defined]
+                gpus.show(message.gpus)  # type: ignore[attr-defined]
             if self.executor.forgotten:
                 for function_id in self.executor.take_forgotten():
                     self.functions.pop(function_id, None)
@@ -207,6 +209,9 @@ class Worker(Runtime):
         if type(order) is StartActor:
             from .actor_host import ActorHost
 
+            if order.gpus is not None:
+                self.executor.gpus = order.gpus
+                gpus.show(order.gpus)
             self.actor = ActorHost(self, order)
             self.actor.start()
 
@@ -368,7 +373,7 @@ class Worker(Runtime):
                 return False
             with self.lock:
                 spec = self.executor.begun = nested.popleft()
-            with as_deep_as_any():
+            with as_deep_as_any(), gpus.shown_inside(self.executor, spec):
                 self.run_task(spec)
             self.flush()
         return True

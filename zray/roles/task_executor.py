@@ -68,6 +68,9 @@ class TaskExecutor:
         self.arguments: dict[bytes, bytes | StoredValue] = {}
         self.uses: dict[bytes, int] = {}  # queued tasks that take an argument
         self.results: list[TaskResult] = []
+        # As CUDA_VISIBLE_DEVICES names them: those of what runs now; None: there are none.  And those of nested tasks.
+        self.gpus: list[str] | None = None
+        self.nested_gpus: dict[bytes, list[str]] = {}
         self.returned: list[bytes] = []
         self.drained: list[bytes] = []
         self.means: Latest[bytes, Mean] = Latest(MEANS_MAX)
@@ -84,6 +87,11 @@ class TaskExecutor:
             for object_id in spec.deps:
                 uses[object_id] = uses.get(object_id, 0) + 1
         (self.nested if message.nested else self.queue).extend(message.specs)
+        if message.gpus is not None:
+            if message.nested:
+                self.nested_gpus.update({spec.task_id: message.gpus for spec in message.specs})
+            else:  # nothing of ours runs but what has the same ones
+                self.gpus = message.gpus
         if message.functions:
             self.learn(message.functions)
 
@@ -110,6 +118,10 @@ class TaskExecutor:
                 self.forgotten.append(function.function_id)
         self.count_max = len(self.functions) + LEARNED_COUNT_MAX // 8
         self.bytes_max = self.code_bytes + LEARNED_BYTES_MAX // 8
+
+    def gpus_inside(self, spec: TaskSpec) -> list[str] | None:
+        """Of a nested task that begins."""
+        return self.nested_gpus.pop(spec.task_id, self.gpus)
 
     def has_arguments(self, spec: TaskSpec) -> bool:
         """Whether all that it takes is here; where its maker, ahead in the queue, did not make it, it is not."""

@@ -12,6 +12,7 @@ from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
 from ..roles.global_scheduler import GlobalScheduler
 from ..roles.monitor import Monitor
+from .gpus import check_shared
 from .values import Failed, decode_failure, is_error
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class Checkers:
             node.touched.clear()
             self.lineage_suffices()
         self.what_is_held_back_does_not_grow(node)
+        if self.world.options.gpus:
+            check_shared(node)
         if any(process.actor_id for process in node.processes.values()):
             self.actors_are_served_once()
         if node.name == self.world.heads.name:

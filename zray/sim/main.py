@@ -79,7 +79,7 @@ def _run(world: Simulator) -> None:
         if number > 1:  # the names of actors are one for all
             once = ("named", "spread", "survivors", "crowd", "groups_of_actors")
             parts = [part for part in parts if part[0] not in once]
-        expected.append(Sequential().run(several, (parts,)))
+        expected.append(Sequential(has_gpus=options.gpus > 0).run(several, (parts,)))
         world.start_driver(home, number, several, (parts,))
     world.faults.start()
     live = world.drivers
@@ -240,6 +240,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--alone", action="store_true", help="the head is cut off from all others")
     parser.add_argument("--oneway", action="store_true", help="nodes hear others, and are not heard by them")
     parser.add_argument("--schedulers", action="store_true", help="global schedulers are killed beside the head")
+    parser.add_argument("--gpus", action="store_true", help="nodes have GPUs, for which programs ask")
     parser.add_argument("--tight", action="store_true", help="caps are lowered, so that they are reached")
     parser.add_argument("--weather", action="store_true", help="lines clog, clocks jump, memory is full")
     parser.add_argument("--verbose", action="store_true", help="a line per run, and longer stories")

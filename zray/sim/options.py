@@ -96,6 +96,7 @@ class Options(Struct, kw_only=True):
     # Global schedulers with processes of their own beside the head; 0: they are roles of it.
     scheduler_kills: int = 0
     scheduler_kill_probability: float = 0.0
+    gpus: int = 0  # of each node with CPUs
     is_tight: bool = False  # caps are lowered (caps.py)
     lineage_bytes: int = 0  # what the specs in the memory of a replica may weigh; 0: they stay there
 
@@ -136,6 +137,7 @@ class Wanted(Struct, kw_only=True, frozen=True):
     schedulers: bool = False  # global schedulers have processes of their own, that die
     tight: bool = False  # queues and tables may hold little
     weather: bool = False  # lines clog, frames come twice, nodes are slow, clocks differ, memory is full
+    gpus: bool = False  # nodes have some, and programs ask for them
 
     def flags(self) -> str:
         """As arguments of scripts/simulate, each with a space before it."""
@@ -190,6 +192,9 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
         _add_one_way(options)
     if wanted.schedulers:
         _add_scheduler_kills(options)
+    if wanted.gpus:
+        options.gpus = Random(f"zray gpus {seed}").choice((2, 2, 3, 4))
+        options.programs = (*options.programs, "gpus")
     options.is_tight = wanted.tight
     if options.kills_driver or options.driver_kills or options.guest_is_lost:
         # The detached actors of such a driver live on, and so does what they were made with: something is left.

@@ -49,6 +49,8 @@ class Activation:
         self.spec: TaskSpec | None = None
         self.is_save = False  # of an actor's state
         self.begun_at = 0.0
+        self.gpus: list[str] | None = None  # that it was told of
+        self.gpu_amount = 0
 
     def next_child(self) -> bytes:
         """The id of the next task that it submits."""
@@ -61,6 +63,7 @@ class Process:
 
     kind = ""
     actor_id = b""  # a worker's, once it is an actor
+    actor_gpus: Activation | None = None  # who has them then
 
     def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
         self.world = world

@@ -17,7 +17,8 @@ TOO_MUCH = 100_000_000
 class Sequential:
     """Values by number; actors by number."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_gpus: bool = False) -> None:
+        self.resources = {"CPU", "late", "GPU"} if has_gpus else {"CPU", "late"}
         self.values: dict[bytes, Any] = {}
         self.actors: dict[bytes, Any] = {}
         self.names: dict[str, Handle] = {}
@@ -133,7 +134,7 @@ class Sequential:
 
     def _submit(self, request: say.Submit) -> Any:
         code = FUNCTIONS[request.function.__name__]
-        if set(request.resources or ()) - {"CPU", "late"}:
+        if set(request.resources or ()) - self.resources:
             return self._store(Failed("TaskUnschedulableError", "no node has it", True))
         if request.where is not None and request.where.group.startswith(b"never"):
             return self._store(Failed("TaskUnschedulableError", "no nodes have it", True))

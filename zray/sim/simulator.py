@@ -86,13 +86,14 @@ class Simulator:
         is_head = name == heads.name
         cpus = options.head_cpus if heads.are_killed and is_head else options.cpus
         cpus = 0 if name == GUEST else cpus
+        gpus = {"GPU": options.gpus} if options.gpus and cpus else {}
         node = self.nodes[name] = Node(self, name, pages_max=options.pages_max)
         shards = self.shards.addresses(name)
         addresses = Addresses(f"{name}/objects", heads.schedulers(), shards, heads.role("monitor"))
         node.scheduler = LocalScheduler(
             f"{name}/local",
             addresses,
-            total={key: count * RESOURCE_UNIT for key, count in {"CPU": cpus, **resources}.items()},
+            total={key: count * RESOURCE_UNIT for key, count in {"CPU": cpus, **resources, **gpus}.items()},
             is_embedded=options.nodes == 1 and not options.late_node_seconds,
             worker_prefix=f"{name}/worker-",
             inline_bytes_max=options.inline_bytes_max,

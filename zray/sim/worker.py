@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import encode_system_error
 from ..ids import return_id
+from ..roles.local_scheduler.gpus import GPU
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ..wire.groups import plain_name
 from ..wire.objects import AllocateRefused
 from ..wire.scheduling import Bundle
 from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import Function, JobStarted, StartTasks, StopWorker
 from . import language as say
 from .checkpoints import Recovery
+from .gpus import check_named
 from .language import FUNCTIONS
 from .process import FLUSH_SECONDS, Activation, Process
 from .requests import Write
@@ -59,6 +62,8 @@ class Worker(Process):
         self.actor_id = message.spec.task_id
         top = Activation(message.spec.task_id)
         top.body = self._construct(top, message)
+        self.actor_gpus = Activation(message.spec.task_id)
+        self._has_gpus(self.actor_gpus, message.options.resources, message.gpus)
         self.stack.append(top)
 
     def _on_stop_worker(self, message: StopWorker) -> None:
@@ -123,11 +128,18 @@ class Worker(Process):
         top = Activation(spec.task_id)
         top.spec = spec
         top.begun_at = self.world.now
+        if not options.actor_id:
+            self._has_gpus(top, options.resources, self.executor.gpus_inside(spec))
         function = self.executor.functions.get(spec.function_id)  # what is sent while it begins may replace it
         top.body = self._run_task(top, spec, function)
         self.stack.append(top)
         self.world.output.print(self.node, self.address, self.job_id)
         self.world.runs[spec.task_id] = self.world.runs.get(spec.task_id, 0) + 1
+
+    def _has_gpus(self, level: Activation, request: Mapping[str, int], gpus: list[str] | None) -> None:
+        """As long as it is there, or, for an actor, as long as this process is."""
+        check_named(request, gpus)
+        level.gpus, level.gpu_amount = gpus, sum(amount for key, amount in request.items() if plain_name(key) == GPU)
 
     @property
     def is_once_more(self) -> bool:

@@ -23,6 +23,7 @@ from .actor_programs import (
     run_survivors,
 )
 from .giver_programs import run_giver
+from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .maker_programs import run_maker
 from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
@@ -126,6 +127,10 @@ BACKLOG_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
 }
 # As above.
+GPU_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    "gpus": (run_gpus, lambda random: (random.randint(1, 9), random.choice(("PACK", "SPREAD", "STRICT_PACK")))),
+}
+# As above.
 RECOVERY_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "ledger": (
         run_ledger,
@@ -211,7 +216,7 @@ PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
     """The script of that name, and its arguments from a seed."""
-    for programs in (PROGRAMS, GROUP_PROGRAMS, BACKLOG_PROGRAMS, RECOVERY_PROGRAMS):
+    for programs in (PROGRAMS, GROUP_PROGRAMS, BACKLOG_PROGRAMS, GPU_PROGRAMS, RECOVERY_PROGRAMS):
         if name in programs:
             return programs[name]
     return SPECIAL_PROGRAMS[name]

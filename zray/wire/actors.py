@@ -163,6 +163,7 @@ class StartActor(Message, tag=70):
     calls: Plenty[TaskSpec] = []  # those since, to be run again; readonly ones for what they return
     again: Plenty[ObjectID] = []  # what some of these return is to be put, until the actor has started
     failed: Plenty[TaskID] = []  # those of them that returned an error
+    gpus: Many[Text] | None = None  # those that it has, as CUDA_VISIBLE_DEVICES names them; None: the node has none
 
 
 class ActorSaved(Message, tag=197):

@@ -43,7 +43,8 @@ BOTTOM_UP, CENTRAL, RANDOM, NO_LOCALITY = POLICIES = ("bottom_up", "central", "r
 class LoadReport(Message, tag=80):
     """local scheduler -> global scheduler.  A hint: may be late or lost.
 
-    Resources in RESOURCE_UNITs, task_s_mean in seconds (0.0 before the first task).
+    Resources in RESOURCE_UNITs, task_s_mean in seconds (0.0 before the first task).  Of GPUs, as many count as free as
+    one request may have: whole ones, and the largest part of one.
     """
 
     node: Text

@@ -88,6 +88,8 @@ class StartTasks(Message, tag=12):
     arguments: Plenty[Argument] = []
     # Run it now, inside the wait that this worker is blocked in, without a claim.
     nested: bool = False
+    # Those that the tasks have, as CUDA_VISIBLE_DEVICES names them; None: as before, or the node has none.
+    gpus: Many[Text] | None = None
 
 
 class TaskResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):

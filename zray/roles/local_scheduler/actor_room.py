@@ -91,11 +91,11 @@ class ActorRoom:
 
     def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
         """Whether an actor lacks what this lease has."""
-        found, free = self._next_beside(queue), self.node.resources.free
+        found = self._next_beside(queue)
         if found is None:
             return False
         has = worker.frames[0].resources
-        return any(free.get(name, 0) < amount and has.get(name) for name, amount in found.amounts.items())
+        return any(has.get(name) for name in self.node.resources.lacking(found.amounts))
 
     def on_look_again_timeout(self) -> None:
         """LookAgainTimeout."""

@@ -116,6 +116,7 @@ class Batches:
             worker.progress_at = worker.frames[0].began_at = node.now
         specs = [task.spec for task in batch]
         message = StartTasks(specs, self.functions_for(worker, specs), self.arguments_for(worker, specs))
+        message.gpus = node.resources.gpus.names_of(worker.frames[0].gpus)
         node.perform(OpenWindow(worker.address, len(specs)))
         node.send(worker.address, message)
         if len(worker.inflight) > 1:

@@ -22,6 +22,7 @@ from ...wire.bundles import sum_of
 from ...wire.groups import BundlesPrepared, CommitBundles, PrepareBundles, ReturnBundles, bundle_name, plain_name
 from ...wire.task_spec import ActorOptions
 from ...wire.where import Where
+from .gpus import GPU
 from .resources import CPU
 from .tables import ReadyQueue, Task, TaskState, Worker
 
@@ -59,14 +60,17 @@ class Bundles:
         """PrepareBundles."""
         node = self.node
         wanted = sum_of(amounts for _, amounts in message.bundles)
+        # As it is found out whether there are such GPUs: the largest part first.
+        bundles = sorted(message.bundles, key=lambda bundle: -bundle[1].get(GPU, 0))
         is_known = any((message.group_id, index) in self.here for index, _ in message.bundles)
         is_done = (
             not is_known
             and not node.drain.is_on
-            and node.calls.has_room_for(ActorOptions(resources=wanted), may_borrow=True)
+            and node.calls.has_room_for(ActorOptions(resources=wanted), may_borrow=True, are_apart=True)
+            and node.resources.gpus.fit_all(amounts.get(GPU, 0) for _, amounts in bundles)
         )
         if is_done:
-            for index, amounts in message.bundles:
+            for index, amounts in bundles:
                 bundle = Bundle(message.group_id, index, message.trip, amounts)
                 self.here[(message.group_id, index)] = bundle
                 node.resources.reserve(amounts, bundle.named(amounts))

@@ -155,10 +155,11 @@ class Calls:
         no_room = node.infeasible.may_find_room_elsewhere(actor) and not self.has_room_for(actor.options)
         return no_room or node.strategies.would_go(where, actor.options.resources)
 
-    def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False) -> bool:
+    def has_room_for(self, options: ActorOptions, *, may_borrow: bool = False, are_apart: bool = False) -> bool:
         """Whether it could start here now, those that are to start here aside.
 
         may_borrow: also on CPUs that are lent out by tasks that wait; these go on only when they get them back.
+        are_apart: it is several in one, and whether they find GPUs is for the caller to see.
         """
         if self.is_barred(options):
             return False
@@ -169,7 +170,7 @@ class Calls:
                 left -= self.node.dispatch.lending.lent(name)
             if left < amount:
                 return False
-        return True
+        return are_apart or self.node.resources.gpus.fits(options.resources)
 
     def is_barred(self, options: ActorOptions) -> bool:
         """Whether this node takes no actor like it, room or not."""
@@ -197,13 +198,13 @@ class Calls:
 
     def take_worker(self, worker: Worker) -> bool:
         """A fresh worker has come: an actor that has all else takes it."""
-        for actor in self.wanting.values():
-            if self._has_all_but_a_worker(actor):
-                self.node.pool.give_to(worker, actor.job, actor.options.env_vars)
-                self._start(actor, worker)
-                self.wanting_worker_changed()  # it may have been ordered for another one
-                return True
-        return False
+        actor = next(filter(self._has_all_but_a_worker, self.wanting.values()), None)
+        if actor is None:
+            return False
+        self.node.pool.give_to(worker, actor.job, actor.options.env_vars)
+        self._start(actor, worker)
+        self.wanting_worker_changed()  # it may have been ordered for another one
+        return True
 
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
         if actor.incoming is not None:
@@ -219,8 +220,7 @@ class Calls:
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
             return
-        worker = self.node.pool.take_fresh(actor.job, actor.options.env_vars)
-        if worker is not None:
+        if (worker := self.node.pool.take_fresh(actor.job, actor.options.env_vars)) is not None:
             self._start(actor, worker)
         elif self.node.pool.starting_count < len(self.wanting):
             self.node.pool.start_for_actor()
@@ -229,19 +229,19 @@ class Calls:
         node = self.node
         del self.wanting[actor.actor_id]
         self.promise(actor.options, -1)
-        node.resources.take(actor.options.resources)
+        gpus = node.resources.take(actor.options.resources)
         node.resources.hold(actor.options.resources)
         node.dispatch.is_dirty = True  # tasks that it leaves no room for go elsewhere
-        worker.frames.append(Frame(actor.options.resources, 0, node.now))
+        worker.frames.append(Frame(actor.options.resources, 0, node.now, gpus))
         worker.state = WorkerState.ACTOR
         worker.actor = actor
         worker.progress_at = node.now
         actor.worker = worker
         actor.state = ActorState.STARTING
-        spec = actor.creation.spec
+        spec, names = actor.creation.spec, node.resources.gpus.names_of(gpus)
         functions = node.dispatch.batches.functions_for(worker, [spec])
         node.function_table.keep(actor)
-        order = StartActor(spec, actor.options, functions, [], actor.life.restart_count)
+        order = StartActor(spec, actor.options, functions, [], actor.life.restart_count, gpus=names)
         journal = actor.journal
         if journal is not None:
             journal.nested.is_settling = False

@@ -221,7 +221,7 @@ class Dispatch:
     def _end_lease(self, worker: Worker) -> None:
         frame = worker.frames.pop()
         assert not worker.frames
-        self.node.resources.give(frame.resources)
+        self.node.resources.give(frame.resources, frame.gpus)
         worker.queue = None
         del self.leased[worker.address]
         self.is_dirty = True
@@ -244,7 +244,7 @@ class Dispatch:
                         self.lending.run_nested(queue)
                         has_no_worker = True
                     break
-                node.resources.take(queue.resources)
+                gpus = node.resources.take(queue.resources)
                 worker.state = WorkerState.LEASED
                 worker.queue = queue
                 worker.leased_at = node.now
@@ -252,7 +252,7 @@ class Dispatch:
                 self.lease_count += 1
                 worker.was_served_at = queue.job.served_at
                 queue.job.served_at = self.lease_count
-                worker.frames.append(Frame(queue.resources, queue.depth, node.now))
+                worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus))
                 self.leased[worker.address] = worker
                 self.batches.fill(worker, queue)
                 if not worker.inflight:
@@ -303,7 +303,7 @@ class Dispatch:
             worker.inflight.remove(task)
         elif worker.frames and worker.frames[-1].task is task:
             frame = worker.frames.pop()
-            self.node.resources.give(self.lending.frame_ends(worker, frame))
+            self.node.resources.give(self.lending.frame_ends(worker, frame), frame.gpus)
             self.is_dirty = True
             self.node.calls.wanting_worker_changed()
             top = worker.frames[-1]
@@ -382,7 +382,7 @@ class Dispatch:
             if frame.cpu_lent:
                 for name in cpu_of(held):
                     del held[name]
-            self.node.resources.give(held)
+            self.node.resources.give(held, frame.gpus)
         worker.frames.clear()
         worker.queue = None
         self.leased.pop(worker.address, None)
@@ -403,11 +403,12 @@ class Dispatch:
                 assert not task.missing
         node = self.node
         taken = dict.fromkeys(node.resources.total, 0)
-        for worker in node.pool.workers.values():
-            for frame in worker.frames:
-                for name, amount in frame.resources.items():
-                    if not (plain_name(name) == CPU and frame.cpu_lent):
-                        taken[name] += amount
+        frames = [frame for worker in node.pool.workers.values() for frame in worker.frames]
+        for frame in frames:
+            for name, amount in frame.resources.items():
+                if not (plain_name(name) == CPU and frame.cpu_lent):
+                    taken[name] += amount
         for name, amount in taken.items():
             left = node.resources.total[name] - node.resources.reserved.get(name, 0) - amount
             assert node.resources.free[name] == left, f"{name} does not add up"
+        node.resources.gpus.check_everything(node.resources.free, [(frame.resources, frame.gpus) for frame in frames])

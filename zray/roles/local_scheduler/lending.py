@@ -290,15 +290,15 @@ class Lending:
                 text = f"Tasks wait inside tasks {len(worker.frames)} deep in one process: is there an end to it?"
                 node.lifecycle.fail(task, "TaskUnschedulableError", text)
                 return
-            node.resources.take(queue.resources)
-            worker.frames.append(Frame(queue.resources, queue.depth, node.now, task))
+            gpus = node.resources.take(queue.resources)
+            worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus, task))
             task.state = TaskState.SENT
             task.worker = worker
             specs = [task.spec]
+            functions = self.dispatch.batches.functions_for(worker, specs)
             arguments = self.dispatch.batches.arguments_for(worker, specs)
-            node.send(
-                worker.address, StartTasks(specs, self.dispatch.batches.functions_for(worker, specs), arguments, True)
-            )
+            names = node.resources.gpus.names_of(gpus)
+            node.send(worker.address, StartTasks(specs, functions, arguments, True, names))
 
     def all_are_blocked(self) -> bool:
         """Whether every leased worker waits, and for nothing that a worker here could run inside its wait.

@@ -101,7 +101,7 @@ class Load:
         return LoadReport(
             node.address,
             plain(node.resources.total),
-            plain(node.resources.free),
+            plain(node.resources.free_for_one()),
             self._queue_count(),
             self._mean_seconds(),
             self.bandwidth,
@@ -148,7 +148,8 @@ class Load:
 
     def _held(self) -> dict[str, int]:
         """What actors and bundles hold, and actors that are about to start."""
-        held = dict(self.node.resources.held)
+        resources = self.node.resources
+        held = resources.held_by(resources.held, self.node.pool.gpus_of_actors())
         for name, amount in self.node.calls.promised.items():
             if amount:
                 held[name] = held.get(name, 0) + amount

@@ -9,6 +9,7 @@ the tasks that need it fail with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from ...wire.scheduling import JobFacts
 from ...wire.task_spec import RESOURCE_UNIT, EnvVars
 from ...wire.tasks import JobStarted
 from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
+from .gpus import Shares
 from .resources import CPU, cpu_of
 from .tables import Job, Process, ReadyQueue, Task, Worker, WorkerState
 
@@ -181,6 +183,10 @@ class WorkerPool:
         worker.process.job = job
         self.node.send(worker.address, JobStarted(job.job_id, job.facts, env_vars))
         self.node.output.joins(job)
+
+    def gpus_of_actors(self) -> Iterator[Shares]:
+        """What each of them has, for as long as it lives."""
+        return (frame.gpus for worker in self.workers.values() if worker.actor is not None for frame in worker.frames)
 
     # --- ends ---
 

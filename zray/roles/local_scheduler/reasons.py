@@ -239,7 +239,7 @@ class Reasons:
     def _of_resources(self, request: dict[str, int], depth: int, name: str) -> None:
         """What it asks for is taken; by whom."""
         resources = self.node.resources
-        lacking = [key for key, amount in request.items() if resources.free.get(key, 0) < amount]
+        lacking = resources.lacking(request)
         state = ", ".join(
             f"{number(resources.free.get(key, 0))} of {number(resources.total.get(key, 0))} {plain_name(key)}"
             for key in lacking

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...wire.groups import plain_name
+from .gpus import GPU, NONE, Gpus, Shares
 
 CPU = "CPU"
 
@@ -20,11 +21,12 @@ def cpu_of(amounts: Mapping[str, int]) -> dict[str, int]:
 class Resources:
     """Total and free amounts.  Never negative, never above the total: what is taken is given back once."""
 
-    __slots__ = ("free", "held", "reserved", "total")
+    __slots__ = ("free", "gpus", "held", "reserved", "total")
 
-    def __init__(self, total: Mapping[str, int]) -> None:
+    def __init__(self, total: Mapping[str, int], gpu_names: Sequence[str] = ()) -> None:
         self.total = dict(total)
         self.free = dict(total)
+        self.gpus = Gpus(total.get(GPU, 0), gpu_names)
         self.held: dict[str, int] = {}  # taken by actors, for as long as they live, and by bundles
         self.reserved: dict[str, int] = {}  # by bundles; of bundles, by what borrows of them
 
@@ -38,22 +40,30 @@ class Resources:
         for name, amount in request.items():
             if free.get(name, 0) < amount:
                 return False
-        return True
+        return self.gpus.fits(request)
+
+    def lacking(self, request: Mapping[str, int]) -> list[str]:
+        """What there is too little of for it now."""
+        free, gpus = self.free, self.gpus
+        return [key for key, amount in request.items() if free.get(key, 0) < amount or not gpus.fits({key: amount})]
 
     def count_that_fits(self, request: Mapping[str, int], count_max: int) -> int:
         """How many of such requests would do now, up to `count_max`."""
-        return min((self.free.get(name, 0) // amount for name, amount in request.items() if amount), default=count_max)
+        counts = (self.free.get(name, 0) // amount for name, amount in request.items() if amount)
+        return self.gpus.count_that_fits(request, min(counts, default=count_max))
 
-    def take(self, request: Mapping[str, int]) -> None:
+    def take(self, request: Mapping[str, int]) -> Shares:
         """Take what fits."""
         for name, amount in request.items():
             if amount:
                 left = self.free[name] - amount
                 assert left >= 0, f"{name} oversubscribed"
                 self.free[name] = left
+        return self.gpus.take(request)
 
-    def give(self, request: Mapping[str, int]) -> None:
+    def give(self, request: Mapping[str, int], shares: Shares = NONE) -> None:
         """Give back what was taken."""
+        self.gpus.give(shares)
         for name, amount in request.items():
             if amount:
                 back = self.free[name] + amount
@@ -76,7 +86,7 @@ class Resources:
 
     def reserve(self, amounts: Mapping[str, int], named: Mapping[str, int]) -> None:
         """Take it for a bundle, in which it is there again under names of the bundle's own."""
-        self.take(amounts)
+        self.gpus.reserve(self.take(amounts), named)
         self.hold(amounts)
         for name, amount in amounts.items():
             if amount:
@@ -96,6 +106,7 @@ class Resources:
                 if not self.reserved[name]:
                     del self.reserved[name]
         self.hold_no_more(amounts)
+        self.gpus.release(named)
         self.give(amounts)
 
     def borrow(self, name: str, bundle_name: str, amount: int) -> None:
@@ -107,10 +118,23 @@ class Resources:
             if not self.reserved[of]:
                 del self.reserved[of]
 
-    def fits_beside_actors(self, request: Mapping[str, int]) -> bool:
+    def fits_beside_actors(self, request: Mapping[str, int], gpus_of_actors: Iterable[Shares]) -> bool:
         """Whether it would do on a node with nothing but its actors."""
-        total, held = self.total, self.held
-        return all(total.get(name, 0) - held.get(name, 0) >= amount for name, amount in request.items())
+        held = self.held_by(self.held, gpus_of_actors) if request.get(GPU) else self.held
+        return all(self.total.get(name, 0) - held.get(name, 0) >= amount for name, amount in request.items())
+
+    def held_by(self, held: Mapping[str, int], gpus_of_actors: Iterable[Shares]) -> dict[str, int]:
+        """`held`, and the parts of GPUs that it makes useless: what is left is the most that one request may have."""
+        held = dict(held)
+        if self.gpus.free:
+            unusable = self.total[GPU] - self.gpus.usable_beside(gpus_of_actors)
+            if unusable > held.get(GPU, 0):
+                held[GPU] = unusable
+        return held
+
+    def free_for_one(self) -> dict[str, int]:
+        """What is free, without parts of GPUs that no one request could have beside the others."""
+        return {**self.free, GPU: self.gpus.usable()} if self.gpus.free else self.free
 
     def all_free(self) -> bool:
         """Whether nothing is taken, but by bundles."""

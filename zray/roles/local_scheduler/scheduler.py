@@ -30,7 +30,7 @@ Source: Ray paper 4.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -130,16 +130,16 @@ class LocalScheduler(Role):
         inline_bytes_max: int = INLINE_BYTES_MAX,
         policy: str = BOTTOM_UP,
         labels: dict[str, str] | None = None,
+        gpu_names: Sequence[str] = (),
     ) -> None:
         super().__init__(address)
         self.addresses = addresses
-        self.node_id = node_id
-        self.session = session
+        self.node_id, self.session = node_id, session
         self.is_embedded = is_embedded  # no other node can ever join
         self.labels = {**(labels or {}), NODE_ID_LABEL: host_of(address)}
         self.policy = policy  # as in wire/scheduling.POLICIES
         self.inline_bytes_max = inline_bytes_max  # of results: small ones come from other nodes unasked
-        self.resources = Resources(total)
+        self.resources = Resources(total, gpu_names)
         self.processes: dict[str, Process] = {}
         self.jobs: dict[bytes, Job] = {}
         self.ended_jobs: Latest[bytes, str] = Latest(ENDED_JOBS_MAX)  # and whose: tasks may still be on their way

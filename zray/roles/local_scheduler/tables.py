@@ -17,6 +17,7 @@ from ...wire.scheduling import JobFacts
 from ...wire.task_spec import ActorOptions, EnvVars, StoredValue, TaskOptions, TaskSpec
 from ..latest import Latest
 from .call_queue import CallQueue
+from .gpus import Shares
 
 # Tasks of functions that were refused follow at once.
 REFUSED_MAX = 10_000
@@ -125,10 +126,13 @@ class Frame:
     Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
     """
 
-    __slots__ = ("began_at", "cpu_lent", "depth", "resources", "task", "wait")
+    __slots__ = ("began_at", "cpu_lent", "depth", "gpus", "resources", "task", "wait")
 
-    def __init__(self, resources: dict[str, int], depth: int, now: float, task: Task | None = None) -> None:
+    def __init__(
+        self, resources: dict[str, int], depth: int, now: float, gpus: Shares, task: Task | None = None
+    ) -> None:
         self.resources = resources
+        self.gpus = gpus  # which ones those of the resources are
         self.began_at = now  # when what runs there did; of an actor's calls, the first
         self.depth = depth  # of the tasks that run there
         self.task = task  # levels above 0: the one task that runs there

@@ -76,7 +76,11 @@ class Trips:
         for queue in list(node.dispatch.queues):
             if queue.options.where is not None and node.strategies.is_bound(queue.options.where):
                 continue
-            if held and queue.tasks and not node.resources.fits_beside_actors(queue.resources):
+            if (
+                held
+                and queue.tasks
+                and not node.resources.fits_beside_actors(queue.resources, node.pool.gpus_of_actors())
+            ):
                 self._all_leave(queue)
                 continue
             first = node.dispatch.mean_us.get(queue.tasks[0].spec.function_id) if queue.tasks else None
