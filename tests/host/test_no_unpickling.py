@@ -29,12 +29,13 @@ class Canary:
 
 @pytest.fixture
 def cluster(nothing_left, monkeypatch, tmp_path):
-    """Every role in a process of its own, and a driver's node."""
+    """Every role in a process of its own, replicas on a node too, and a driver's node."""
     monkeypatch.setenv(probe.VARIABLE, str(tmp_path))
     monkeypatch.setattr(spawn, "_PROGRAM", probe.under(spawn._PROGRAM))
-    head = {"num_cpus": 0, "gcs_shards": 2, "global_schedulers": 2}
+    head = {"num_cpus": 0, "gcs_shards": 2, "gcs_replicas": 2, "global_schedulers": 2}
     with Cluster(True, head_node_args=head) as cluster:
-        cluster.add_node(num_cpus=1)
+        for number in range(2):
+            cluster.add_node(num_cpus=2, resources={f"place {number}": 9})
         cluster.wait_for_nodes()
         yield cluster
         zray.shutdown()
@@ -42,30 +43,82 @@ def cluster(nothing_left, monkeypatch, tmp_path):
 
 def control_processes(cluster):
     """What each is -> pid."""
-    found = {"head": cluster.head_node.pid, "node": cluster.worker_nodes[0].pid, "driver": context.runtime.node_pid}
-    for child in psutil.Process(cluster.head_node.pid).children():
-        if "zray.host.service_main" in " ".join(child.cmdline()):
-            found[f"service {child.pid}"] = child.pid
+    found = {"driver": context.runtime.node_pid}
+    for name, node in (("head", cluster.head_node), *((f"node {n}", it) for n, it in enumerate(cluster.worker_nodes))):
+        found[name] = node.pid
+        for child in psutil.Process(node.pid).children():
+            if "zray.host.service_main" in " ".join(child.cmdline()):
+                found[f"service {child.pid} of {name}"] = child.pid
     return found
+
+
+def services_of(processes, name):
+    return [pid for what, pid in processes.items() if what.startswith("service") and what.endswith(f" of {name}")]
+
+
+def all_roles(cluster):
+    """Once they are where they belong: of each chain one on a node, one and a spare with the head; two schedulers."""
+    return until(
+        lambda: (
+            len(services_of(found := control_processes(cluster), "head")) == 4 + 2
+            and sum(len(services_of(found, f"node {number}")) for number in range(2)) == 2
+            and found
+        )
+    )
+
+
+@zray.remote(num_cpus=0)
+class Holder:
+    """What is said to it, and what it says, goes from node to node; what it is, to its guardian and to shards."""
+
+    def __init__(self, canary):
+        self.canary = canary
+
+    def keep(self, *values):
+        return [self.canary, len(values)]
+
+    def fail(self):
+        raise ValueError(self.canary)
+
+    def __zray_save__(self):
+        return self.canary
+
+    def __zray_restore__(self, canary):
+        self.canary = canary
+
+
+def play(canary):
+    """Values, small and large, as arguments, results, errors and states, between nodes and into the shards."""
+    places = [{"resources": {f"place {number}": 1}} for number in range(2)]
+    value = [canary, bytes(1 << 20)]
+    work = zray.remote(lambda *values: [canary, len(values)])  # its code has one too
+    fails = zray.remote(retry_exceptions=True, max_retries=1)(lambda canary: [][len(repr(canary))])
+    refs = [zray.put(value)]
+    for place in places:
+        tasks = work.options(**place)
+        refs += [tasks.remote(canary), tasks.remote(refs[0]), tasks.remote(refs[-1]), tasks.remote([refs[-1]])]
+        holder = Holder.options(max_restarts=-1, max_task_retries=-1, checkpoint_interval=2, **place).remote(canary)
+        refs += [holder.keep.remote(canary), holder.keep.remote(refs[0]), holder.keep.remote([refs[1]])]
+        named = Holder.options(name=f"named {place}", lifetime="detached", **place).remote(canary)
+        refs.append(named.keep.remote(refs[1]))
+        for failing in (fails.options(**place).remote(canary), named.fail.remote()):
+            with pytest.raises((IndexError, ValueError)):
+                zray.get(failing, timeout=60)
+        assert zray.get(zray.get_actor(f"named {place}").keep.remote(1), timeout=60)[1] == 1
+    assert [value[1] for value in zray.get(refs[1:], timeout=60)] == [1] * (len(refs) - 1)
+    return refs
 
 
 def test_no_control_process_unpickles_or_could(cluster, tmp_path):
     cluster.connect()
-    canaries, work = tmp_path / "canaries", zray.remote(lambda *values: len(values))
+    canaries = tmp_path / "canaries"
     canaries.mkdir()
-    value = [Canary(str(canaries)), bytes(1 << 20)]
-
-    @zray.remote
-    class Holder:
-        def keep(self, *values):
-            return len(values)
-
-    holder = Holder.remote()
-    refs = [zray.put(value), work.remote(Canary(str(canaries)))]
-    refs += [work.remote(refs[0]), holder.keep.remote(Canary(str(canaries))), holder.keep.remote(refs[0])]
-    assert zray.get(refs[1:], timeout=60) == [1, 1, 1, 1]
-    processes = control_processes(cluster)
-    assert len(processes) == 3 + 2 + 2
+    before = all_roles(cluster)
+    refs = play(Canary(str(canaries)))
+    # One of a chain that is made anew is given the shard's state, and its log.
+    os.kill(services_of(before, "node 0" if services_of(before, "node 0") else "node 1")[0], signal.SIGKILL)
+    processes = until(lambda: (now := all_roles(cluster)) != before and now)
+    assert [value[1] for value in zray.get(refs[1:], timeout=60)] == [1] * (len(refs) - 1)
     opened = {int(name) for name in os.listdir(canaries)}
     assert opened and not opened & set(processes.values())
 
@@ -77,10 +130,11 @@ def test_no_control_process_unpickles_or_could(cluster, tmp_path):
 
     # And were there code that does: the process ends, and says what was asked for.
     zray.shutdown()
-    services = [pid for name, pid in processes.items() if name.startswith("service")]
-    for pid in (services[0], services[-1], cluster.worker_nodes[0].pid, cluster.head_node.pid):
+    hosting = "node 0" if services_of(processes, "node 0") else "node 1"
+    ends = [services_of(processes, "head")[0], services_of(processes, "head")[-1], services_of(processes, hosting)[0]]
+    for pid in (*ends, processes[hosting], cluster.head_node.pid):
         os.kill(pid, signal.SIGUSR2)
         until(lambda pid=pid: not is_running(pid))
-    for node in (cluster.head_node, cluster.worker_nodes[0]):
+    for node in (cluster.head_node, cluster.worker_nodes[int(hosting[-1])]):
         with open(node.session.log_path("node"), encoding="utf-8") as log:
             assert "a node must not unpickle" in log.read()
