@@ -34,6 +34,11 @@ def hearing(monkeypatch):
     return said.getvalue
 
 
+def test_a_wait_explains_itself_after_ten_seconds_a_minute_and_ten():
+    """U02.  The other tests have other numbers."""
+    assert patience.SAID_AFTER[:3] == (10.0, 60.0, 600.0)
+
+
 class Waiter:
     """zray.get in a thread of its own."""
 

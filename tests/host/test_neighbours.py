@@ -161,12 +161,15 @@ def raw_bytes():
     yield "random", random.Random(1).randbytes(1 << 20)
     yield "http", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10
     yield "tls", bytes.fromhex("16030100c8010000c40303") + bytes(200)
-    yield "zmtp 1", b"\x01\x00" + bytes(20)
-    yield "zmtp 2", b"\xff" + bytes(8) + b"\x7f\x01\x05\x00\x00"
-    for mechanism in (b"NULL", b"PLAIN", b"CURVE"):
-        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x01" + mechanism.ljust(20, b"\0") + bytes(32)
-        for length in (0, 1, 9, 10, 11, 12, 31, 32, 33, 64):
-            yield f"{mechanism.decode()} cut at {length}", greeting[:length]
+    # An identity of five bytes, with a length in front (1); signature, version, type of socket, the same identity (2).
+    identity = b"\x00\x05drive"
+    old = {"zmtp 1": b"\x06\x00drive" + identity, "zmtp 2": b"\xff" + bytes(8) + b"\x7f\x01\x05" + identity}
+    mechanisms = (b"NULL", b"PLAIN", b"CURVE")
+    new = {it: b"\xff" + bytes(8) + b"\x7f\x03\x01" + it.ljust(20, b"\0") + bytes(32) for it in mechanisms}
+    for version, greeting in (*old.items(), *new.items()):
+        for length in range(len(greeting) + 1):
+            yield f"{version!r} cut at {length}", greeting[:length]
+    for mechanism, greeting in new.items():
         yield f"{mechanism.decode()} and rubbish", greeting + random.Random(2).randbytes(1000)
         oversize = b"\x04\x29\x05HELLO" + bytes(300)  # B10: longer than a HELLO may be
         yield f"{mechanism.decode()} and a long HELLO", greeting + oversize
