@@ -97,6 +97,26 @@ def test_a_holder_that_is_killed_in_the_middle_costs_nothing(wires, tmp_path):
     assert tally.count() == 1
 
 
+def test_the_only_holder_is_killed_in_the_middle_and_the_value_is_made_again(wires, tmp_path):
+    """U05: what is known of a value does not share the fate of the process that made it, nor of its node."""
+    tally = Tally(tmp_path / "made")
+    holder, wire = wires.add()
+    wires.cluster.connect()
+    made = zray.remote(pattern).options(scheduling_strategy=there(holder, soft=True)).remote(tally)
+    zray.wait([made], timeout=60, fetch_local=False)
+    puller = wires.cluster.add_node(num_cpus=1)
+    wires.cluster.wait_for_nodes()
+    wire.brought, wire.limit = 0, LIMIT
+    right = zray.remote(lambda array: bool((array == np.arange(SIZE // 8)).all()))
+    ref = right.options(scheduling_strategy=there(puller)).remote(made)
+    until(lambda: wire.brought >= LIMIT)
+    assert tally.count() == 1 and is_occupied(puller)  # it has begun to arrive
+    wires.cluster.remove_node(holder)
+    wire.cut()
+    assert zray.get(ref, timeout=60)
+    assert tally.count() == 2
+
+
 def test_what_a_program_has_let_go_of_is_not_pulled_to_its_end(wires, gate):
     """The task that has waited for it goes, and what it held."""
     holder, wire = wires.add()

@@ -104,6 +104,19 @@ def far(function, **options):
     return zray.remote(function).options(resources={"far": 0.1}, num_cpus=0, **options)
 
 
+# U46: a head that was killed and is started again is back in three seconds, from the start command to its first answer;
+# on a machine that has other things to do (2 cores for several such tests) the test grants it three times as many.
+BACK_SECONDS, LOADED = 3.0, 3
+
+
+def time_to_answer(made):
+    """In seconds, from the start command on, until the head says who is there."""
+    began = time.monotonic()
+    made.start_head()
+    assert made.listed()
+    return time.monotonic() - began
+
+
 PLANS = {"in the head": {}, "in processes": {"gcs_shards": 2, "gcs_replicas": 2, "global_schedulers": 2}}
 
 
@@ -126,9 +139,10 @@ def test_nodes_go_on_with_a_head_that_is_started_again(started, tmp_path, plan):
     made.kill_head()
     assert zray.get(zray.remote(lambda: 1).remote(), timeout=30) == 1  # what needs no head goes on
     early = far(lambda value: value + 1).remote(41)  # handed up while there is no head
-    made.start_head()
+    took = time_to_answer(made)
     assert (made.cluster.address, made.cluster.token) == (address, token)
     assert zray.get(early, timeout=30) == 42
+    assert took < BACK_SECONDS * LOADED, f"{took:.1f} s"
     gate.open()
     assert zray.get(running, timeout=30) == 7 and tally.count() == 1  # it ran on, once
     assert zray.get(kept, timeout=30).sum() == 100_000 * 99_999 // 2
