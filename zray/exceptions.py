@@ -304,7 +304,7 @@ class ObjectLostError(ZrayError):
 
 
 class ObjectReconstructionFailedError(ObjectLostError):
-    """Making a lost value again failed, and the message says why (definite)."""
+    """The task that made the value cannot make it again: it may run no more, or its record is gone too (definite)."""
 
 
 class ObjectFreedError(ObjectLostError):

@@ -8,7 +8,7 @@ import pytest
 import zray
 from tests.gates import is_running, until
 from zray.cluster_utils import Cluster
-from zray.exceptions import ObjectLostError
+from zray.exceptions import ObjectLostError, ObjectReconstructionFailedError
 
 # From the kill on, on a machine that may have other things to do.  How soon the verdict comes by the monitor's clock
 # is the matter of tests/roles/test_losses.py.
@@ -106,9 +106,20 @@ def test_a_put_that_is_gone_is_said_to_be(cluster):
 
     place, ref = zray.get(zray.remote(put_there).remote(), timeout=20)
     at = kill(cluster, node_of(cluster, place))
-    with pytest.raises(ObjectLostError, match="was put"):
+    with pytest.raises(ObjectLostError, match="was put") as raised:
         zray.get(ref, timeout=20)
     assert time.monotonic() - at < LOSS_SAID_SECONDS
+    assert not isinstance(raised.value, ObjectReconstructionFailedError)
+
+
+def test_what_its_task_may_not_make_again_is_said_to_be_beyond_that(cluster):
+    """It has run, its value went with the node; whoever takes it, and whoever takes what comes of that, is told."""
+    place, large = made_at.options(num_returns=2, max_retries=0).remote(1, 100_000)
+    kill(cluster, node_of(cluster, zray.get(place, timeout=20)))
+    with pytest.raises(ObjectReconstructionFailedError, match="may run once only"):
+        zray.get(large, timeout=20)
+    with pytest.raises(ObjectReconstructionFailedError, match="may run once only"):
+        zray.get(zray.remote(np.sum).remote(large), timeout=20)
 
 
 def test_a_task_that_may_run_once_only_fails_with_its_node(cluster):

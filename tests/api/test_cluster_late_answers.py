@@ -5,7 +5,7 @@ import pytest
 
 import zray
 from tests.clusters import two_with_disks
-from zray.exceptions import ActorDiedError, ObjectLostError
+from zray.exceptions import ActorDiedError, ObjectReconstructionFailedError
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_large_answers_that_went_with_a_node_are_made_again_where_calls_may_be_r
 
 def test_an_answer_is_lost_where_its_call_may_not_be_repeated(cluster):
     (first, *_), painter = painted(cluster, max_restarts=-1)
-    with pytest.raises(ObjectLostError, match="an actor's answer"):
+    with pytest.raises(ObjectReconstructionFailedError, match="an actor's answer"):
         zray.get(first, timeout=60)
     assert zray.get(painter.paint.remote(1), timeout=60)[0] == 11
 

@@ -3,10 +3,11 @@
 import pytest
 
 from tests.roles.desk import DRIVER, JOB, Desk
-from zray.exceptions import decode_system_error
+from zray.exceptions import ObjectLostError, ObjectReconstructionFailedError, decode_system_error
 from zray.ids import put_id, return_id
 from zray.roles.effects import Send
 from zray.roles.gcs import GcsShard
+from zray.wire.chain import LineageFound
 from zray.wire.drains import TakeCopies
 from zray.wire.gcs import (
     AddLocations,
@@ -93,10 +94,27 @@ def test_a_put_that_is_gone_is_lost_and_so_is_what_may_run_once_only(shard):
         sent(shard, N1, HoldAtNode(N1, [object_id], 0))
         sent(shard, N2, AddLocations(N2, [(object_id, 9)]))
     lose(shard, N2)
-    for object_id, word in ((PUT, "was put"), (OBJECT, "once only")):
+    for object_id, word, has_task in ((PUT, "was put", False), (OBJECT, "once only", True)):
         ((target, message),) = sent(shard, N1, SubscribeObject(N1, object_id))
         assert (target, type(message)) == (N1, ObjectLost)
         assert word in message.reason and object_id.hex() in message.reason
+        assert message.has_task is has_task
+
+
+def test_what_has_lost_the_record_of_its_task_could_have_been_made_again(shard):
+    """The head of a chain says so where it is not in its store; or nobody had told the shard of it."""
+    sent(shard, N1, HoldAtNode(N1, [OBJECT], 0))
+    sent(shard, N2, AddLocations(N2, [(OBJECT, 9)]))
+    lose(shard, N2)
+    ((_, message),) = sent(shard, N1, SubscribeObject(N1, OBJECT))
+    assert "the record of its task" in message.reason and message.has_task
+    sent(shard, N1, HoldAtNode(N1, [OBJECT], 0))
+    shard.is_chained = True
+    sent(shard, N1, RecordTasks(N1, [SPEC]))
+    assert sent(shard, N1, SubscribeObject(N1, OBJECT)) == []
+    found = LineageFound(OBJECT, None, "The record of its task cannot be read: no disk")
+    (message,) = [effect.message for effect in shard.lineage_found(found, 1.0)]
+    assert "cannot be read" in message.reason and message.has_task
 
 
 def test_an_answer_is_made_again_as_what_a_task_returns_is(shard):
@@ -263,15 +281,20 @@ def test_a_call_that_is_not_under_way_is_not_run_again_where_that_is_not_allowed
     said = desk.take_sent()
     assert ("gcs-0", CannotRebuild("local", OBJECT)) in said and not desk.scheduler.tasks
     (ready,) = [message for _, message in said if type(message) is ObjectsReady]
-    assert "an actor's answer" in str(decode_system_error(ready.objects[0][1]))
+    error = decode_system_error(ready.objects[0][1])
+    assert type(error) is ObjectReconstructionFailedError and "an actor's answer" in str(error)
 
 
-def test_what_is_lost_is_an_error_until_its_task_runs_again(desk):
-    desk.tell(DRIVER, HoldObjects([PUT]))
-    desk.tell("gcs-0", ObjectLost(PUT, "it is gone"))
+@pytest.mark.parametrize(
+    "object_id, has_task, kind",
+    [(PUT, False, ObjectLostError), (OBJECT, False, ObjectLostError), (OBJECT, True, ObjectReconstructionFailedError)],
+)
+def test_what_is_lost_is_an_error_until_its_task_runs_again(desk, object_id, has_task, kind):
+    desk.tell(DRIVER, HoldObjects([object_id]))
+    desk.tell("gcs-0", ObjectLost(object_id, "it is gone", has_task))
     ((_, ready),) = desk.take_sent(ObjectsReady)
     error = decode_system_error(ready.objects[0][1])
-    assert type(error).__name__ == "ObjectLostError" and "it is gone" in str(error)
+    assert type(error) is kind and "it is gone" in str(error)
     assert not desk.take_sent(AddLocations)
 
 

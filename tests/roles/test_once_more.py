@@ -185,7 +185,7 @@ def test_one_that_waits_itself_for_what_it_had_returned_is_told_that_it_is_lost(
     said = asked(desk, origin)
     (value,) = [value for _, message in said if type(message) is ObjectsReady for _, value in message.objects]
     error = decode_system_error(value)
-    assert type(error).__name__ == "ObjectLostError" and "the actor itself waits" in str(error)
+    assert type(error).__name__ == "ObjectReconstructionFailedError" and "the actor itself waits" in str(error)
     assert not desk.can_begin(worker)
 
 

@@ -144,10 +144,14 @@ class CannotRebuild(Message, tag=113):
 
 
 class ObjectLost(Message, tag=114):
-    """GCS shard -> local scheduler.  It is gone and cannot be made again; the reason is for the user (definite)."""
+    """GCS shard -> local scheduler.  It is gone and cannot be made again; the reason is for the user (definite).
+
+    has_task: that could have made it again, but its record is gone too, or it may run no more.
+    """
 
     object_id: ObjectID
     reason: Text
+    has_task: bool = False
 
 
 class LineageNeeded(Message, tag=115):

@@ -68,7 +68,8 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
         _give_up(shard, item, f"Object {name} was put, and all its copies went with a node that is lost.")
         return
     if spec is None:
-        _give_up(shard, item, f"Object {name} went with a node that is lost, and so did the record of its task.")
+        reason = f"Object {name} went with a node that is lost, and so did the record of its task."
+        _give_up(shard, item, reason, has_task=True)
         return
     if shard.is_chained and found is None:
         shard.wanted[object_id] = None
@@ -81,7 +82,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
         if not options.may_run_again:
             once = " went with a node that is lost; its task may run once only"
             why = f", {ANSWER_IS_LOST}" if options.actor_id else once
-            _give_up(shard, item, f"Object {name}{why}.")
+            _give_up(shard, item, f"Object {name}{why}.", has_task=True)
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
     shard.send(maker, RebuildObject(object_id, spec))
@@ -94,15 +95,16 @@ def lineage_found(shard: GcsShard, message: LineageFound) -> None:
     if item is None or item.sizes or not item.subscribers:
         return
     if message.spec is None:
-        _give_up(shard, item, f"Object {message.object_id.hex()} went with a node that is lost. {message.reason}")
+        reason = f"Object {message.object_id.hex()} went with a node that is lost. {message.reason}"
+        _give_up(shard, item, reason, has_task=True)
     else:
         see_to(shard, item, message.spec)
 
 
-def _give_up(shard: GcsShard, item: ObjectRecord, reason: str) -> None:
+def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool = False) -> None:
     subscribers, item.subscribers = item.subscribers, {}
     for node in subscribers:
-        shard.send(node, ObjectLost(item.object_id, reason))
+        shard.send(node, ObjectLost(item.object_id, reason, has_task))
     shard.tasks.drop_if_unused(item)
 
 

@@ -41,7 +41,7 @@ def submit(node: LocalScheduler, task: Task) -> None:
     task.state = TaskState.CALL
     node.lifecycle.retain_arguments(task)
     text = f"{ANSWER_IS_LOST}; the actor itself waits for it, and runs no other call meanwhile."
-    node.lifecycle.fail(task, "ObjectLostError", f"Object {task.entry.object_id.hex()}, {text}")
+    node.lifecycle.fail(task, "ObjectReconstructionFailedError", f"Object {task.entry.object_id.hex()}, {text}")
 
 
 def _waits_for(node: LocalScheduler, actor: Actor, task: Task) -> bool:

@@ -5,7 +5,8 @@
     a job whose driver was there                              ends
     RebuildObject (the shard's word: you have it in hand,     say where it is, go on with it, or run its task again
     or want it)                                           (once_more: its call)
-    ObjectLost                                                those who wait for it get that error
+    ObjectLost                                                those who wait for it get that error: of a put, or of what
+                                                          its task was to make again
 
 The verdict on a node is final: what still comes from it changes nothing.  Source: Ray paper 4.8.
 """
@@ -111,7 +112,7 @@ class Recovery:
             is_over = bool(options.actor_id) and not options.may_run_again
             job = None if is_over else self._job_that_wants(entry)
             if is_over:  # others of ours hear of it from the shard
-                self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {ANSWER_IS_LOST}."))
+                self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {ANSWER_IS_LOST}.", True))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
@@ -168,7 +169,8 @@ class Recovery:
             return
         entry.shared.is_fetching = False
         entry.shared.is_lost = True
-        node.object_is_here(entry, encode_system_error("ObjectLostError", message.reason))
+        kind = "ObjectReconstructionFailedError" if message.has_task else "ObjectLostError"
+        node.object_is_here(entry, encode_system_error(kind, message.reason))
 
     def _forget_loss(self, entry: ObjectEntry) -> None:
         assert entry.shared is not None
