@@ -287,25 +287,44 @@ class Foretold:
 
     measured = 100_000.0
 
-    def __init__(self, predicted):
+    def __init__(self, predicted, growth=1.0):
         self.predicted = predicted
         self.error = Model.error.fget(self)
         self.passes = Model.passes.fget(self)
+        self.growth = growth
 
     def rate(self, nodes, waves, policy="bottom_up", wave=1):
         return min(nodes, 8.0 if policy == "central" else nodes) * self.predicted
 
+    def cpu_per_task(self, nodes):
+        return 15e-6 * (self.growth if nodes == 4 else 1.0)
 
-@pytest.mark.parametrize(("predicted", "passes"), [(80_000, True), (120_000, True), (79_000, False), (121_000, False)])
-def test_no_simulated_point_is_shown_before_the_gate_is_passed(monkeypatch, predicted, passes):
-    monkeypatch.setattr(e1, "calibrated", lambda effort: Foretold(predicted))
+
+AT_PACE = [(1.0, 20.0), (2.0, 20.0), (4.0, 20.0), (8.0, 20.0)]  # microseconds: of these, none is held against 15
+
+
+@pytest.mark.parametrize(
+    ("predicted", "growth", "passes"),
+    [
+        (80_000, 1.0, (True, True)),
+        (120_000, 1.19, (True, True)),
+        (79_000, 1.0, (False, True)),
+        (121_000, 1.0, (False, True)),
+        (100_000, 1.21, (True, False)),
+        (100_000, 0.79, (True, False)),
+    ],
+)
+def test_no_simulated_point_is_shown_before_the_gate_is_passed(monkeypatch, predicted, growth, passes):
+    monkeypatch.setattr(e1, "calibrated", lambda effort: Foretold(predicted, growth))
     figure = Figure("E1", "a title")
-    e1.many_nodes(figure, QUICK)
-    gate, *others = figure.rows
-    assert gate.verdict == (REACHED if passes else MISSED)
-    if passes:
+    e1.many_nodes(figure, QUICK, AT_PACE)
+    gate, growth_gate, *others = figure.rows
+    assert [row.verdict == REACHED for row in (gate, growth_gate)] == list(passes)
+    if all(passes):
         assert [row.kind for row in others] == [SIMULATED] * len(others)
-        assert {series.kind for plot in figure.plots for series in plot.series} == {SIMULATED}
+        curves, *simulated = figure.plots
+        assert curves.full_title.endswith("(emulated, simulated)")
+        assert {series.kind for plot in simulated for series in plot.series} == {SIMULATED}
     else:
         assert not figure.plots
         assert others and all(row.verdict == ABSENT and row.value is None for row in others)
