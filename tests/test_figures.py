@@ -110,6 +110,28 @@ def test_every_line_of_a_csv_says_whether_it_is_simulated(tmp_path):
     assert all("a plot (measured, simulated)" in line["label"] for line in points)
 
 
+def test_a_json_holds_how_each_number_was_had_and_the_raw_samples(tmp_path):
+    figure = figure_with(Series("a", SIMULATED, [(1, 1.5)]), Series("b", EMULATED, [(3, 4)]))
+    figure.add("a row", 5, "1/s", MEASURED, at_least=4)
+    figure.leave_out("absent", "it is not built")
+    figure.keep("times", [float(number) for number in range(100, 0, -1)], "ms", EMULATED)
+    figure.keep("none", [], "ms", EMULATED)
+    figure.seeds.append(7)
+    circumstances = reproduce.machine(quick=False)
+    write_report([figure], circumstances, tmp_path)
+    found = json.loads((tmp_path / "E1.json").read_text())
+    assert found["circumstances"] == circumstances and {"machine", "system", "Python", "zray"} <= circumstances.keys()
+    assert [(row["label"], row["class"], row["value"]) for row in found["rows"]] == [
+        ("a row", "R1", 5),
+        ("absent", None, None),
+    ]
+    assert [(series["class"], series["points"]) for series in found["series"]] == [("R3", [[1, 1.5]]), ("R2", [[3, 4]])]
+    times, none = found["samples"]
+    assert (times["p50"], times["p95"], times["p99"], times["repeats"]) == (51, 96, 100, 100)
+    assert times["raw"][0] == 100 and times["class"] == "R2" and found["seeds"] == [7]
+    assert none["repeats"] == 0 and "p50" not in none
+
+
 def test_the_page_escapes_what_it_is_told():
     figure = figure_with(Series(HOSTILE, MEASURED, [(1, 1)]))
     figure.plots.append(Plot(HOSTILE, HOSTILE, HOSTILE, []))
@@ -204,7 +226,7 @@ def test_a_figure_is_measured_and_reported(tmp_path, nothing_left):
     result = subprocess.run(command, env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=55)
     assert result.returncode == 0, result.stderr
     assert "E3" in result.stdout and "the run failed" not in result.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "E3.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "E3.csv", "E3.json"}
     page = (tmp_path / "report.html").read_text()
     assert str(ROOT) not in page and "get of 100 MB, in place" in page
     assert json.dumps(str(tmp_path)) not in page

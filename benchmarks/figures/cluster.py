@@ -65,6 +65,8 @@ def node_to_node(figure: Figure, plan: Plan) -> None:
     needed = transfer.RATIO_NEEDED if plan.megabytes >= transfer.MEGABYTES_NEEDED else None
     label = "the same / a bare CURVE stream, in turns"
     figure.add(label, transfer.ratio_of(pairs), "", EMULATED, at_least=needed)
+    for name, rates in (("zray", ours), ("a bare CURVE stream", bare)):
+        figure.keep(f"{what}, {name}", rates, "MB/s", EMULATED)
     lines = [
         Series(name, EMULATED, [(float(number), rate) for number, rate in enumerate(rates, 1)])
         for name, rates in (("zray", ours), ("bare CURVE stream", bare))
@@ -84,6 +86,7 @@ def coming_and_going(figure: Figure, plan: Plan) -> None:
     """Nodes that join at once, and how soon it is known that one is gone."""
     joins = [cluster.joins(plan.joins) for _ in range(plan.join_rounds)]
     seconds = statistics.median(seconds for _, seconds in joins)
+    figure.keep(f"time until the last of {plan.joins} is a member", [took for _, took in joins], "s", EMULATED)
     label = f"{plan.joins} nodes join at once, median of {plan.join_rounds}: until the last is a member"
     most = cluster.joins_seconds_max(plan.joins)
     figure.add(label, seconds, "s", EMULATED, at_most=most)
@@ -94,6 +97,7 @@ def coming_and_going(figure: Figure, plan: Plan) -> None:
     lines = []
     for what, times in cluster.deaths(plan.deaths).items():
         _, most = cluster.SIGNALS[what]
+        figure.keep(f"time until it is known that a node is {what}", times, "s", EMULATED)
         label = f"a node {what}, {plan.deaths} times: the longest time until that is known"
         figure.add(label, max(times), "s", EMULATED, at_most=most)
         points = [(float(number), value) for number, value in enumerate(times, 1)]
@@ -103,6 +107,7 @@ def coming_and_going(figure: Figure, plan: Plan) -> None:
 
 def under_fire(figure: Figure, plan: Plan) -> None:
     """The same tasks in peace, and while processes are killed."""
+    figure.seeds.append(SEED)
     found = chaos.measure(plan.tasks, plan.task_seconds, plan.every_s, SEED)
     killed = ", ".join(f"{count} x {what}" for what, count in found.killed.items())
     what = f"{plan.tasks:,} tasks of {plan.task_seconds * 1e3:g} ms on 3 nodes"

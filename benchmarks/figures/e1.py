@@ -51,13 +51,16 @@ SATURATED = 1.1  # a doubling that brings less than this
 
 def measure(figure: Figure, effort: Effort) -> None:
     """All three parts."""
-    rate = one_node(effort)
-    figure.add("tasks/s on one node of two CPUs", rate, "1/s", MEASURED, paper=PAPER, at_least=100_000)
+    rates = one_node(effort)
+    figure.keep(f"tasks/s on one node of two CPUs, each wave of {WAVE:,}", rates, "1/s", MEASURED)
+    figure.add(
+        "tasks/s on one node of two CPUs", statistics.median(rates), "1/s", MEASURED, paper=PAPER, at_least=100_000
+    )
     many_nodes(figure, effort, several_nodes(figure, effort))
 
 
-def one_node(effort: Effort) -> float:
-    """No-op tasks per second that one driver submits and fetches, in waves: the median wave."""
+def one_node(effort: Effort) -> list[float]:
+    """No-op tasks per second that one driver submits and fetches, by wave."""
 
     @zray.remote
     def nothing() -> None:
@@ -71,7 +74,7 @@ def one_node(effort: Effort) -> float:
             started = time.perf_counter()
             zray.get([nothing.remote() for _ in range(WAVE)])
             rates.append(WAVE / (time.perf_counter() - started))
-    return statistics.median(rates)
+    return rates
 
 
 def several_nodes(figure: Figure, effort: Effort) -> list[tuple[float, float]]:
@@ -105,6 +108,11 @@ def several_nodes(figure: Figure, effort: Effort) -> list[tuple[float, float]]:
     )
     label = "the same flat out, where all nodes share two cores and their caches"
     figure.add(label, farthest(found) * 100, "%", EMULATED)
+    for count in NODES:
+        for what, runs in ((f"{PACE:,.0f} tasks/s each", at_pace), ("flat out", found)):
+            figure.keep(
+                f"CPU time per task, {count} node(s), {what}", [run[0] * 1e6 for run in runs[count]], "us", EMULATED
+            )
     slow, fast = medians(at_pace, 0, 1e6), medians(found, 0, 1e6)
     figure.notes.append(
         f"CPU time per task in us, of all processes, by number of emulated nodes: {in_words(slow)} where each node "

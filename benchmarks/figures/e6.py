@@ -24,6 +24,8 @@ def measure(figure: Figure, effort: Effort) -> None:
             paper="< 10 %",
             at_most=LIMIT * 100,
         )
+        for count, found in rates.items():
+            figure.keep(f"no-op tasks kept, {count} replica(s), the second {where}", found, "tasks/s", kind)
         points = [(float(count), value) for count, found in rates.items() for value in found]
         line = [
             Series("each run", kind, points),

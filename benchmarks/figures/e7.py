@@ -12,6 +12,7 @@ def measure(figure: Figure, effort: Effort) -> None:
     for is_remote, where, kind in ((False, "both replicas on the head", MEASURED), (True, "one on a node", EMULATED)):
         silences, acknowledged, lost = failovers(4 if effort.quick else 20, is_remote=is_remote)
         for name, found in silences.items():
+            figure.keep(f"{name} killed, {where}: the longest time without an answer", found, "ms", kind)
             figure.add(
                 f"{name} killed {len(found)} times, {where}: the longest time without an answer",
                 max(found),

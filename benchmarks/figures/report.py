@@ -1,13 +1,15 @@
-"""The report of a run: one HTML file that needs nothing else, and a CSV per figure."""
+"""The report of a run: one HTML file that needs nothing else; a CSV and a JSON per figure."""
 
 from __future__ import annotations
 
 import csv
+import json
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from .results import ABSENT, MISSED, REACHED, SIMULATED, Figure
+from ..timing import percentile
+from .results import ABSENT, MISSED, PAPERS_CLASS, REACHED, SIMULATED, Figure, Samples
 from .svg import draw
 
 COLUMNS = ("figure", "what", "class", "simulated", "label", "paper", "ours", "needed", "verdict", "value", "x", "y")
@@ -94,11 +96,44 @@ def write_csv(figure: Figure, path: Path) -> None:
         writer.writerows(csv_lines(figure))
 
 
+def as_json(figure: Figure, circumstances: dict[str, Any]) -> dict[str, Any]:
+    """All of the figure: what the table has, every point of every plot, and the raw samples where it has some.
+
+    class: R1 measured, R2 emulated, R3 simulated; None for what could not be had.
+    """
+    return {
+        "figure": figure.name,
+        "title": figure.title,
+        "circumstances": circumstances,
+        "seeds": figure.seeds,
+        "rows": [
+            {"label": row.label, "paper": row.paper, "ours": row.ours, "needed": row.needed, "verdict": row.verdict}
+            | {"value": row.value, "class": PAPERS_CLASS.get(row.kind)}
+            for row in figure.rows
+        ],
+        "series": [
+            {"plot": plot.full_title, "name": series.name, "class": PAPERS_CLASS[series.kind], "points": series.points}
+            for plot in figure.plots
+            for series in plot.series
+        ],
+        "samples": [samples_as_json(samples) for samples in figure.samples],
+        "notes": figure.notes,
+    }
+
+
+def samples_as_json(samples: Samples) -> dict[str, Any]:
+    percents = {f"p{percent}": percentile(samples.values, percent) for percent in (50, 95, 99) if samples.values}
+    about = {"name": samples.name, "class": PAPERS_CLASS[samples.kind], "unit": samples.unit}
+    return about | percents | {"repeats": len(samples.values), "raw": samples.values}
+
+
 def write_report(figures: list[Figure], circumstances: dict[str, str], folder: Path) -> Path:
     """The page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         write_csv(figure, folder / f"{figure.name}.csv")
+        found = json.dumps(as_json(figure, circumstances), indent=1)
+        (folder / f"{figure.name}.json").write_text(found + "\n", encoding="utf-8")
     page = folder / "report.html"
     page.write_text(as_html(figures, circumstances), encoding="utf-8")
     return page

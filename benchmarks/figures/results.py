@@ -8,10 +8,12 @@ simulated   the roles of production in the simulator, in virtual time, with cost
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MEASURED, EMULATED, SIMULATED = "measured", "emulated", "simulated"
 CLASSES = (MEASURED, EMULATED, SIMULATED)
+PAPERS_CLASS = {MEASURED: "R1", EMULATED: "R2", SIMULATED: "R3"}  # in the JSON
 REACHED, MISSED, SHOWN, ABSENT = "reached", "not reached", "no limit", "not measured"
 VERDICTS = (REACHED, MISSED, SHOWN, ABSENT)
 
@@ -62,6 +64,16 @@ class Plot:
         return f"{self.title} ({', '.join(kinds)})" if kinds else self.title
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Each single value that a number of the table comes from, in the order in which they were had."""
+
+    name: str
+    kind: str
+    unit: str
+    values: list[float]
+
+
 @dataclass
 class Figure:
     """All of one figure."""
@@ -71,6 +83,8 @@ class Figure:
     rows: list[Row] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    samples: list[Samples] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)  # of what was drawn
 
     def add(
         self,
@@ -87,6 +101,10 @@ class Figure:
         needed = limit_in_words(at_least, at_most, unit)
         verdict = verdict_of(value, at_least=at_least, at_most=at_most)
         self.rows.append(Row(label, paper, f"{shown(value)} {unit}".strip(), kind, verdict, value, needed))
+
+    def keep(self, name: str, values: Iterable[float], unit: str, kind: str) -> None:
+        """Raw values, for the JSON."""
+        self.samples.append(Samples(name, kind, unit, list(values)))
 
     def add_fact(self, label: str, holds: bool, ours: str, kind: str, *, paper: str = "") -> None:
         """A row that is true or not."""
