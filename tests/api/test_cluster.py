@@ -255,11 +255,32 @@ def test_each_node_listens_on_one_port_and_its_workers_on_none(cluster):
     with zray.init(address=cluster.address):
         assert zray.get([zray.remote(lambda: 1).remote() for _ in range(20)], timeout=20) == [1] * 20
         for node in [cluster.head_node, *cluster.worker_nodes]:
-            process = psutil.Process(node.pid)
-            pids = {one.pid for one in (process, *process.children(recursive=True))}
-            ports = {
-                connection.laddr.port
-                for connection in psutil.net_connections("inet")
-                if connection.pid in pids and connection.status == psutil.CONN_LISTEN
-            }
-            assert ports == {int(node.session.read_info().endpoint.rpartition(":")[2])}
+            assert ports_of(node) == {int(node.session.read_info().endpoint.rpartition(":")[2])}
+
+
+def test_a_node_that_runs_replicas_listens_on_one_port_too(nothing_left):
+    """They call all others; two members of one chain meet through the head."""
+    with Cluster(True, head_node_args={"num_cpus": 1, "gcs_replicas": 3}) as cluster:
+        nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
+        for node in nodes:
+            until(lambda node=node: any("service_main" in " ".join(one.cmdline()) for one in family(node)))
+        with zray.init(address=cluster.address):
+            assert zray.get([zray.remote(lambda: 1).remote() for _ in range(20)], timeout=20) == [1] * 20
+        for node in nodes:
+            assert ports_of(node) == {int(node.session.read_info().endpoint.rpartition(":")[2])}
+
+
+def family(node):
+    """Its processes."""
+    process = psutil.Process(node.pid)
+    return [process, *process.children(recursive=True)]
+
+
+def ports_of(node):
+    """On which it or a process of it listens."""
+    pids = {one.pid for one in family(node)}
+    return {
+        connection.laddr.port
+        for connection in psutil.net_connections("inet")
+        if connection.pid in pids and connection.status == psutil.CONN_LISTEN
+    }

@@ -10,12 +10,14 @@ import pytest
 
 from tests.host.wires import Host, Wire, are_up, join, pump
 from zray.host import detours
-from zray.host.detours import STRAIGHT_SECONDS, Detours, StraightAgain, takes_detour
+from zray.host.dealing import ATTEMPT_SECONDS
+from zray.host.detours import NOWHERE, STRAIGHT_SECONDS, Detours, StraightAgain, takes_detour
 from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
 from zray.host.tunnels import Tunnels
 from zray.roles.relay import Relay
 from zray.wire.gcs import NodeJoined
+from zray.wire.hosts import RELAYED
 from zray.wire.message import Bulk
 from zray.wire.objects import ObjectChunk
 from zray.wire.relay import TunnelBytes
@@ -28,23 +30,23 @@ def test_the_straight_way_first_then_both_in_turn():
     assert not takes_detour(was_detour=True, down_seconds=0.0)  # it was up: the network may have changed
 
 
-def test_who_cannot_connect_to_a_replica_says_so_unless_it_is_cut_off_itself():
-    replica = Neighbour("r", Key(b"k", "replica", "r", roles=["r/gcs-0"], node="a"), "a:7", 0.0)
-    head = Neighbour("h", Key(b"h", "head", "h"), "h:6", 0.0)
-    it, said = Detours(SimpleNamespace(host="me", by_host={"r": replica, "h": head}), None), []
-    it.on_replica_out_of_reach = said.append
+def test_who_has_no_port_is_reached_through_the_relay_alone():
+    opened = []
 
-    def tries(now):
-        it.way(replica, now)
-        replica.failures += 1
-        return said
+    def open_tunnel(host):
+        opened.append(host)
+        if len(opened) == 3:
+            raise OSError("no room")
+        return "ipc:///t1"
 
-    assert not tries(0.0) and not tries(10.0), "nor is the head there"
-    head.is_up = True
-    assert not tries(20.0) and not tries(20.9 + STRAIGHT_SECONDS - 1.0)
-    assert tries(20.0 + STRAIGHT_SECONDS) == ["r"]
-    it.came_about(replica)
-    assert tries(30.0) == ["r"], "it was there meanwhile"
+    replica = Neighbour("r", Key(b"k", "replica", "r", roles=["r/gcs-0"], node="a"), RELAYED, 0.0)
+    links, lines = SimpleNamespace(host="me", by_host={"r": replica}, log=lambda line: lines.append(line)), []
+    it = Detours(links, SimpleNamespace(open=open_tunnel))
+    for now in (0.0, 0.1):
+        assert it.way(replica, now) == ("ipc:///t1", ATTEMPT_SECONDS)
+    it.came_about(replica)  # there is no straight way to be tried
+    assert not it.candidates
+    assert it.way(replica, 0.2) == (NOWHERE, STRAIGHT_SECONDS) and lines == ["no tunnel to host r: no room"]
 
 
 class Middle:

@@ -4,7 +4,7 @@ import pytest
 
 from zray.host.keys import Key
 from zray.host.neighbour import Neighbour
-from zray.roles.effects import Finding, HostProbed, ProbeHost, Send, SetTimer
+from zray.roles.effects import Send, SetTimer
 from zray.roles.gcs.master import ChainMaster
 from zray.roles.hosting import LASTED_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, Hosting, SpreadAgain
 from zray.roles.replica_effects import (
@@ -15,6 +15,7 @@ from zray.roles.replica_effects import (
     NoteChain,
     ReplicaLetIn,
     ServiceAdded,
+    ServiceListens,
 )
 from zray.wire.chain import ChainChanged, ChainJoined, ChainMemberLost, ChainOffer
 from zray.wire.codec import Letter
@@ -23,12 +24,13 @@ from zray.wire.hosting import (
     HostedReplica,
     MayHost,
     ReplicaEnded,
-    ReplicaListens,
-    ReplicaOutOfReach,
     ReplicaRefused,
+    ReplicaRuns,
+    ReplicaStuck,
     StartReplica,
     StopReplica,
 )
+from zray.wire.hosts import RELAYED
 
 
 def sent(effects, kind):
@@ -51,9 +53,8 @@ class Desk:
 
     def run(self, node, order):
         """What that order leads to, until it is let in."""
-        replica = HostedReplica(f"{node}-{order.number}", order.shard, b"k", f"{node}:7")
-        self.say(f"{node}/replicas", ReplicaListens(order.number, replica))
-        self.say("host", HostProbed(f"{replica.host}/host", Finding.ANSWERS))
+        replica = HostedReplica(f"{node}-{order.number}", order.shard, b"k")
+        self.say(f"{node}/replicas", ReplicaRuns(order.number, replica))
         return replica, self.say("host", ReplicaLetIn(replica.host))
 
 
@@ -77,27 +78,19 @@ def test_a_node_that_must_not_host_is_not_asked():
     assert not sent(Desk().say("a/replicas", MayHost(False, [])), StartReplica)
 
 
-def test_it_is_let_in_when_it_is_seen_and_only_as_what_was_ordered():
+def test_it_is_let_in_as_what_was_ordered_and_others_are_told_not_to_call_it():
     desk = Desk(["gcs-0"])
     ((_, order),) = sent(desk.say("a/replicas", MayHost(True, [])), StartReplica)
-    other = HostedReplica("x", "gcs-1", b"k", "a:7")
-    assert sent(desk.say("a/replicas", ReplicaListens(order.number, other)), StopReplica)
-    replica = HostedReplica("y", "gcs-0", b"k", "a:7")
-    effects = desk.say("a/replicas", ReplicaListens(order.number, replica))
-    assert [e.endpoint for e in effects if type(e) is ProbeHost] == ["a:7"] and not sent(effects, ServiceAdded)
-    effects = desk.say("host", HostProbed("y/host", Finding.ANSWERS))
+    other = HostedReplica("x", "gcs-1", b"k")
+    assert sent(desk.say("a/replicas", ReplicaRuns(order.number, other)), StopReplica)
+    replica = HostedReplica("y", "gcs-0", b"k")
+    effects = desk.say("a/replicas", ReplicaRuns(order.number, replica))
+    assert not sent(effects, ServiceAdded)
     placed = effects.index(next(e for e in effects if type(e) is Send and type(e.message) is MemberPlaced))
     assert placed < effects.index(LetInReplica(replica, "a")), "the chain master knows where it is, first"
-    ((_, added),) = sent(desk.say("host", ReplicaLetIn("y")), ServiceAdded)
-    assert added.roles == ["y/gcs-0"] and added.node == "a"
-
-
-def test_who_cannot_be_seen_is_stopped():
-    desk = Desk(["gcs-0"])
-    ((_, order),) = sent(desk.say("a/replicas", MayHost(True, [])), StartReplica)
-    desk.say("a/replicas", ReplicaListens(order.number, HostedReplica("y", "gcs-0", b"k", "a:7")))
-    effects = desk.say("host", HostProbed("y/host", Finding.OUT_OF_REACH))
-    assert sent(effects, StopReplica) and not any(type(e) is LetInReplica for e in effects)
+    effects = desk.say("host", ReplicaLetIn("y"))
+    ((_, added),), ((_, listens),) = sent(effects, ServiceAdded), sent(effects, ServiceListens)
+    assert added.roles == ["y/gcs-0"] and added.node == "a" and listens.endpoint == RELAYED
 
 
 def test_a_node_ends_replicas_of_its_own_only():
@@ -110,13 +103,13 @@ def test_a_node_ends_replicas_of_its_own_only():
     assert lost.member == f"{replica.host}/gcs-0"
 
 
-def test_one_that_somebody_cannot_connect_to_is_moved():
+def test_one_that_takes_nothing_of_what_somebody_has_for_it_is_moved():
     desk = Desk(["gcs-0"])
     ((_, order),) = sent(desk.say("a/replicas", MayHost(True, [])), StartReplica)
     replica, _ = desk.run("a", order)
     desk.say("b/replicas", MayHost(True, []))
-    assert not desk.say("c/tunnels", ReplicaOutOfReach("another one"))
-    ((to, _),) = sent(desk.say("c/tunnels", ReplicaOutOfReach(replica.host)), StopReplica)
+    assert not desk.say("c/host", ReplicaStuck("another one"))
+    ((to, _),) = sent(desk.say("c/host", ReplicaStuck(replica.host)), StopReplica)
     again = sent(desk.say("a/replicas", ReplicaEnded(replica.host, "killed")), StartReplica)
     assert to == "a/replicas" and [it for it, _ in again] == ["b/replicas"]
 

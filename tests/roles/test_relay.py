@@ -6,6 +6,7 @@ import pytest
 
 from zray.roles.effects import Send
 from zray.roles.relay import TUNNEL_BYTES_MAX, TUNNELS_MAX, Relay
+from zray.roles.replica_effects import ServiceAdded, ServiceEnded
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
 
@@ -25,6 +26,10 @@ class Middle:
     def lose(self, host):
         return self._sent(self.relay.handle("head/monitor", NodeLost(f"{host}/local", "it was killed"), 0.0))
 
+    def hear(self, news):
+        """Of the services."""
+        return self._sent(self.relay.handle("head/services", news, 0.0))
+
     def _sent(self, effects):
         self.relay.check_everything()
         assert all(type(effect) is Send for effect in effects)
@@ -37,6 +42,16 @@ def middle():
     middle = Middle()
     assert middle.say("a", OpenTunnel("b", 2)) == [("b", OpenTunnel("a", 2))]
     return middle
+
+
+def test_a_replica_on_a_node_has_tunnels_for_as_long_as_it_is_there(middle):
+    """It is no member, and has no port that others could call."""
+    ((to, refused),) = middle.say("r", OpenTunnel("a", 2))
+    assert to == "r" and type(refused) is TunnelClosed
+    middle.hear(ServiceAdded("r", "replica", b"k", ["r/gcs-0"], "b"))
+    assert middle.say("r", OpenTunnel("a", 4)) == [("a", OpenTunnel("r", 4))]
+    ((to, closed),) = middle.hear(ServiceEnded("r", "it was killed"))
+    assert to == "a" and type(closed) is TunnelClosed and closed.peer == "r"
 
 
 def test_bytes_and_credit_are_passed_on(middle):

@@ -9,7 +9,7 @@ from zray.roles.services import ServiceAdded, ServiceEnded, ServiceListens, Serv
 from zray.wire.chain import ChainMemberLost
 from zray.wire.gcs import NodeJoined, NodeLost
 from zray.wire.hosting import REPLICAS_MAX
-from zray.wire.hosts import HostAdded, HostRemoved
+from zray.wire.hosts import RELAYED, HostAdded, HostRemoved
 
 HEAD, NODE = "head", "node"
 ONE, TWO = "one", "two"
@@ -53,6 +53,35 @@ def test_in_whatever_order_they_come_each_pair_meets_once_and_nodes_connect_to_s
             assert meetings[HEAD, service].roles == [f"{service}/global"] and (service, HEAD) not in meetings
         # Of two services one connects to the other.
         assert meetings[ONE, TWO].is_earlier is not meetings[TWO, ONE].is_earlier
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_replicas_on_nodes_call_all_others(own):
+    """They have no port: who cannot call them must not try, and two of them meet through the relay."""
+    places = {ONE: "" if own else "a", TWO: "b"}
+    added = [ServiceAdded(host, "replica", b"k", [f"{host}/gcs-0"], place) for host, place in places.items()]
+    listens = [ServiceListens(host, RELAYED if place else f"{host}:7") for host, place in places.items()]
+    for order in itertools.permutations([*added, *listens, joined(HEAD), joined(NODE)]):
+        if any(order.index(a) > order.index(b) for a, b in zip(added, listens, strict=True)):
+            continue
+        role, meetings, relay = Services("head/services", "head/chains", HEAD, "head/relay"), {}, []
+        for happening in order:
+            for target, message in told(role, happening):
+                if target == "head/relay":
+                    relay.append(message.host)
+                else:
+                    pair = (target.partition("/")[0], message.host)
+                    assert pair not in meetings, order
+                    meetings[pair] = message
+        assert not meetings[NODE, TWO].is_earlier and meetings[TWO, NODE].is_earlier
+        assert meetings[TWO, NODE].endpoint == f"{NODE}:1" and (TWO, HEAD) not in meetings
+        if own:
+            assert meetings[TWO, ONE].is_earlier and meetings[TWO, ONE].endpoint == f"{ONE}:7" and relay == [TWO]
+            assert not meetings[ONE, TWO].is_earlier
+        else:
+            (called,) = [message for pair, message in meetings.items() if NODE not in pair and message.is_earlier]
+            assert called.endpoint == RELAYED and sorted(relay) == [ONE, TWO]
+        assert ("head/relay", ServiceEnded(TWO, "killed")) in told(role, ServiceEnded(TWO, "killed"))
 
 
 def test_one_that_ends_is_forgotten_by_all_and_its_chain_is_closed(services):

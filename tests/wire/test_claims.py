@@ -118,7 +118,7 @@ ABOUT_OTHERS = {
     ("PublishFunction", "node"),  # who says when the job ends; what is published is its publisher's, up to so much
     ("RegisterActor", "node"),  # as well; the shard takes that only of who has the name so far
     ("ReplicaEnded", "host"),  # of those that run on the node that says it: roles/hosting looks whether it is one
-    ("ReplicaOutOfReach", "host"),  # whoever cannot connect to it
+    ("ReplicaStuck", "host"),  # whoever cannot connect to it
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..wire.hosts import RELAYED
 from ..wire.message import Local
 from .dealing import ATTEMPT_SECONDS, Dealer
 from .neighbour import Neighbour
@@ -25,7 +26,9 @@ STRAIGHT_SECONDS = 2.0
 # Kernels take calls, however busy their processes are.
 HASTE_SECONDS = 0.25
 STRAIGHT_AGAIN_SECONDS = 30.0
-# Those that need no detour: the head, and its processes, are reached by all.
+# An attempt that fails, and is followed by others.
+NOWHERE = "127.0.0.1:1"
+# Those that need no detour: the head, and its processes, are reached by all.  Those on nodes (RELAYED) call.
 _STRAIGHT_KINDS = ("head", "replica", "scheduler")
 
 
@@ -55,20 +58,19 @@ class Detours:
         self.tunnels = tunnels
         self.address = f"{links.host}/detours"
         links.way, links.on_reached = self.way, self.came_about
-        self.on_replica_out_of_reach: Callable[[str], object] = lambda host: None  # there are no tunnels to them
-        self.failing: dict[str, float] = {}  # replica that we cannot connect to, though the head is there -> since when
         self.hasty: set[str] = set()  # hosts that go by a tunnel next
         self.candidates: dict[str, Dealer] = {}  # straight connections beside a tunnel
 
     def way(self, neighbour: Neighbour, now: float) -> tuple[str, float]:
         """Where to connect to, and how many seconds that may take."""
-        if neighbour.key.kind in _STRAIGHT_KINDS:
-            if neighbour.key.node:
-                self._look_whether_out_of_reach(neighbour, now)
+        has_port = neighbour.endpoint != RELAYED
+        if neighbour.key.kind in _STRAIGHT_KINDS and has_port:
             return neighbour.endpoint, ATTEMPT_SECONDS
         was_detour = neighbour.is_detour
-        neighbour.is_detour = neighbour.host in self.hasty or takes_detour(
-            was_detour=was_detour, down_seconds=now - neighbour.down_since
+        neighbour.is_detour = (
+            not has_port
+            or neighbour.host in self.hasty
+            or takes_detour(was_detour=was_detour, down_seconds=now - neighbour.down_since)
         )
         self.hasty.discard(neighbour.host)
         if neighbour.is_detour:
@@ -77,6 +79,8 @@ class Detours:
             except OSError as error:
                 self.links.log(f"no tunnel to host {neighbour.host}: {error}")
                 neighbour.is_detour = False
+                if not has_port:
+                    return NOWHERE, STRAIGHT_SECONDS
         if not neighbour.failures:
             self.links.loop.set_timer(HASTE_SECONDS, self.address, Haste(neighbour.host))
         return neighbour.endpoint, STRAIGHT_SECONDS
@@ -89,19 +93,9 @@ class Detours:
             self.links.hang_up(neighbour)
             self.links.connect(neighbour)
 
-    def _look_whether_out_of_reach(self, neighbour: Neighbour, now: float) -> None:
-        """A replica on another node is about to be tried (again)."""
-        hosts = self.links.by_host
-        self.failing = {host: since for host, since in self.failing.items() if host in hosts}
-        if not any(it.is_up for it in hosts.values() if it.key.kind == "head"):
-            self.failing.clear()  # it may be us who are cut off
-        elif neighbour.failures and now - self.failing.setdefault(neighbour.host, now) >= STRAIGHT_SECONDS:
-            self.on_replica_out_of_reach(neighbour.host)
-
     def came_about(self, neighbour: Neighbour) -> None:
         """An attempt of ours has succeeded."""
-        self.failing.pop(neighbour.host, None)
-        if neighbour.is_detour:
+        if neighbour.is_detour and neighbour.endpoint != RELAYED:
             self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is not")
             self._try(neighbour)
 

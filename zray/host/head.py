@@ -124,7 +124,7 @@ class Head:
             machines={key_of_hosted(record).roles[0]: record.node for record in roster.hosted.values()},
         )
         self.relay = Relay(f"{host}/relay")
-        self.services = Services(f"{host}/services", self.master.address, host)
+        self.services = Services(f"{host}/services", self.master.address, host, self.relay.address)
         self.hosting = Hosting(
             f"{host}/hosting",
             names,

@@ -63,12 +63,12 @@ def start_service(session: Session, name: str, keys: KeyPair, options: dict[str,
 class Process:
     """One of them."""
 
-    def __init__(self, effect: StartReplicaProcess, host: str, public_key: bytes, log: str) -> None:
+    def __init__(self, effect: StartReplicaProcess, host: str, public_key: bytes, folder: str) -> None:
         self.number = effect.number
         self.shard = effect.shard
         self.host = host
         self.public_key = public_key
-        self.log = log  # its folder
+        self.folder = folder
         self.name = f"{effect.shard}-{host}"
         self.pid = self.pidfd = self.ready = -1
         self.has_said = False  # whether it listens
@@ -107,29 +107,29 @@ class HostedReplicas:
 
     def _start(self, effect: StartReplicaProcess) -> None:
         host, keys = os.urandom(8).hex(), KeyPair.draw()
-        folder = os.path.join(self.session.folder, "replicas", host)
+        self.count += 1
+        # Short: there are Unix sockets in it, whose paths have their limit (session.py).
+        folder = os.path.join(self.session.folder, f"r{self.count}")
+        log = os.path.join(folder, "log")
         process = Process(effect, host, keys.public, folder)
         member = self.member
-        listen_host, _, port = member.endpoint.rpartition(":")
-        self.count += 1
         assert member.head_key is not None
         options = {
             "kind": "replica",
             "shard": effect.shard,
-            "log": folder,
+            "log": log,
+            "folder": folder,
             "is_lasting": False,
             "is_hosted": True,
             "lineage_bytes": effect.lineage_bytes,
             "chains": member.chains,
             "host": host,
-            "listen_host": listen_host,
-            "port": int(port) + self.count if int(port) + self.count < 1 << 16 else 0,
             "head": member.head,
             "head_endpoint": member.cluster,
             "head_key": member.head_key.public,
         }
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            os.makedirs(log, mode=0o700)
             process.pid, process.ready = start_service(self.session, process.name, keys, options)
         except OSError as error:
             self._tell(ReplicaNotStarted(effect.number, f"it cannot be started: {error}"))
@@ -147,16 +147,13 @@ class HostedReplicas:
         process.ready = -1
         if not said:
             return  # it ends: its pidfd tells
-        endpoint, refusal = msgpack.decode(said)
+        _, refusal = msgpack.decode(said)
         if refusal:
             self.log(f"{process.name}: {refusal}")
             return
         process.has_said = True
-        if self.member.advertised:
-            where, port = self.member.advertised.rpartition(":")[0], endpoint.rpartition(":")[2]
-            endpoint = f"{where}:{port}"
-        self.log(f"{process.name} is process {process.pid}, reached at {endpoint}")
-        replica = HostedReplica(process.host, process.shard, process.public_key, endpoint)
+        self.log(f"{process.name} is process {process.pid}")
+        replica = HostedReplica(process.host, process.shard, process.public_key)
         self._tell(ReplicaStarted(process.number, replica))
 
     def _end(self, host: str) -> None:
@@ -171,7 +168,7 @@ class HostedReplicas:
         del self.running[process.host]
         reason = reap(process.pid)
         self.log(f"{process.name}: {reason}")
-        shutil.rmtree(process.log, ignore_errors=True)
+        shutil.rmtree(process.folder, ignore_errors=True)
         if process.has_said:
             self._tell(ReplicaGone(process.host, reason))
         else:

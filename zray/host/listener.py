@@ -110,6 +110,19 @@ class Listener:
         self.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
         return self.port
 
+    def bind_here(self, path: str) -> str:
+        """Take connections from this machine alone, at a Unix socket; where that is.
+
+        Raises:
+            OSError: it cannot be had.
+        """
+        endpoint = f"ipc://{path}"
+        try:
+            self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, f"{path}: {os.strerror(error.errno or errno.EIO)}") from error
+        return endpoint
+
     def hear(self) -> Iterator[Arrival]:
         """What has arrived."""
         router = self.socket

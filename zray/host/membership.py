@@ -28,7 +28,7 @@ from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..roles.work_effects import HoldBack
 from ..wire.codec import decode_mail
 from ..wire.gcs import GiveUpNode, NodeLost
-from ..wire.hosting import ReplicaOutOfReach
+from ..wire.hosting import ReplicaStuck
 from ..wire.hosts import (
     WAS_LOST,
     HostAdded,
@@ -157,10 +157,6 @@ class Membership:
         self.probes.attach(loop)
         if (tunnels := self.tunnels) is not None:
             tunnels.attach(loop, lambda message: loop.box(tunnels.address, f"{self.head}/relay").append(message))
-            if self.detours is not None:
-                self.detours.on_replica_out_of_reach = lambda host: loop.box(
-                    tunnels.address, f"{self.head}/hosting"
-                ).append(ReplicaOutOfReach(host))
         if self.hosted is not None:
             self.hosted.attach(loop)
 
@@ -172,8 +168,7 @@ class Membership:
         """
         local, node = f"{self.host}/local", f"{neighbour.host}/local"
         if neighbour.key.kind == "replica" and neighbour.key.node:
-            if self.detours is not None:
-                self.detours.on_replica_out_of_reach(neighbour.host)
+            loop.box(f"{self.host}/host", f"{self.head}/hosting").append(ReplicaStuck(neighbour.host))
         elif self.kind == "driver" and neighbour.key.kind in ("node", "driver"):
             loop.deliver(local, NodeLost(local, f"host {neighbour.host} was given up here: {reason}"))
         elif neighbour.key.kind in ("node", "driver"):

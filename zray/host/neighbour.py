@@ -204,7 +204,7 @@ class Neighbour:
         if found is None:
             host = letter.source.partition("/")[0]
             is_its_own = host == self.host and kind_of(letter.source) in ROLES_OF_KEY.get(self.key.kind, ())
-            if self.key.kind == "replica" and letter.source not in self.key.roles:
+            if kind_of(letter.source) == "gcs" and self.key.kind == "replica" and letter.source not in self.key.roles:
                 return NOTHING  # of another shard than it was given
             if not is_its_own or letter.target not in roles:
                 return NOTHING

@@ -26,6 +26,7 @@ from ..roles.work_effects import HoldBack
 from ..store.durable import StoreError, StoreLocked
 from ..wire.gcs import GiveUpNode
 from ..wire.hosts import HostAdded, HostRemoved, HostWelcome
+from .detours import Detours
 from .keys import Key, KeyPair, KeyRing, key_of
 from .neighbour import Neighbour
 from .neighbours import Neighbours
@@ -36,6 +37,7 @@ from .reactor import Reactor
 from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .shard_logs import ORDERS, ShardLog
 from .state import LOCK_SECONDS, POLL_SECONDS
+from .tunnels import Tunnels
 
 LOG_BYTES_MAX = 8 << 20
 LAST_WORDS_MS = 100
@@ -59,13 +61,21 @@ class ServiceHost:
         self.shard_log: ShardLog | None = None
         self.member: ChainMember | None = None
         self.neighbours = Neighbours(self.host, keys, KeyRing(), self.log)
-        port = self._listen(options["listen_host"], options["port"])
-        self.endpoint = f"{options['listen_host']}:{port}"
+        self.tunnels: Tunnels | None = None  # a replica on a node has them, and no port of its own
+        self.detours: Detours | None = None
+        if options.get("is_hosted"):
+            self.endpoint = self.neighbours.listener.bind_here(os.path.join(options["folder"], "s"))
+            self.tunnels = Tunnels(self.host, self.endpoint, options["folder"], self.log)
+            self.detours = Detours(self.neighbours, self.tunnels)
+        else:
+            port = self._listen(options["listen_host"], options["port"])
+            self.endpoint = f"{options['listen_host']}:{port}"
         self.clients: list[ChainClient] = []
         roles = self._replica() if options["kind"] == "replica" else self._scheduler()
+        helpers = [helper for helper in (self.tunnels, self.detours) if helper is not None]
         context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self.reactor = Reactor(
-            [*roles, self, self.neighbours],  # type: ignore[list-item]
+            [*roles, self, self.neighbours, *helpers],  # type: ignore[list-item]
             Peers(context, "inproc://nobody", self.log),
             {
                 **dict.fromkeys(ORDERS, self._on_disk),
@@ -139,6 +149,8 @@ class ServiceHost:
     def _new_head(self, former: str, welcome: HostWelcome) -> None:
         """The head was started again; its own processes have ended with it, and we are of a node that goes on."""
         self.head = welcome.host
+        if self.tunnels is not None:
+            self.tunnels.close()  # its relay is gone
         for host, neighbour in list(self.neighbours.by_host.items()):
             if neighbour.key.kind in ("replica", "scheduler") and not neighbour.key.node:
                 self.neighbours.forget(host)
@@ -191,6 +203,8 @@ class ServiceHost:
         head = self.head
         reactor.watch(NODE_DESCRIPTOR, lambda: self.end("whoever started it has ended"))
         self.neighbours.attach(reactor, reactor.role_by_address)
+        if (tunnels := self.tunnels) is not None:
+            tunnels.attach(reactor, lambda message: reactor.box(tunnels.address, f"{self.head}/relay").append(message))
         self.neighbours.on_goodbye = lambda host, reason: self.end(reason) if host == self.head else None
         self.neighbours.on_new_head = self._new_head
         self.neighbours.on_link = self._link_changed
@@ -210,6 +224,9 @@ class ServiceHost:
         """What is ordered of the disk is carried out."""
         if self.shard_log is not None:
             self.shard_log.close()
+        for helper in (self.detours, self.tunnels):
+            if helper is not None:
+                helper.close()
         self.reactor.close()
 
 

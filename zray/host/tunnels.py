@@ -59,7 +59,7 @@ class Tunnels:
     def __init__(self, host: str, own_endpoint: str, folder: str, log: Callable[[str], None]) -> None:
         self.host = host
         self.address = f"{host}/tunnels"
-        self.own_endpoint = own_endpoint  # our port, as it is reached from here
+        self.own_endpoint = own_endpoint  # our port, as it is reached from here; or a Unix socket's (ipc://PATH)
         self.folder = folder
         self.log = log
         self.loop: Loop
@@ -176,9 +176,11 @@ class Tunnels:
     def _offered(self, peer: str, number: int) -> None:
         self._drop(peer)
         stream = self.streams[peer] = Stream(number)
-        ours = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        address, _, port = self.own_endpoint.rpartition(":")
-        ours.connect_ex((address, int(port)))  # this host: there at once, or never, which a write tells
+        kind, _, path = self.own_endpoint.partition("://")
+        family = socket.AF_UNIX if path else socket.AF_INET
+        ours = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        address, _, port = kind.rpartition(":")
+        ours.connect_ex(path or (address, int(port)))  # this host: there at once, or never, which a write tells
         self._carry(peer, stream, ours)
 
     def _write(self, peer: str, stream: Stream) -> None:

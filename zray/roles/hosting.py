@@ -3,10 +3,9 @@
 Dialog (who says it -> what we do):
 
     replica keeper   MayHost           what it runs already goes on, if we know it
-    replica keeper   ReplicaListens    a look at it from outside: who is reached by nobody (NAT) is not chosen again
-    our host         HostProbed        its key is let in: LetInReplica
+    replica keeper   ReplicaRuns       its key is let in: LetInReplica
     our host         ReplicaLetIn      the chain master and the services hear of it: now it is like any other
-    any host         ReplicaOutOfReach the same: who cannot connect to it would wait for its chain for ever
+    any host         ReplicaStuck      no replica is to run there: that host would wait for its chain for ever
     replica keeper   ReplicaEnded      it is gone for good, and another one is started
     monitor          NodeJoined        it may be chosen, once it has said MayHost
     monitor          NodeLost          the same for all that ran there
@@ -27,14 +26,14 @@ from ..wire.hosting import (
     HostedReplica,
     MayHost,
     ReplicaEnded,
-    ReplicaListens,
-    ReplicaOutOfReach,
     ReplicaRefused,
+    ReplicaRuns,
+    ReplicaStuck,
     StartReplica,
     StopReplica,
 )
+from ..wire.hosts import RELAYED
 from ..wire.message import Local
-from .effects import Finding, HostProbed, ProbeHost
 from .latest import LOST_MAX, Latest
 from .replica_effects import (
     LetInReplica,
@@ -184,7 +183,7 @@ class Hosting(Role):
             self._gone(replica, "it ended before the head was started again")
         self._spread()
 
-    def on_replica_listens(self, message: ReplicaListens) -> None:
+    def on_replica_runs(self, message: ReplicaRuns) -> None:
         candidate, replica = self._candidate(), message.replica
         if candidate is None:
             return
@@ -195,21 +194,10 @@ class Hosting(Role):
             return
         del candidate.ordered[message.number]
         candidate.running[replica.host] = replica
-        self.perform(ProbeHost(f"{replica.host}/host", replica.endpoint))
-
-    def on_host_probed(self, message: HostProbed) -> None:
-        host = _host(message.role)
-        node = self._node_of(host)
-        if not node or host in self.let_in:
-            return
-        candidate = self.candidates[node]
-        if message.finding is Finding.ANSWERS:
-            # The chain master first: then it may offer itself.
-            self.send(self.master, MemberPlaced(f"{host}/{candidate.running[host].shard}", node))
-            self.perform(LetInReplica(candidate.running[host], node))
-        else:
-            reason = f"it cannot be reached from the head: {message.finding.value}"
-            self.send(candidate.keeper, StopReplica(host, reason))
+        node = _host(self.sender)
+        # The chain master first: then it may offer itself.
+        self.send(self.master, MemberPlaced(f"{replica.host}/{replica.shard}", node))
+        self.perform(LetInReplica(replica, node))
 
     def on_replica_let_in(self, message: ReplicaLetIn) -> None:
         node = self._node_of(message.host)
@@ -227,15 +215,15 @@ class Hosting(Role):
         self.let_in[replica.host] = self.now
         member = f"{replica.host}/{replica.shard}"
         self.send(self.services, ServiceAdded(replica.host, "replica", replica.public_key, [member], node))
-        self.send(self.services, ServiceListens(replica.host, replica.endpoint))
+        self.send(self.services, ServiceListens(replica.host, RELAYED))
         if self.candidates[node].is_leaving:
             self.send(self.master, MachineLeaves(node))
 
-    def on_replica_out_of_reach(self, message: ReplicaOutOfReach) -> None:
+    def on_replica_stuck(self, message: ReplicaStuck) -> None:
         if node := self._node_of(message.host):
             candidate = self.candidates[node]
             candidate.is_willing = False  # as if it had said so itself
-            reason = f"host {_host(self.sender)} cannot connect to it: no replica runs there any more"
+            reason = f"it takes nothing of what host {_host(self.sender)} has for it: no replica runs there any more"
             self.send(candidate.keeper, StopReplica(message.host, reason))
 
     def on_replica_refused(self, message: ReplicaRefused) -> None:
@@ -305,12 +293,11 @@ class Hosting(Role):
 
     HANDLERS = {
         MayHost: on_may_host,
-        ReplicaListens: on_replica_listens,
-        HostProbed: on_host_probed,
+        ReplicaRuns: on_replica_runs,
         ReplicaLetIn: on_replica_let_in,
         ReplicaRefused: on_replica_refused,
         ReplicaEnded: on_replica_ended,
-        ReplicaOutOfReach: on_replica_out_of_reach,
+        ReplicaStuck: on_replica_stuck,
         SpreadAgain: on_spread_again,
         NodeJoined: on_node_joined,
         NodeLost: on_node_lost,

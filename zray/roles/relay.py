@@ -8,7 +8,8 @@ Dialog (who says it -> what we do):
     a host     TunnelBytes     pass them on, as far as the other end has granted
     a host     TunnelCredit    the other end may send more
     a host     TunnelClosed    forget it, tell the other end
-    monitor    NodeJoined, NodeLost    members may have tunnels, nobody else
+    monitor    NodeJoined, NodeLost    members may have tunnels
+    services   ServiceAdded, ServiceEnded    so may replicas on nodes, and nobody else
 
 What lies here is bounded: each end has at most TUNNEL_BYTES_MAX under way that the other one has not taken, and who
 sends more loses the tunnel.
@@ -21,6 +22,7 @@ from collections.abc import Iterable
 from ..wire.gcs import NodeJoined, NodeLost
 from ..wire.message import Message
 from ..wire.relay import OpenTunnel, TunnelBytes, TunnelClosed, TunnelCredit
+from .replica_effects import ServiceAdded, ServiceEnded
 from .role import Role
 
 # Bytes under way in one direction.  They share the head's links with heartbeats, so they must not fill these (8 MiB);
@@ -51,8 +53,16 @@ class Relay(Role):
     def on_node_joined(self, message: NodeJoined) -> None:
         self.members.setdefault(_host(message.node), {})
 
+    def on_service_added(self, message: ServiceAdded) -> None:
+        self.members.setdefault(message.host, {})
+
     def on_node_lost(self, message: NodeLost) -> None:
-        host = _host(message.node)
+        self._leaves(_host(message.node))
+
+    def on_service_ended(self, message: ServiceEnded) -> None:
+        self._leaves(message.host)
+
+    def _leaves(self, host: str) -> None:
         for other in list(self.members.get(host, ())):
             self._close(host, other, f"host {host} is lost", to=(other,))
         self.members.pop(host, None)
@@ -141,6 +151,8 @@ class Relay(Role):
         TunnelClosed: on_tunnel_closed,
         NodeJoined: on_node_joined,
         NodeLost: on_node_lost,
+        ServiceAdded: on_service_added,
+        ServiceEnded: on_service_ended,
     }
 
 

@@ -2,7 +2,7 @@
 
 Dialog (who says it -> what we do):
 
-    hosting     StartReplica      a process: ReplicaListens, or ReplicaRefused
+    hosting     StartReplica      a process: ReplicaRuns, or ReplicaRefused
     hosting     StopReplica       end it
     our host    ReplicaGone       ReplicaEnded
     our host    HeadChanged       tell the head that there is now what runs here: that outlives the head
@@ -17,8 +17,8 @@ from ..wire.hosting import (
     HostedReplica,
     MayHost,
     ReplicaEnded,
-    ReplicaListens,
     ReplicaRefused,
+    ReplicaRuns,
     StartReplica,
     StopReplica,
 )
@@ -65,7 +65,7 @@ class ReplicaKeeper(Role):
         self.starting.pop(message.number, None)
         self.running[message.replica.host] = message.replica
         # Where the head has changed meanwhile, it has not ordered it, and says so.
-        self.send(self.hosting, ReplicaListens(message.number, message.replica))
+        self.send(self.hosting, ReplicaRuns(message.number, message.replica))
 
     def on_replica_not_started(self, message: ReplicaNotStarted) -> None:
         self.starting.pop(message.number, None)

@@ -11,8 +11,9 @@ Dialog (who says it -> what we do):
                                          no more of its chains; all forget it
     monitor     NodeJoined, NodeLost     pass it on to those hosts, and to the schedulers among them
 
-Nodes connect to these hosts, whoever was there first: beside the head they are reached by all, and a node behind NAT by
-nobody.  A replica on another node than the head (hosting.py) has been seen from the head.
+Nodes connect to those beside the head, whoever was there first: these are reached by all, and a node behind NAT by
+nobody.  A replica on another node (hosting.py) has no port of its own there, and calls all others; two of them, which
+are members of one chain, meet through the relay, which is told of them for that.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ ENDED_MAX = 100
 class Service:
     """One of them."""
 
-    __slots__ = ("added", "endpoint")
+    __slots__ = ("added", "endpoint", "is_hosted")
 
     def __init__(self, added: ServiceAdded) -> None:
         self.added = added
         self.endpoint = ""  # not known yet
+        self.is_hosted = bool(added.node)  # on a node: it calls, and is not called
 
     def fact(self, is_earlier: bool) -> HostAdded:
         """As others are told of it."""
@@ -49,11 +51,14 @@ class Service:
 
 
 class Services(Role):
-    """Of one cluster.  master: its chain master; head: the host that we are on, which all of them know."""
+    """Of one cluster.  master: its chain master; head: the host that we are on, which all of them know; relay: the role
+    of that name ("": there is none).
+    """
 
-    def __init__(self, address: str, master: str, head: str) -> None:
+    def __init__(self, address: str, master: str, head: str, relay: str = "") -> None:
         super().__init__(address)
         self.master = master
+        self.relay = relay
         self.head = head
         self.services: dict[str, Service] = {}
         self.ended: Latest[str, HostRemoved] = Latest(ENDED_MAX)  # hosts of schedulers
@@ -63,19 +68,20 @@ class Services(Role):
 
     def on_service_added(self, message: ServiceAdded) -> None:
         service = Service(message)
-        desk = f"{message.host}/host"
+        if service.is_hosted and self.relay:
+            self.send(self.relay, message)
         for other in self.services.values():
-            if other.endpoint:
+            if other.endpoint and (service.is_hosted or not other.is_hosted):
                 self._introduce(service, other)
         self.services[message.host] = service
         for node in self.nodes.values():
-            self._tell_of_node(desk, node)
+            self._tell_of_node(service, node)
             self._tell_schedulers(service, node)
 
-    def _introduce(self, service: Service, listening: Service) -> None:
-        """To each other: once per pair, as soon as one of them can be reached."""
-        self.send(f"{service.added.host}/host", listening.fact(True))
-        self.send(f"{listening.added.host}/host", service.fact(False))
+    def _introduce(self, caller: Service, listening: Service) -> None:
+        """To each other: once per pair, as soon as the one that is to be called can be."""
+        self.send(f"{caller.added.host}/host", listening.fact(True))
+        self.send(f"{listening.added.host}/host", caller.fact(False))
 
     def on_service_listens(self, message: ServiceListens) -> None:
         service = self.services.get(message.host)
@@ -83,9 +89,12 @@ class Services(Role):
             return
         service.endpoint = message.endpoint
         for node in self.nodes:
-            self.send(_desk(node), service.fact(True))
+            self.send(_desk(node), service.fact(not service.is_hosted))
         for other in self.services.values():
-            if other is not service and not other.endpoint:
+            if other is service:
+                continue
+            # Who came after one that it may call has been introduced by then.
+            if other.is_hosted if other.is_hosted != service.is_hosted else not other.endpoint:
                 self._introduce(other, service)
 
     def on_service_ended(self, message: ServiceEnded) -> None:
@@ -94,6 +103,8 @@ class Services(Role):
             return
         for role in service.added.roles if service.added.kind == "replica" else ():
             self.send(self.master, ChainMemberLost(role, message.reason))
+        if service.is_hosted and self.relay:
+            self.send(self.relay, message)
         removed = HostRemoved(message.host, message.reason)
         if service.added.kind == "scheduler":
             self.ended[message.host] = removed
@@ -110,10 +121,10 @@ class Services(Role):
         self.nodes[message.node] = message
         for removed in self.ended.values():  # since the newcomer was told which there are, perhaps
             self.send(_desk(message.node), removed)
-        for host, service in self.services.items():
+        for service in self.services.values():
             if service.endpoint:
-                self.send(_desk(message.node), service.fact(True))
-            self._tell_of_node(f"{host}/host", message)
+                self.send(_desk(message.node), service.fact(not service.is_hosted))
+            self._tell_of_node(service, message)
             self._tell_schedulers(service, message)
 
     def on_node_lost(self, message: NodeLost) -> None:
@@ -124,10 +135,11 @@ class Services(Role):
             self.send(f"{host}/host", removed)
             self._tell_schedulers(service, message)
 
-    def _tell_of_node(self, desk: str, node: NodeJoined) -> None:
+    def _tell_of_node(self, service: Service, node: NodeJoined) -> None:
         host = node.node.partition("/")[0]
         if host != self.head:
-            self.send(desk, HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier=False))
+            fact = HostAdded(host, node.kind, node.endpoint, node.public_key, is_earlier=service.is_hosted)
+            self.send(f"{service.added.host}/host", fact)
 
     def _tell_schedulers(self, service: Service, message: NodeJoined | NodeLost) -> None:
         if service.added.kind == "scheduler":

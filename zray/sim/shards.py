@@ -191,7 +191,7 @@ class Shards:
         world.heads.known[host.name] = world.heads.known.get(node.name, "n1")
         for pair in [pair for pair in world.faults.cuts if node.name in pair]:
             world.faults.partition(host.name, pair[0] if pair[1] == node.name else pair[1])
-        replica = HostedReplica(host.name, effect.shard, b"k" * 32, f"{host.name}:1")
+        replica = HostedReplica(host.name, effect.shard, b"k" * 32)
         self._news(node, ReplicaStarted(effect.number, replica))
 
     def let_in_replica(self, node: Node, effect: LetInReplica) -> None:

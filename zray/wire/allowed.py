@@ -121,9 +121,9 @@ from .homes import (
 from .hosting import (
     MayHost,
     ReplicaEnded,
-    ReplicaListens,
-    ReplicaOutOfReach,
     ReplicaRefused,
+    ReplicaRuns,
+    ReplicaStuck,
     StartReplica,
     StopReplica,
 )
@@ -286,8 +286,8 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("services", "host"): frozenset({HostAdded, HostRemoved}),
     ("services", "global"): frozenset({NodeJoined, NodeLost}),
     # Replicas on other nodes: "hosting" is who orders them, on the head.
-    ("replicas", "hosting"): frozenset({MayHost, ReplicaListens, ReplicaRefused, ReplicaEnded}),
-    ("tunnels", "hosting"): frozenset({ReplicaOutOfReach}),
+    ("replicas", "hosting"): frozenset({MayHost, ReplicaRuns, ReplicaRefused, ReplicaEnded}),
+    ("host", "hosting"): frozenset({ReplicaStuck}),
     ("hosting", "replicas"): frozenset({StartReplica, StopReplica}),
     ("monitor", "hosting"): frozenset({NodeJoined, NodeLost}),
     ("hosting", "chains"): frozenset({ChainMemberLost}),
@@ -303,7 +303,7 @@ ROLES_OF_KEY: dict[str, frozenset[str]] = {
     ),
     "node": frozenset({"local", "objects", "host", "shard", "tunnels", "replicas"}),
     "driver": frozenset({"local", "objects", "host", "shard", "tunnels"}),
-    "replica": frozenset({"gcs"}),  # of the one shard that it was given (host/keys.py)
+    "replica": frozenset({"gcs", "tunnels"}),  # of the one shard that it was given (host/keys.py)
     "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),  # JoinCluster
     "reader": frozenset(),  # GetNodes, to the head

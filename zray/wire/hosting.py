@@ -1,10 +1,12 @@
 """Dialog: replicas of shards on other nodes than the head's.
 
 replica keeper    MayHost           to the head: this node takes replicas, or not; which of them run here
-hosting           StartReplica -> ReplicaListens / ReplicaRefused   run one more; where it is reached, and its key
+hosting           StartReplica -> ReplicaRuns / ReplicaRefused   run one more; its key
 hosting           StopReplica       end it
 replica keeper    ReplicaEnded      it is gone for good
-tunnels           ReplicaOutOfReach   a host cannot connect to it: it is to be elsewhere
+host              ReplicaStuck      it takes nothing of what that host has for it: it is to be elsewhere
+
+Such a replica has no port that others could call: it calls them, all of them, or goes through the head's relay.
 
 A key is good for one replica of one shard (zray/host/keys.py): the process draws it, the head enters it for what it has
 ordered, and tells all others what it may say.
@@ -22,12 +24,11 @@ REPLICAS_MAX = 64
 
 
 class HostedReplica(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A process that hosts a replica of `shard`, is host `host`, and listens at `endpoint`."""
+    """A process that hosts a replica of `shard`, and is host `host`."""
 
     host: Text
     shard: Text
     public_key: ShortBytes
-    endpoint: Text
 
 
 class MayHost(Message, tag=261):
@@ -45,7 +46,7 @@ class StartReplica(Message, tag=262):
     lineage_bytes: Natural
 
 
-class ReplicaListens(Message, tag=263):
+class ReplicaRuns(Message, tag=263):
     """replica keeper -> hosting."""
 
     number: Natural
@@ -73,7 +74,7 @@ class ReplicaEnded(Message, tag=266):
     reason: Text
 
 
-class ReplicaOutOfReach(Message, tag=267):
-    """tunnels -> hosting.  The sender's host has tried for a while to connect to that one."""
+class ReplicaStuck(Message, tag=267):
+    """host -> hosting.  That one has taken nothing for a while of what the sender's host has for it."""
 
     host: Text

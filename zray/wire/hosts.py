@@ -142,9 +142,13 @@ class NodesReply(Message, tag=138):
     stalls: Many[Text] = []
 
 
+# The endpoint of a host that nobody can call: where it does not call us, we go through the head's relay.
+RELAYED = "relay"
+
+
 class HostAdded(Message, tag=140):
     """head -> host.  There is a host without a node: `kind` is its key's.  is_earlier: connect to it, at
-    `endpoint`; otherwise it comes to you.
+    `endpoint` (RELAYED: through the head); otherwise it comes to you.
 
     To such a host itself: as said of nodes.  roles: its roles that others talk to, and that its key may speak for.
     node: which runs it, and outlives the head; "": the head.
