@@ -63,13 +63,26 @@ def test_what_the_head_starts_later_is_reached_from_behind_routers(behind_router
     hosts = behind_routers
     cluster = hosts[0].start_head(plan, "2")
     for host in hosts[1:]:
-        host.join(cluster)
+        host.join(cluster, "--no-replicas")
     former = hosts[0].node_pids(b"zray.host.service_main")
     assert len(former) == 2
     for pid in former[:killed]:
         os.kill(pid, signal.SIGKILL)
     until(lambda: len(set(hosts[0].node_pids(b"zray.host.service_main")) - set(former)) == killed)
     hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
+
+
+def test_replicas_run_behind_routers_too(behind_routers):
+    """Nobody can call them there: they call, and where that does not do, the head passes it on."""
+    hosts = behind_routers
+    cluster = hosts[0].start_head("--gcs-replicas", "3")
+    for host in hosts[1:]:
+        host.join(cluster)
+    for host in hosts[1:]:
+        until(lambda host=host: host.node_pids(b"zray.host.service_main"))
+    hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
+    said = [path.read_text() for host in hosts[1:] for path in host.folder.glob("zray-*/*/logs/gcs-*.log")]
+    assert len(said) == 2 and all("is reached through the head" in lines for lines in said)
 
 
 def test_who_can_be_reached_is(hosts, cluster):
