@@ -7,7 +7,7 @@ acknowledged, and a location, which goes along with it.  A replica is killed wit
 by turns; its successor has caught up before the next one is killed.  Reported: the longest time from one
 acknowledgement to the next in the half second that follows each kill.  At the end
 every location whose hold was acknowledged must be there.  --remote: the second replica is a process of another node
-(on this machine), as in a cluster of several machines.
+(on this machine), as in a cluster of several machines.  `zray reproduce E7` kills the middle of a chain of three, too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import zmq
@@ -53,6 +54,7 @@ SETTLE_SECONDS = 0.5
 READY_SECONDS = 30.0  # until a chain is whole again
 PORTION = 2_000  # questions at once
 LIMIT_MS = 30.0
+ENDS, MIDDLE = {"head": 0, "tail": -1}, {"middle": 1}  # of a chain
 
 
 def object_of(number: int) -> bytes:
@@ -199,10 +201,10 @@ def machines(cluster: Cluster) -> tuple[int, int]:
     return counts["gcs-0_replicas"], counts["gcs-0_machines"]
 
 
-def measure(probe: Probe, cluster: Cluster, which: int, nodes: int) -> float:
-    """Kill the head (0) or the tail (-1); the longest silence around it, in ms."""
+def measure(probe: Probe, cluster: Cluster, which: int, nodes: int, replicas: int) -> float:
+    """Kill a member: the head (0), the tail (-1); the longest silence around it, in ms."""
     deadline = time.monotonic() + READY_SECONDS
-    while len(probe.client.members) != 2 or machines(cluster) != (2, nodes):
+    while len(probe.client.members) != replicas or machines(cluster) != (replicas, nodes):
         probe.run(0.05)
         assert time.monotonic() < deadline, f"the chain is {probe.client.members}"
     probe.run(SETTLE_SECONDS)
@@ -214,17 +216,23 @@ def measure(probe: Probe, cluster: Cluster, which: int, nodes: int) -> float:
     return max(b - a for a, b in zip(times, times[1:], strict=False)) * 1e3
 
 
-def failovers(runs: int, *, is_remote: bool = False) -> tuple[dict[str, list[float]], int, int]:
-    """So many kills of each: the longest silences in ms, how many requests were acknowledged, how many are lost."""
+def failovers(
+    runs: int, *, is_remote: bool = False, victims: Mapping[str, int] = ENDS
+) -> tuple[dict[str, list[float]], int, int]:
+    """So many kills of each: the longest silences in ms, how many requests were acknowledged, how many are lost.
+
+    victims: their places in the chain, which is of three members where there is one in the middle.
+    """
     compile_zray()
-    silences: dict[str, list[float]] = {"head": [], "tail": []}
-    with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": 2}) as cluster:
+    silences: dict[str, list[float]] = {name: [] for name in victims}
+    replicas = 3 if 1 in victims.values() else 2
+    with Cluster(True, head_node_args={"num_cpus": 0, "gcs_replicas": replicas}) as cluster:
         if is_remote:
             cluster.add_node(num_cpus=0)
         probe = Probe(cluster)
         for _ in range(runs):
-            for name, which in (("head", 0), ("tail", -1)):
-                silences[name].append(measure(probe, cluster, which, 2 if is_remote else 1))
+            for name, which in victims.items():
+                silences[name].append(measure(probe, cluster, which, 2 if is_remote else 1, replicas))
         acknowledged, lost = look_at_all(probe)
         probe.reactor.close()
     return silences, acknowledged, lost

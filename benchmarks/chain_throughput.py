@@ -13,6 +13,7 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Iterable
 
 import zray
 from zray.cluster_utils import Cluster
@@ -44,9 +45,11 @@ def rate(cluster: Cluster, count: int) -> float:
         zray.shutdown()
 
 
-def measure(rounds: int, tasks: int, *, is_remote: bool = False) -> dict[int, list[float]]:
+def measure(
+    rounds: int, tasks: int, *, is_remote: bool = False, replicas: Iterable[int] = (1, 2)
+) -> dict[int, list[float]]:
     """Tasks per second by number of replicas, by turns."""
-    rates: dict[int, list[float]] = {1: [], 2: []}
+    rates: dict[int, list[float]] = {count: [] for count in replicas}
     clusters = {count: Cluster(True, head_node_args={"num_cpus": 2, "gcs_replicas": count}) for count in rates}
     try:
         if is_remote:
@@ -62,11 +65,11 @@ def measure(rounds: int, tasks: int, *, is_remote: bool = False) -> dict[int, li
     return rates
 
 
-def cost(rates: dict[int, list[float]]) -> float:
-    """The part of its tasks that the second replica takes: the median of the rounds, for the machine may be twice as
-    fast a minute later.
+def cost(rates: dict[int, list[float]], replicas: int = 2) -> float:
+    """The part of its tasks that all replicas but the first one take: the median of the rounds, for the machine may be
+    twice as fast a minute later.
     """
-    return 1 - statistics.median(two / one for one, two in zip(rates[1], rates[2], strict=True))
+    return 1 - statistics.median(more / one for one, more in zip(rates[1], rates[replicas], strict=True))
 
 
 def wait_for_spread(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from benchmarks.figures import cluster, e1, e4, e5, reproduce, results, svg
+from benchmarks.figures import cluster, e1, e4, e5, one_node, reproduce, results, svg
 from benchmarks.figures.model import Model
 from benchmarks.figures.report import as_html, write_report
 from benchmarks.figures.results import (
@@ -259,6 +259,19 @@ def test_a_run_that_lost_nothing_proves_nothing(ends, reached):
     figure = Figure("E4", "a title")
     e4.judge(figure, course, e4.Plan((5.0,), (10.0,), 15.0, 1.0))
     assert [row.verdict == REACHED for row in figure.rows[:3]] == reached
+
+
+@pytest.mark.slow
+def test_longer_tasks_are_fewer_and_no_more_than_two_cpus_have_time_for(nothing_left):
+    figure = Figure("E1", "a title")
+    one_node.measure(figure, QUICK)
+    by_submitters, by_length = figure.plots
+    assert [x for x, _ in by_submitters.series[0].points] == [1, 2, 4]
+    (_, *lengths), best = (series.points for series in by_length.series)
+    assert [x for x, _ in lengths] == [1, 5, 10, 100]
+    assert all(0 < rate <= most for (_, rate), (_, most) in zip(lengths, best, strict=True))
+    rates = [rate for _, rate in lengths]
+    assert rates == sorted(rates, reverse=True)
 
 
 @pytest.mark.slow

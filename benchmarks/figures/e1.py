@@ -12,6 +12,7 @@ from zray.cluster_utils import Cluster
 
 from ..processes import Program
 from ..timing import Effort
+from . import one_node as one_node_more
 from .emulated import cluster_of, cluster_seconds, connected
 from .model import GATE, Model, calibrated, farthest_apart, growth
 from .results import EMULATED, MEASURED, SIMULATED, Figure, Plot, Series, linear_fit
@@ -50,12 +51,13 @@ SATURATED = 1.1  # a doubling that brings less than this
 
 
 def measure(figure: Figure, effort: Effort) -> None:
-    """All three parts."""
+    """All parts."""
     rates = one_node(effort)
     figure.keep(f"tasks/s on one node of two CPUs, each wave of {WAVE:,}", rates, "1/s", MEASURED)
     figure.add(
         "tasks/s on one node of two CPUs", statistics.median(rates), "1/s", MEASURED, paper=PAPER, at_least=100_000
     )
+    one_node_more.measure(figure, effort)
     many_nodes(figure, effort, several_nodes(figure, effort))
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from ..chain_failover import LIMIT_MS, failovers
+from ..chain_failover import ENDS, LIMIT_MS, MIDDLE, failovers
 from ..timing import Effort
 from .results import EMULATED, MEASURED, Figure, Plot, Series
 
 
 def measure(figure: Figure, effort: Effort) -> None:
-    """Chain of two; the head and the tail are killed by turns; a new member catches up before the next kill."""
-    for is_remote, where, kind in ((False, "both replicas on the head", MEASURED), (True, "one on a node", EMULATED)):
-        silences, acknowledged, lost = failovers(4 if effort.quick else 20, is_remote=is_remote)
+    """Chain of two; the head and the tail are killed by turns; a new member catches up before the next kill.  Then a
+    chain of three, and its middle.
+    """
+    runs, middle_runs = (4, 2) if effort.quick else (20, 5)
+    for count, victims, is_remote, where, kind in (
+        (runs, ENDS, False, "both replicas on the head", MEASURED),
+        (runs, ENDS, True, "one on a node", EMULATED),
+        (middle_runs, MIDDLE, False, "of three replicas on the head", MEASURED),
+    ):
+        silences, acknowledged, lost = failovers(count, is_remote=is_remote, victims=victims)
         for name, found in silences.items():
             figure.keep(f"{name} killed, {where}: the longest time without an answer", found, "ms", kind)
             figure.add(
