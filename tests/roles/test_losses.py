@@ -101,6 +101,41 @@ def test_a_put_that_is_gone_is_lost_and_so_is_what_may_run_once_only(shard):
         assert message.has_task is has_task
 
 
+# What a task has put that is in hand, and is run again: its node is lost, N1 has it in hand, N3 waits for the value.
+
+
+@pytest.fixture
+def bereft(shard):
+    sent(shard, N1, RecordTasks(N1, [SPEC]))
+    for node in (N2, N3):
+        sent(shard, node, HoldAtNode(node, [PUT], 0))
+    sent(shard, N2, AddLocations(N2, [(PUT, 9)]))
+    lose(shard, N2)
+    assert sent(shard, N3, SubscribeObject(N3, PUT)) == [(N1, RebuildObject(PUT, SPEC))]
+    return shard
+
+
+def test_what_a_task_puts_that_is_in_hand_may_come_again(bereft):
+    ((target, found),) = sent(bereft, N1, AddLocations(N1, [(PUT, 9)]))
+    assert (target, type(found)) == (N3, ObjectLocated)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        CannotRebuild(N1, PUT),
+        CannotRebuild(N1, OBJECT),
+        AddLocations(N1, [(OBJECT, 9)]),
+        ReleaseAtNode(N1, [OBJECT]),
+        NodeLost(N1, "silent"),
+    ],
+    ids=["not in hand", "not to be made", "over", "let go", "lost too"],
+)
+def test_when_its_task_is_over_it_comes_no_more(bereft, message):
+    lost = [(target, it) for target, it in sent(bereft, N1, message) if type(it) is ObjectLost]
+    assert [(target, "was put" in it.reason, it.has_task) for target, it in lost] == [(N3, True, False)]
+
+
 def test_what_has_lost_the_record_of_its_task_could_have_been_made_again(shard):
     """The head of a chain says so where it is not in its store; or nobody had told the shard of it."""
     sent(shard, N1, HoldAtNode(N1, [OBJECT], 0))
@@ -208,6 +243,15 @@ def test_with_the_drivers_node_its_jobs_end(desk):
 def test_an_order_to_rebuild_what_nobody_here_wants_is_declined(desk):
     desk.tell("gcs-0", RebuildObject(OBJECT, SPEC))
     assert desk.take_sent(CannotRebuild) == [("gcs-0", CannotRebuild("local", OBJECT))]
+
+
+def test_who_has_a_task_in_hand_waits_for_what_that_puts_again(desk):
+    spec = spilled(desk)
+    put = put_id(spec.task_id, 0)
+    desk.tell("gcs-0", RebuildObject(put, spec))
+    assert not desk.take_sent(CannotRebuild)
+    desk.tell("gcs-0", RebuildObject(PUT, SPEC))
+    assert desk.take_sent(CannotRebuild) == [("gcs-0", CannotRebuild("local", PUT))]
 
 
 def test_what_had_been_asked_for_then_is_asked_for_anew(desk):

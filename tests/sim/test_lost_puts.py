@@ -9,6 +9,7 @@ from zray.sim.options import Options
 from zray.sim.simulator import Simulator
 from zray.sim.task_programs import nap
 from zray.sim.values import Big, RemoteError
+from zray.wire.where import Where
 
 pytestmark = pytest.mark.sim
 
@@ -76,3 +77,41 @@ def test_it_is_said_within_two_seconds(use, later, seed, monkeypatch):
     assert "was put" in str(failed)
     assert failed.kind == ("task" if use is inside_an_argument else "ObjectLostError")
     assert seconds < SAID_SECONDS
+
+
+@remote
+def fill_elsewhere(box, value):
+    """Of a large value, elsewhere."""
+    yield Sleep(0.05)
+    return value.fill
+
+
+@remote
+def hand_on_a_put(value, elsewhere):
+    """Puts what it took as a value of its own, and hands that on to tasks on another node."""
+    refs = []
+    for number in range(3):
+        put = yield Put(Big(value.fill + number, SIZE))
+        refs.append((yield Submit(fill_elsewhere, ([number], put), where=Where(node=elsewhere))))
+    fills = yield Get(refs)
+    return sum(fills)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_what_a_task_puts_that_runs_again_is_not_lost(seed, shards, monkeypatch):
+    """Its node is killed before another node has fetched it: it is put again, by who is to run again."""
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
+    world = Simulator(Options(seed=seed, nodes=3, cpus=2, delay="even", shards=shards))
+    world.run(0.3)
+
+    def program():
+        whole = yield Put(Big(7, SIZE))
+        ref = yield Submit(hand_on_a_put, (whole, "n3"), where=Where(node="n2", is_soft=True))
+        yield Sleep(0.0005 * seed)
+        world.call_later(0.0, world.faults.kill_node, world.nodes["n2"], "is killed")
+        return (yield Get(ref))
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert world.run(20.0, unless=lambda: driver.is_done)
+    assert driver.result == 7 + 8 + 9

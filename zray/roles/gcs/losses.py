@@ -6,6 +6,9 @@ once more where that is allowed, but not of one that recovers, nor by one.  What
 copy either, it asks for in turn: so rebuilding is recursive, across shards.  An order may find the work done or
 under way; that is said instead (RebuildObject is no task twice).
 
+What a task has put comes again where that task runs again.  So whoever has the task in hand is asked whether it does,
+and who waits for the value waits on; when the task is over, and has not put it, it is lost.
+
 A shard of a chain may have the spec in its store and not in memory (flushing.py), and a replica of it in memory all the
 same: so it asks its head for it (`GcsShard.wanted`) and goes on when that is said, which is one of the steps of the
 chain.
@@ -52,6 +55,7 @@ def node_lost(shard: GcsShard, message: NodeLost) -> None:
         for item in list((record.objects or {}).values()):
             shard.release(item.object_id, node)
             tasks.drop_if_unused(item)
+    bereft.sort(key=lambda item: is_put(item.object_id))  # by whom tasks are made again is known by then
     for item in bereft:
         if tasks.find_object(item.object_id) is item:
             see_to(shard, item)
@@ -64,8 +68,8 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     tasks = shard.tasks
     spec = tasks.records[task_id].spec
     name = object_id.hex()
-    if is_put(object_id):
-        _give_up(shard, item, f"Object {name} was put, and all its copies went with a node that is lost.")
+    if is_put(object_id) and (spec is None or task_id not in tasks.makers):
+        _give_up_put(shard, item)
         return
     if spec is None:
         reason = f"Object {name} went with a node that is lost, and so did the record of its task."
@@ -94,11 +98,38 @@ def lineage_found(shard: GcsShard, message: LineageFound) -> None:
     item = shard.tasks.find_object(message.object_id)
     if item is None or item.sizes or not item.subscribers:
         return
-    if message.spec is None:
+    if is_put(message.object_id) and message.spec is None:
+        _give_up_put(shard, item)
+    elif message.spec is None:
         reason = f"Object {message.object_id.hex()} went with a node that is lost. {message.reason}"
         _give_up(shard, item, reason, has_task=True)
     else:
         see_to(shard, item, message.spec)
+
+
+def task_is_over(shard: GcsShard, task_id: bytes) -> None:
+    """What it has put, and is nowhere, comes no more."""
+    record = shard.tasks.records.get(task_id)
+    for item in list(record.objects.values()) if record is not None and record.objects else ():
+        if is_put(item.object_id) and item.subscribers and not item.sizes:
+            put = shard.tasks.find_object(item.object_id)
+            assert put is item
+            _give_up_put(shard, put)
+
+
+def is_let_go(shard: GcsShard, object_id: bytes) -> None:
+    """Nobody holds it any more: where that goes for all that its task returns, nobody tells when that is over."""
+    task_id = task_of(object_id)
+    record = shard.tasks.records.get(task_id)
+    if record is None or record.holder or not record.objects or is_put(object_id):
+        return
+    if not any(item.holders for item in record.objects.values() if not is_put(item.object_id)):
+        task_is_over(shard, task_id)
+
+
+def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
+    name = item.object_id.hex()
+    _give_up(shard, item, f"Object {name} was put, and all its copies went with a node that is lost.")
 
 
 def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool = False) -> None:
@@ -109,7 +140,12 @@ def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool
 
 
 def cannot_rebuild(shard: GcsShard, message: CannotRebuild) -> None:
-    """CannotRebuild: the next that waits for it, if there is one."""
+    """CannotRebuild: the next that waits for it, if there is one; of a put, that its task does not run again."""
+    if is_put(message.object_id):
+        put = shard.tasks.find_object(message.object_id)
+        if put is not None and not put.sizes:
+            _give_up_put(shard, put)
+        return
     task_id = task_of(message.object_id)
     makers = shard.tasks.makers
     if makers.get(task_id) == message.node:
@@ -121,3 +157,5 @@ def cannot_rebuild(shard: GcsShard, message: CannotRebuild) -> None:
             see_to(shard, item)
         else:
             shard.tasks.drop_if_unused(item)
+    if task_id not in makers:
+        task_is_over(shard, task_id)

@@ -123,8 +123,8 @@ class GcsShard(Role):
         for object_id, size in message.objects:
             item = self.tasks.require_object(object_id)
             item.sizes[message.node] = size
-            if not is_put(object_id):
-                self.tasks.makers.pop(task_of(object_id), None)
+            if not is_put(object_id) and self.tasks.makers.pop(task_of(object_id), None) is not None and self.lost:
+                losses.task_is_over(self, task_of(object_id))
             subscribers, item.subscribers = item.subscribers, {}
             for subscriber in subscribers:
                 self._send_location(subscriber, item)
@@ -176,6 +176,8 @@ class GcsShard(Role):
             for holder in dict.fromkeys((*sizes, node, home or node)):
                 if holder not in self.lost:
                     self.send(holder, FreeCopies([object_id]))
+        if self.lost:
+            losses.is_let_go(self, object_id)
 
     def on_subscribe_object(self, message: SubscribeObject) -> None:
         if self._is_of_lost_node(message.node):

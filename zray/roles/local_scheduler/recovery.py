@@ -107,6 +107,8 @@ class Recovery:
             node.remote.share_returns(known)
         elif entry is not None and entry.value is not None and not entry.is_lost:
             node.remote.share_value(entry)
+        elif is_put(object_id):  # its task is over, or was never ours
+            node.send(node.addresses.shard_of(object_id), CannotRebuild(node.address, object_id))
         else:
             options = parse_options(spec.options)
             is_over = bool(options.actor_id) and not options.may_run_again
