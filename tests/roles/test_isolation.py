@@ -6,7 +6,8 @@ from tests.roles.test_monitor import N1, N2, N3, Watch
 from zray.roles.effects import Finding
 from zray.roles.isolation import LOOK_AT_TICKS, WAIT_SECONDS
 from zray.roles.local_scheduler.lease import HEAD_WAIT_SECONDS
-from zray.roles.monitor import RETURN_TICKS_MAX
+from zray.roles.monitor import RETURN_TICKS_MAX, TICK_SECONDS
+from zray.wire.gcs import RegisterNode
 
 
 def ticks_alone(watch, *nodes):
@@ -62,3 +63,17 @@ def test_when_one_is_heard_of_again_the_others_have_time_to_be():
             watch.find(node, Finding.OUT_OF_REACH)
     assert watch.ticks_until_lost(N3, N1, N2) > RETURN_TICKS_MAX
     assert watch.ticks_until_lost(N2, N1) <= 30, "who has been heard of since is judged as ever"
+
+
+def test_a_program_that_sleeps_while_the_head_is_cut_off_may_sleep_on():
+    """Its connection ends meanwhile, as those of machines that sleep do: it was not heard of then (seed 991941920)."""
+    watch = Watch()
+    guest, watch.monitor.driver_wait = "guest/local", 30.0
+    watch.monitor.handle(guest, RegisterNode(guest, {}, "driver"), watch.now)
+    for _ in range(30):
+        assert not watch.tick()
+        for node in (N1, N2, N3):
+            watch.find(node, Finding.OUT_OF_REACH)
+    assert not watch.tick(N1, N2, N3)  # and heard of again
+    watch.link(guest, False)
+    assert watch.ticks_until_lost(guest, N1, N2, N3) * TICK_SECONDS > 29.0

@@ -62,3 +62,8 @@ def test_a_head_that_is_cut_off_while_a_node_is_may_be_left_alone():
     """Two faults at once: when the first is judged, there is one other left, and it is judged as ever."""
     asked = {"deaths": True, "heads": True, "drains": True, "alone": True, "oneway": True}
     assert_all_is_well([981912119], nodes=6, shards=2, replicas=2, **asked)
+
+
+def test_a_program_that_sleeps_while_the_head_hears_of_nobody_may_sleep_on():
+    """When a node was heard of again all counts began anew, and its connection ended just then."""
+    assert_all_is_well([991941920], nodes=8, shards=2, deaths=True, drains=True, cuts=True)

@@ -241,8 +241,9 @@ class Monitor(Role):
         elif message.node in self.nodes:
             self.down[message.node] = None
             # One that has not come back to a head that was started again may be asleep: none of its were closed.
-            # Nor do we know, when we have stood still, who was being heard of.
-            is_known = message.node not in self.returning and message.node not in self.unheard
+            # Nor do we know, when we have stood still or heard of nobody, who was being heard of.
+            unknown = (self.returning, self.unheard, self.awaited)
+            is_known = not any(message.node in table for table in unknown)
             if is_known and self.silent_ticks[message.node] <= SILENT_TICKS_MAX:
                 self.closed[message.node] = None
             self._look_at(message.node)
