@@ -47,9 +47,17 @@ def control_processes(cluster):
     for name, node in (("head", cluster.head_node), *((f"node {n}", it) for n, it in enumerate(cluster.worker_nodes))):
         found[name] = node.pid
         for child in psutil.Process(node.pid).children():
-            if "zray.host.service_main" in " ".join(child.cmdline()):
+            if "zray.host.service_main" in " ".join(command_of(child)):
                 found[f"service {child.pid} of {name}"] = child.pid
     return found
+
+
+def command_of(process):
+    """What it was told to run; of one that ends at this moment, nothing."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # or nobody has taken note of its end yet: a ZombieProcess is one too
+        return []
 
 
 def services_of(processes, name):
@@ -57,11 +65,15 @@ def services_of(processes, name):
 
 
 def all_roles(cluster):
-    """Once they are where they belong: of each chain one on a node, one and a spare with the head; two schedulers."""
+    """Once they are where they belong: of each chain one on a node, one and a spare with the head; two schedulers.
+
+    And once the probe is in each of them: one that has only just been started would die of its signal.
+    """
     return until(
         lambda: (
             len(services_of(found := control_processes(cluster), "head")) == 4 + 2
             and sum(len(services_of(found, f"node {number}")) for number in range(2)) == 2
+            and all(map(probe.hears, found.values()))
             and found
         )
     )
