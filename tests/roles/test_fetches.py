@@ -11,6 +11,7 @@ from zray.roles import effects as e
 from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
 from zray.roles.local_scheduler.tables import TaskState
 from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
+from zray.roles.work_effects import RoomWanted
 from zray.wire.gcs import (
     FreeCopies,
     HoldAtNode,
@@ -85,7 +86,7 @@ def full():
     """A store with room for one of two objects, the other one ordered."""
     desk = Store(capacity=SIZE + CHUNK, name="n2")
     desk.store(TWO, bytes(SIZE))
-    assert desk.tell(N2, FetchObject(ONE, SIZE, ["n1/local"])) == []
+    assert desk.tell(N2, FetchObject(ONE, SIZE, ["n1/local"])) == [(N2, RoomWanted())]
     return desk
 
 

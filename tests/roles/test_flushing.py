@@ -201,17 +201,18 @@ def test_a_disk_that_takes_no_pages_holds_back_who_records_more(replicas, whose,
     assert len(tasks.records) == 60 and tasks.weight <= 20_000 and not desk.clients[0].pending
 
 
-def test_a_task_that_is_recorded_again_is_known_by_what_it_does():
-    """With its spec in memory or not, the outcome is the same."""
+def test_a_task_that_is_recorded_again_is_held_there_too_and_its_first_spec_stays():
+    """Whatever it does now: its new holder believes that it holds it.  With its spec in memory or not."""
     for is_flushed in (False, True):
         tasks = TaskTable(is_weighed=True)
         tasks.record(spec(1), N1)
         if is_flushed:
             tasks.flush(task(1), tasks.records[task(1)].spec, 1, 0)
             assert tasks.records[task(1)].spec == Flushed(1 << 16, digest_of(spec(1)), ())
-        tasks.record(spec(1, size=7), N2)
-        assert not tasks.records[task(1)].objects
         tasks.record(spec(1), N2)
+        assert tasks.unlike == 0
+        tasks.record(spec(1, size=7), N2)
+        assert tasks.unlike == 1
         assert list(tasks.records[task(1)].objects[return_id(task(1), 1)].holders) == [N1, N2]
         tasks.check_everything()
         assert tasks.weight == (0 if is_flushed else weight_of(spec(1)))

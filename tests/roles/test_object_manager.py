@@ -8,6 +8,7 @@ from tests.roles.object_desk import CAPACITY, Desk
 from zray.ids import put_id, return_id
 from zray.roles.effects import PagesRefused
 from zray.roles.object_manager.ranges import aligned
+from zray.roles.work_effects import RoomWanted
 from zray.wire.objects import (
     AbandonObject,
     AllocateObject,
@@ -140,7 +141,7 @@ def test_what_a_turn_frees_is_reused_warm():
 def test_a_full_store_holds_a_writer_back_and_then_says_what_fills_it():
     desk = Desk(capacity=8_192)
     desk.allocate(IDS[0], 8_000)
-    assert desk.allocate(IDS[1], 4_000) == []
+    assert desk.allocate(IDS[1], 4_000) == [("n1/local", RoomWanted())]
     ((target, refused),) = desk.tell("timer", desk.timers.pop())
     assert target == "w1"
     assert IDS[0].hex() in refused.reason
@@ -155,7 +156,7 @@ def test_a_writer_in_a_full_store_has_one_timer_however_many_turns_it_waits():
     assert len(desk.timers) == 1
     early = desk.timers.pop()
     desk.tell("w1", AbandonObject(IDS[1]))
-    assert desk.allocate(IDS[1], 4_000) == []
+    assert desk.allocate(IDS[1], 4_000) == [("n1/local", RoomWanted())]  # once for each wait
     assert desk.tell("timer", early) == []  # of a wait that is over
     assert desk.tell("timer", desk.timers.pop())[0][0] == "w1"
 

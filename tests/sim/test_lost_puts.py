@@ -3,9 +3,10 @@
 import pytest
 
 from zray.sim import faults
-from zray.sim.language import Get, Put, Sleep, Submit, remote
+from zray.sim.language import Call, Create, Drop, Get, Keep, Put, Sleep, Submit, remote
 from zray.sim.object_programs import join_big, sum_inside
 from zray.sim.options import Options
+from zray.sim.recovery_programs import Ledger
 from zray.sim.simulator import Simulator
 from zray.sim.task_programs import nap
 from zray.sim.values import Big, RemoteError
@@ -115,3 +116,56 @@ def test_what_a_task_puts_that_runs_again_is_not_lost(seed, shards, monkeypatch)
     driver = world.start_driver(world.nodes["n1"], 1, program, ())
     assert world.run(20.0, unless=lambda: driver.is_done)
     assert driver.result == 7 + 8 + 9
+
+
+@remote
+class Pusher(Ledger):
+    """Puts a large value in each call, and has a ledger enter it."""
+
+    def __init__(self, others):
+        super().__init__(0)
+        self.others = others
+
+    def begin(self):
+        for other in self.others:
+            yield Keep(other)
+
+    def save(self):
+        return [self.entries, self.others]
+
+    def restore(self, state):
+        self.entries, self.others = state
+        yield from self.begin()
+
+    def push(self, number):
+        self._enter("driver", number)
+        put = yield Put(Big(number, SIZE))
+        ref = yield Call(self.others[0], "enter_with", ("pusher", number, put), max_retries=-1)
+        yield Drop([put])
+        return (yield Get(ref)).fill
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("seed", range(1, 41))
+def test_what_a_call_puts_that_runs_again_is_not_lost(seed, shards, monkeypatch):
+    """The call was made by an actor that recovers, whose node is killed before the other one has fetched the value."""
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
+    world = Simulator(Options(seed=seed, nodes=4, cpus=2, delay="even", shards=shards, bandwidth=20e6))
+    world.run(0.3)
+    recovers = {"max_restarts": -1, "checkpoint_interval": 3}
+
+    def program():
+        ledger = yield Create(Ledger, (0,), where=Where(node="n2"), **recovers)
+        pusher = yield Create(Pusher, ([ledger],), where=Where(node="n3", is_soft=True), **recovers)
+        refs = []
+        for number in range(1, 8):
+            refs.append((yield Call(pusher, "push", (number,), max_retries=-1)))
+        yield Sleep(0.01 + 0.0005 * seed)
+        world.call_later(0.0, world.faults.kill_node, world.nodes["n3"], "is killed")
+        answers = yield Get(refs)
+        (entered,) = yield Get([(yield Call(ledger, "look", (), max_retries=-1, readonly=True))])
+        return answers, entered
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert world.run(20.0, unless=lambda: driver.is_done)
+    assert driver.result == (list(range(1, 8)), [["pusher", list(range(1, 8))]])

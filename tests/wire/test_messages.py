@@ -49,6 +49,7 @@ TAGS = {
     23: "ExplainReply",
     24: "InlineLimit",
     25: "AwaitRoom",
+    26: "PutMissing",
     30: "PutObjects",
     31: "HoldObjects",
     32: "ReleaseObjects",

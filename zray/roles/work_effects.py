@@ -42,4 +42,8 @@ class OthersUnheard(Local):
     words: str
 
 
+class RoomWanted(Local):
+    """Object manager -> local scheduler: a writer, or a value on its way here, finds no room in the store."""
+
+
 WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone

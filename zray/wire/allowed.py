@@ -140,6 +140,7 @@ from .objects import (
     PullElsewhere,
     PullObject,
     PullRefused,
+    PutMissing,
     PutObjects,
     ReleaseObjects,
     UnpinObjects,
@@ -222,7 +223,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
-            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit),
+            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }
     ),

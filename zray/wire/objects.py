@@ -12,6 +12,7 @@ object manager    ObjectFetched / FetchFailed    one of them, for each FetchObje
 object manager    FetchWaits        for room -> StopFetching, where none will come
 object manager    PullObject -> ObjectChunk ..., ObjectInline, PullElsewhere or PullRefused    at another node's
 object manager    PullDone          to the one that it was pulled from
+local scheduler   PutMissing        to the one that runs the task: there is no copy of what that puts
 """
 
 from __future__ import annotations
@@ -65,6 +66,14 @@ class InlineLimit(Message, tag=24):
     """
 
     bytes_max: Natural
+
+
+class PutMissing(Message, tag=26):
+    """local scheduler -> local scheduler, which runs the task that puts it.  Somebody waits, and there is no copy: if
+    the task has put it, and will not again, tell the shard (CannotRebuild).
+    """
+
+    object_id: ObjectID
 
 
 class AllocateObject(Message, tag=34):

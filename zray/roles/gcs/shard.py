@@ -345,6 +345,8 @@ class GcsShard(Role):
         counts = {"task_records": len(self.tasks.records), "functions": len(self.functions.by_id)}
         if self.tasks.pages:
             counts["flushed"] = sum(self.tasks.pages.values())
+        if self.tasks.unlike:
+            counts["recorded_unlike"] = self.tasks.unlike
         return counts
 
     HANDLERS = {

@@ -79,6 +79,7 @@ class TaskTable:
         # others it is the holder.  A hint: it may have done its work long ago, unseen, and is asked (losses).
         self.makers: dict[bytes, str] = {}
         self.keeping: Keeping | None = None  # where there are several shards
+        self.unlike = 0  # tasks recorded again that ask for something else: their parents do not repeat themselves
         self.weight = 0  # of the specs in memory, in bytes
         self.pages: dict[int, int] = {}  # of the store -> how many specs of living records lie there
         # While a state is handed out in parts: the records as they were when that began (state.Frozen).
@@ -167,9 +168,9 @@ class TaskTable:
                     self.changes(task_id, record)
                 record.spec = kept
                 self.makers[task_id] = node
-            elif not _do_the_same(record.spec, spec):
-                return  # the same id with another spec: the first one known stays (DESIGN 11)
             else:
+                if not _do_the_same(record.spec, spec):
+                    self.unlike += 1  # the first one known stays (DESIGN 11); the node holds the object all the same
                 if not record.holder and task_id not in self.makers:
                     self.makers[task_id] = node
                 return self.hold(task_id + FIRST_RETURN, node)

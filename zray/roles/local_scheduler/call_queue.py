@@ -94,6 +94,12 @@ class CallQueue:
             self._open.pop(caller, None)
         return True
 
+    def is_last(self, task: Task) -> bool:
+        """Whether it waits here, and no other call of its caller does behind it."""
+        caller = _caller_of(task)
+        line = self._open.get(caller) or self._held.get(caller)
+        return line is not None and line[-1] is task
+
     def arguments_are_here(self, task: Task) -> None:
         """It lacks nothing any more."""
         caller = _caller_of(task)

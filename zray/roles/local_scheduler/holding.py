@@ -31,8 +31,10 @@ def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
         node.reject("values of a process that is gone")
         return
     objects = node.objects
-    entries = objects.entries
+    entries, worker = objects.entries, process.worker
     for put in message.objects:
+        if worker is not None:
+            node.recovery.puts.note(worker, put.object_id)
         entry = entries.get(put.object_id)
         if entry is None:
             entry = entries[put.object_id] = ObjectEntry(put.object_id, process)

@@ -252,6 +252,8 @@ class Lifecycle:
             if task.is_quiet:
                 self.node.results.end_quietly(task, values, contained)
                 return
+            if self.node.recovery.ends_in_vain(task, first):
+                return
             if not contained:
                 self.node.results.tell_origin(task, values)
         self.node.finished_count += 1

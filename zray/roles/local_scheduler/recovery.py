@@ -16,17 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...exceptions import encode_system_error
+from ...exceptions import SYSTEM_ERROR, TASK_ERROR, encode_system_error
 from ...ids import is_put, return_id
 from ...wire.gcs import ANSWER_IS_LOST, CannotRebuild, NodeLost, ObjectLost, RebuildObject
 from ...wire.scheduling import TaskPlaced
-from ...wire.task_spec import TaskOptions, TaskSpec, parse_options
+from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..latest import LOST_MAX, Latest
 from . import once_more
+from .puts import Puts
 from .tables import Job, ObjectEntry, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
+
+ERRORS = (bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR,)))  # the first byte of a value that is one
 
 
 class Recovery:
@@ -36,6 +39,7 @@ class Recovery:
         self.node = node
         self.lost: Latest[str, str] = Latest(LOST_MAX)  # local schedulers of lost nodes -> why
         self.placed: dict[bytes, str] = {}  # our tasks that others run -> where
+        self.puts = Puts(node)
 
     # --- the verdict ---
 
@@ -95,6 +99,42 @@ class Recovery:
         task.attempts += is_attempt
         node.departures.spill(task)
 
+    # --- tasks of it that are here ---
+
+    def _is_orphan(self, task: Task) -> bool:
+        """Whether nobody waits for it: who submitted it is lost.  Others that want what it returns have it made again,
+        and its parent, where that runs again, submits it again; what it has done by then is of use.
+
+        So is a call of an actor that recovers, and none behind which others of that actor wait: they would overtake it.
+        """
+        if task.origin not in self.lost:
+            return False
+        if not task.options.actor_id:
+            return True
+        callee = self.node.calls.actors.get(task.options.actor_id)
+        return bool(task.spec.caller) and callee is not None and callee.queue.is_last(task)
+
+    def ends_in_vain(self, task: Task, value: bytes | StoredValue) -> bool:
+        """An orphan fails, since what its parent had put is lost too, say: the next run of its parent puts that again,
+        and has it run again, with a better end.
+        """
+        is_error = type(value) is bytes and value[:1] in ERRORS
+        if not is_error or not self._is_orphan(task):
+            return False
+        self.node.trips.was_never_here(task)
+        return True
+
+    def _drop_orphans(self, entry: ObjectEntry) -> None:
+        """What they take is lost."""
+        states = (TaskState.WAITING, TaskState.CALL)
+        orphans = [task for task in entry.waiting or () if task.state in states and self._is_orphan(task)]
+        self.node.trips.stop_waiting(orphans)
+        for task in dict.fromkeys(orphans):
+            if task.options.actor_id:
+                self.node.calls.actors[task.options.actor_id].queue.take_out(task)
+                self.node.calls.touch(task.options.actor_id)
+            self.node.trips.was_never_here(task)
+
     # --- objects that were there ---
 
     def rebuild(self, message: RebuildObject) -> None:
@@ -102,11 +142,15 @@ class Recovery:
         node, object_id, spec = self.node, message.object_id, message.spec
         known = node.tasks.get(spec.task_id)
         entry = node.objects.entries.get(object_id)
-        if known is not None:
+        is_here = entry is not None and entry.value is not None and not entry.is_lost
+        if known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
             node.remote.share_returns(known)
-        elif entry is not None and entry.value is not None and not entry.is_lost:
+        elif is_here:
+            assert entry is not None
             node.remote.share_value(entry)
+        elif known is not None:
+            self.puts.is_missing(known, object_id)
         elif is_put(object_id):  # its task is over, or was never ours
             node.send(node.addresses.shard_of(object_id), CannotRebuild(node.address, object_id))
         else:
@@ -168,6 +212,9 @@ class Recovery:
             return  # it is being made after all
         if message.object_id in node.routes.unpulled.by_object:
             node.routes.unpulled.said_to_be_lost(entry)
+            return
+        self._drop_orphans(entry)
+        if entry.is_released or node.objects.entries.get(message.object_id) is not entry:
             return
         entry.shared.is_fetching = False
         entry.shared.is_lost = True

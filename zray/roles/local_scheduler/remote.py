@@ -194,6 +194,8 @@ class Remote:
             else:
                 node.reject("a task placed twice")
             if not is_ours:
+                if known.origin in lost:  # the parent runs again, where this comes from
+                    known.origin, known.trip = message.origin, message.trip
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
@@ -336,6 +338,8 @@ class Remote:
     def value_is_here(self, entry: ObjectEntry) -> None:
         """A value that others may know of has come: the shard learns where it is."""
         self.node.routes.unpulled.is_over(entry.object_id)
+        if self.node.recovery.puts.by_result:
+            self.node.recovery.puts.let_go(entry.object_id)
         if entry.is_lost:
             return
         if not entry.contained:
@@ -417,6 +421,7 @@ class Remote:
                 if entry is None or not entry.is_released:
                     continue  # freed by the shard's word, or held again, within this turn
                 gone.append(object_id)
+                self.node.recovery.puts.let_go(object_id)
                 self.node.routes.unpulled.is_over(object_id)
                 self.subscribed.discard(object_id)  # the shard answers no node that has let go of it
                 # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.

@@ -379,6 +379,7 @@ class LocalScheduler(Role):
         self.bundles.check_everything()
         self.function_table.check_everything()
         self.small_values.check_everything()
+        self.recovery.puts.check_everything()
         for name, total in self.resources.total.items():
             assert 0 <= self.resources.free[name] <= total
 

@@ -220,12 +220,16 @@ class Trips:
         self.give_back(task)
 
     def give_back(self, task: Task, thief: str = "") -> None:
-        """It is its origin's again, as if it had never been here.  thief: as in TaskGivenBack."""
+        """It is its origin's again.  thief: as in TaskGivenBack."""
+        self.node.send(task.origin, TaskGivenBack(task.spec.task_id, task.trip, task.attempts, thief))
+        self.was_never_here(task)
+
+    def was_never_here(self, task: Task) -> None:
+        """Of another node's task; whoever waits here for what it returns gets that from elsewhere."""
         node, spec = self.node, task.spec
         node.small_values.forget_task(spec.task_id)
         node.results.unaccepted.pop(spec.task_id, None)
         task.state = TaskState.DONE
-        node.send(task.origin, TaskGivenBack(spec.task_id, task.trip, task.attempts, thief))
         for entry in node.lifecycle.returns_of(task):
             entry.task = None
             if entry.waiting or entry.watchers:
@@ -250,6 +254,7 @@ class Trips:
         """Another node has run it."""
         node, spec = self.node, task.spec
         self.is_over(task)  # given back by one node, it may be run again by another one that wanted what it returns
+        node.recovery.puts.keep(task)
         node.objects.drop_all(spec.deps)
         node.objects.drop_all(spec.holds)
 

@@ -41,6 +41,7 @@ from ...wire.objects import (
 from ...wire.task_spec import StoredValue
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role
+from ..work_effects import RoomWanted
 from .gives import GIVE_HANDLERS, GIVES_MAX, Gives
 from .pulls import CHUNK_BYTES, PULL_HANDLERS, Pulls
 from .ranges import Ranges, aligned
@@ -167,6 +168,7 @@ class ObjectManager(Role):
                 if self.growing is None and not asked.waits:
                     self.waits += 1
                     asked.waits = self.waits
+                    self.send(self.local_scheduler, RoomWanted())
                     self.set_timer(FULL_SECONDS, FullTimeout(asked.waits))
         self.asked = waiting
         if not waiting:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...wire.message import Local
 from ...wire.objects import FetchWaits
+from ..work_effects import RoomWanted
 
 if TYPE_CHECKING:
     from .pulls import Pull, Pulls
@@ -38,6 +39,7 @@ class Room:
         if pull is not self.waiting:
             self.waiting, self.since = pull, self.pulls.manager.now
             self.number += 1
+            self.pulls.manager.send(self.pulls.manager.local_scheduler, RoomWanted())
             self._set_timer()
 
     def _set_timer(self) -> None:

@@ -1,0 +1,116 @@
+"""What was put is kept as long as it may take it to make a large result again that lies on other nodes alone."""
+
+import pytest
+
+from zray.ids import is_put
+from zray.sim import faults
+from zray.sim.language import Drop, Get, Put, Sleep, Submit, remote
+from zray.sim.object_programs import join_big
+from zray.sim.options import Options
+from zray.sim.simulator import Simulator
+from zray.sim.task_programs import nap
+from zray.sim.values import Big, RemoteError
+from zray.wire.where import Where
+
+pytestmark = pytest.mark.sim
+
+SAID_SECONDS = 2.0
+SIZE = 400_000  # more than comes unasked
+
+
+@remote
+def take_from_box(box):
+    (value,) = yield Get(box)
+    return value
+
+
+@remote
+def lose_a_result(is_in_a_list, more):
+    """Puts a value, has a large one made of it elsewhere, lets go of the first; and wants the second later, when that
+    node has been killed.  more: bytes that are put meanwhile.
+    """
+    put = yield Put(Big(5, SIZE))
+    function, args = (take_from_box, ([put],)) if is_in_a_list else (join_big, (put, put))
+    ref = yield Submit(function, args, where=Where(node="n3", is_soft=True))
+    yield Drop([put])
+    yield Sleep(0.4)
+    if more:
+        another = yield Put(Big(6, more))
+        yield Drop([another])
+    yield Sleep(1.0)
+    return (yield Get(ref)).size
+
+
+def run(world, where, *args):
+    """What the program returns or raises, and when the node was killed."""
+    world.run(0.3)
+
+    def program():
+        try:
+            if where == "n1":
+                return (yield from lose_a_result(*args))
+            return (yield Get((yield Submit(lose_a_result, args, where=Where(node=where)))))
+        except RemoteError as error:
+            return error
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert not world.run(1.0, unless=lambda: driver.is_done)
+    assert any(not is_put(object_id) for object_id in world.nodes["n3"].manager.objects)  # the result
+    world.faults.kill_node(world.nodes["n3"], "is killed")
+    assert world.run(20.0, unless=lambda: driver.is_done)
+    return driver.result
+
+
+def make_world(monkeypatch, seed, **options):
+    monkeypatch.setattr(faults, "SILENT_DEATH_PROBABILITY", 0.0)
+    return Simulator(Options(seed=seed, nodes=3, cpus=2, delay="even", **options))
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("where", ["n1", "n2"])
+@pytest.mark.parametrize("is_in_a_list", [False, True])
+def test_a_result_is_made_again_of_what_was_put_and_let_go(is_in_a_list, where, seed, monkeypatch):
+    world = make_world(monkeypatch, seed, shards=1 + seed % 2)
+    assert run(world, where, is_in_a_list, 0) == SIZE
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("where", ["n1", "n2"])
+def test_what_is_put_next_needs_the_room_and_gets_it(where, seed, monkeypatch):
+    """Then the result cannot be made again, and that is said: nobody waits for what is not put any more."""
+    world = make_world(monkeypatch, seed, capacity=1_000_000)
+    failed = run(world, where, False, 2 * SIZE)
+    assert isinstance(failed, RemoteError)
+    assert "was put, and all its copies" in str(failed)
+    assert world.now < 1.4 + SAID_SECONDS
+
+
+def test_what_is_kept_goes_when_the_result_is_here_or_wanted_no_more(monkeypatch):
+    world = make_world(monkeypatch, 1)
+    world.run(0.3)
+
+    def program():
+        refs = []
+        for fill in (1, 2):
+            put = yield Put(Big(fill, SIZE))
+            refs.append((yield Submit(join_big, (put, put), where=Where(node="n3"))))
+            yield Drop([put])
+        yield Sleep(0.5)
+        kept = count_stored()
+        yield Get(refs[0])
+        yield Sleep(0.2)
+        had = count_stored()
+        yield Drop([refs[1]])
+        yield Submit(nap, (0.0, None))  # with that it says so
+        yield Sleep(0.2)
+        return kept, had, count_stored()
+
+    def count_stored():
+        return sorted(world.nodes["n1"].manager.objects)
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert world.run(20.0, unless=lambda: driver.is_done)
+    kept, had, rest = driver.result
+    assert len(kept) == 2
+    assert len(had) == 2 and had != kept  # the second put, and the first result
+    assert len(rest) == 1

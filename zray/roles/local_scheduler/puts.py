@@ -1,0 +1,122 @@
+"""What our processes put: nobody could make it again but the task that has put it.
+
+So what tasks on other nodes took is kept until what those return is here.  A large result stays where it was made until
+somebody here wants it; when that node is lost, its task runs again from its lineage, and takes the same.  It is kept
+where there is room: all of it goes when a writer, or a value on its way, finds none.
+
+    the task is done elsewhere     keep what it took (Trips.landed)
+    a result of it is here         let go; or when nobody here holds that any more
+    RoomWanted                     let go of all
+
+And it is known how far each running task has come, since what it has put and is nowhere any more it does not put again:
+
+    RebuildObject, of a put        to whoever has its task in hand, who says what comes of it
+    PutMissing                     the same, to where that runs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...ids import ObjectID, TaskID, index_of, is_put, task_of
+from ...wire.gcs import CannotRebuild
+from ...wire.objects import PutMissing
+from ..work_effects import RoomWanted
+from .tables import TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+    from .tables import ObjectEntry, Task, Worker
+
+# Of so many tasks it is known how far they have come before those that are over are thrown out.
+TASKS_MIN = 1_000
+
+
+class Puts:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        # What a task returned, and is not here -> what it took.  As many as our processes hold of such.
+        self.by_result: dict[ObjectID, tuple[ObjectID, ...]] = {}
+        # Task -> the worker and the attempt that have put something, and the index of the last.
+        self.last: dict[TaskID, tuple[str, int, int]] = {}
+        self.count_max = TASKS_MIN
+
+    # --- kept ---
+
+    def keep(self, task: Task) -> None:
+        """Another node has run it, and what it took is still retained for it."""
+        spec = task.spec
+        puts = tuple(dict.fromkeys(item for item in (*spec.deps, *spec.holds) if is_put(item)))
+        if not puts:
+            return
+        for entry in self.node.lifecycle.returns_of(task):
+            is_wanted = entry.holders is not None or entry.count
+            if is_wanted and entry.value is None and entry.object_id not in self.by_result:
+                for object_id in puts:
+                    self.node.objects.retain(object_id)
+                self.by_result[entry.object_id] = puts
+
+    def let_go(self, object_id: ObjectID) -> None:
+        """This result is here, or nobody's any more."""
+        puts = self.by_result.pop(object_id, None)
+        if puts is not None:
+            self.node.objects.drop_all(puts)
+
+    def on_room_wanted(self, message: RoomWanted) -> None:
+        """RoomWanted."""
+        for object_id in list(self.by_result):
+            self.let_go(object_id)
+
+    # --- missing ---
+
+    def note(self, worker: Worker, object_id: ObjectID) -> None:
+        """A task of it has put this."""
+        task_id = task_of(object_id)
+        task = self.node.tasks.get(task_id)
+        if task is None or task.worker is not worker:
+            return  # a thread's that has outlived its task
+        self.last[task_id] = (worker.address, task.attempts, index_of(object_id))
+        if len(self.last) > self.count_max:
+            self.last = {task_id: last for task_id, last in self.last.items() if task_id in self.node.tasks}
+            self.count_max = max(TASKS_MIN, 2 * len(self.last))
+
+    def is_missing(self, task: Task, object_id: ObjectID) -> None:
+        """Somebody waits for this, and there is no copy.  The task is in hand here: it may put it yet."""
+        if task.state == TaskState.SPILLED:
+            place = self.node.recovery.placed.get(task.spec.task_id)
+            if place is not None:
+                self.node.send(place, PutMissing(object_id))
+        elif self._has_put(task, object_id):
+            self.node.send(self.node.addresses.shard_of(object_id), CannotRebuild(self.node.address, object_id))
+
+    def on_put_missing(self, message: PutMissing) -> None:
+        """PutMissing: nothing is said of a task that is over, or has not come yet."""
+        task = self.node.tasks.get(task_of(message.object_id))
+        entry = self.node.objects.entries.get(message.object_id)
+        if task is not None and task.state != TaskState.SPILLED and (entry is None or entry.value is None):
+            self.is_missing(task, message.object_id)
+
+    def _has_put(self, task: Task, object_id: ObjectID) -> bool:
+        """Whether it has, in the attempt that runs: then it comes no more."""
+        if task.worker is None:
+            return False
+        address, attempts, index = self.last.get(task.spec.task_id, ("", 0, 0))
+        return (address, attempts) == (task.worker.address, task.attempts) and index >= index_of(object_id)
+
+    def check_everything(self) -> None:
+        """Assert that what is kept may be of use, and is there."""
+        entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
+        for object_id, puts in self.by_result.items():
+            entry = entries.get(object_id)
+            assert entry is not None and entry.value is None, "puts kept for a result that is here, or gone"
+            assert entry.holders is not None or entry.count, "puts kept for a result that nobody holds"
+            assert all(put in entries for put in puts), "a put that is kept, and gone"
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    PutMissing: lambda self, message: self.recovery.puts.on_put_missing(message),
+    RoomWanted: lambda self, message: self.recovery.puts.on_room_wanted(message),
+}
