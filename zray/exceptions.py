@@ -44,6 +44,7 @@ from .printable import escaped
 # The first byte of a value that is an error: bytes that begin no msgpack scalar and no pickle (0x80).
 TASK_ERROR = 0x82
 SYSTEM_ERROR = 0x83
+_ERROR_MARKS = (bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR,)))
 # A dynamic class per class of the user's that was raised: bounded, since notebooks redefine theirs for ever.
 DUAL_CLASSES_MAX = 256
 HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: a class made by Python code.
@@ -397,6 +398,11 @@ class ProtocolError(ZrayError, ValueError):
 
 class DeadlockError(ZrayError, RuntimeError):
     """Tasks or actors wait for each other in a ring (definite: none of them can go on)."""
+
+
+def is_error_value(value: object) -> bool:
+    """Whether that stands in the place of a value as a message has it; of what lies in a store, nobody looks: False."""
+    return type(value) is bytes and value[:1] in _ERROR_MARKS
 
 
 def encode_system_error(class_name: str, message: str, details: dict[str, Any] | None = None) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .language import Close, Drop, Get, Look, Put, Sleep, Submit, View, remote
 from .task_programs import increment, outcome, outcomes
-from .values import Big, RemoteError
+from .values import Big, Failed, RemoteError
 
 Script = Generator[Any, Any, Any]
 
@@ -164,3 +164,42 @@ def run_views(count: int, size: int) -> Script:
         same = same and (seen == value or not hasattr(seen, "fill"))
         yield Close(view)
     return same
+
+
+# --- large values that nested tasks pass on ---
+
+LOST = "was put, and all its copies went with a node that is lost"
+
+
+@remote
+def branch(depth: int, width: int, size: int, value: Big, is_shared: bool) -> Script:
+    """A tree whose every task passes a large value on to its children, as a value of its own, and gets large ones.
+
+    is_shared: one for all of them.  It keeps no ref on what it has put.
+    """
+    if not depth:
+        yield Sleep(0.02)
+        return Big(1, size)
+    children: list[Any] = []
+    put = None
+    for _ in range(width):
+        put = (yield Put(value)) if put is None else put
+        children.append((yield Submit(branch, (depth - 1, width, size, put, is_shared), max_retries=-1)))
+        if not is_shared or len(children) == width:
+            yield Drop([put])
+            put = None
+    values = yield Get(children)
+    return Big(1 + sum(value.fill for value in values) % 249, size)
+
+
+def run_grove(depth: int, width: int, size: int, is_shared: bool) -> Script:
+    """Whatever dies but the driver's node, what has been put comes again where it is needed again."""
+    fills = []
+    for number in range(2):
+        value = yield Submit(make_big, (number + 1, 3 * size), max_retries=-1)
+        tree = yield Submit(branch, (depth, width, size, value, is_shared), max_retries=-1)
+        yield Drop([value])
+        top = yield from outcome(tree)
+        assert type(top) is not Failed or LOST not in top.text, f"a program has noticed: {top.text}"
+        fills.append(top.fill if type(top) is Big else top)
+    return fills

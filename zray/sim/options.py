@@ -177,6 +177,7 @@ def options_of(seed: int, wanted: Wanted = NOTHING_MORE) -> Options:
     _add_groups(options, are_wanted=wanted.groups)
     _add_recovery(options)
     _add_backlog(options)
+    _add_groves(options)
     if wanted.crashes:
         _add_crashes(options)
     if wanted.cuts:
@@ -278,6 +279,13 @@ def _add_backlog(options: Options) -> None:
     random = Random(f"zray backlog {options.seed}")
     if random.random() < 0.2 and options.nodes > 1 and not options.is_small:
         options.programs = (*options.programs, "backlog")
+
+
+def _add_groves(options: Options) -> None:
+    """Some clusters pass large values on from task to task; not where a store may be too full to keep them."""
+    random = Random(f"zray groves {options.seed}")
+    if random.random() < 0.15 and options.nodes > 1 and not options.is_small:
+        options.programs = (*options.programs, "grove")
 
 
 def _add_groups(options: Options, *, are_wanted: bool) -> None:

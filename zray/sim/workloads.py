@@ -26,7 +26,7 @@ from .giver_programs import run_giver
 from .gpus import run_gpus
 from .group_programs import run_groups, run_groups_of_actors, run_groups_without_places
 from .maker_programs import run_maker
-from .object_programs import run_big, run_borrowed, run_put_again, run_refs_inside, run_shared, run_views
+from .object_programs import run_big, run_borrowed, run_grove, run_put_again, run_refs_inside, run_shared, run_views
 from .recovery_programs import run_hoard, run_ledger, run_relay
 from .task_programs import (
     run_backlog,
@@ -127,6 +127,17 @@ BACKLOG_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     ),
 }
 # As above.
+GROVE_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
+    "grove": (
+        run_grove,
+        lambda random: (
+            *random.choice(((2, 2), (3, 3), (4, 2), (3, 2))),
+            random.choice((100, 5_000, 20_000)),
+            random.random() < 0.5,
+        ),
+    ),
+}
+# As above.
 GPU_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
     "gpus": (run_gpus, lambda random: (random.randint(1, 9), random.choice(("PACK", "SPREAD", "STRICT_PACK")))),
 }
@@ -216,7 +227,7 @@ PROGRAMS_THAT_NAME_NODES = frozenset({"choosy", "residents"})
 
 def program(name: str) -> tuple[Callable[..., Script], Draw]:
     """The script of that name, and its arguments from a seed."""
-    for programs in (PROGRAMS, GROUP_PROGRAMS, BACKLOG_PROGRAMS, GPU_PROGRAMS, RECOVERY_PROGRAMS):
+    for programs in (PROGRAMS, GROUP_PROGRAMS, BACKLOG_PROGRAMS, GROVE_PROGRAMS, GPU_PROGRAMS, RECOVERY_PROGRAMS):
         if name in programs:
             return programs[name]
     return SPECIAL_PROGRAMS[name]

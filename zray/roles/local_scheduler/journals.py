@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...exceptions import SYSTEM_ERROR, TASK_ERROR
+from ...exceptions import is_error_value
 from ...ids import ObjectID, children_prefix, is_put, task_of
 from ...wire.actors import ActorSaved
 from ...wire.task_spec import StoredValue, TaskSpec
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # more loses the ability to recover until its next checkpoint: the node's memory is for others too.
 JOURNAL_CALLS_MAX = 100_000
 JOURNAL_BYTES_MAX = 16 << 20
-ERROR_MARKS = (bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR,)))
 # An actor whose process has died so often in a row while it ran calls, or ran them again, and has ended none, dies:
 # what it runs kills it.
 DEATHS_MAX = 10
@@ -80,7 +79,7 @@ class Journal:
         self.deaths = 0
         self.begun_ended(task.spec.task_id)
         if not task.options.is_readonly:
-            self.append(task.spec, has_failed=is_error(result.values[0]) if result.values else False)
+            self.append(task.spec, has_failed=is_error_value(result.values[0]) if result.values else False)
         elif is_alone:
             self.nested.forget_read(task.spec.task_id)
 
@@ -253,11 +252,6 @@ class Journal:
         if self.checkpoint:
             self.node.objects.drop(self.checkpoint)
             self.checkpoint = b""
-
-
-def is_error(value: bytes | StoredValue) -> bool:
-    """Whether a call has returned that: large ones are not looked at."""
-    return type(value) is bytes and value[:1] in ERROR_MARKS
 
 
 def on_actor_saved(node: LocalScheduler, message: ActorSaved) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...exceptions import SYSTEM_ERROR, TASK_ERROR, encode_system_error
+from ...exceptions import encode_system_error, is_error_value
 from ...ids import is_put, return_id
 from ...wire.gcs import ANSWER_IS_LOST, CannotRebuild, NodeLost, ObjectLost, RebuildObject
 from ...wire.scheduling import TaskPlaced
@@ -28,8 +28,6 @@ from .tables import Job, ObjectEntry, Process, Task, TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
-
-ERRORS = (bytes((TASK_ERROR,)), bytes((SYSTEM_ERROR,)))  # the first byte of a value that is one
 
 
 class Recovery:
@@ -118,8 +116,7 @@ class Recovery:
         """An orphan fails, since what its parent had put is lost too, say: the next run of its parent puts that again,
         and has it run again, with a better end.
         """
-        is_error = type(value) is bytes and value[:1] in ERRORS
-        if not is_error or not self._is_orphan(task):
+        if not is_error_value(value) or not self._is_orphan(task):
             return False
         self.node.trips.was_never_here(task)
         return True

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ...exceptions import encode_system_error
+from ...exceptions import encode_system_error, is_error_value
+from ...ids import return_id
 from ...wire.gcs import (
     AddLocations,
     FreeCopies,
@@ -30,7 +31,7 @@ from ...wire.gcs import (
 from ...wire.limits import portions
 from ...wire.objects import InlineRead, ReadInline
 from ...wire.scheduling import PlaceTask, SpillRefused, TaskAccepted, TaskGivenBack
-from ...wire.task_spec import StoredValue, parse_options
+from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from .tables import ObjectEntry, Task, TaskState
 
 if TYPE_CHECKING:
@@ -199,8 +200,18 @@ class Remote:
                 self.share_returns(known)
                 node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
+        options = parse_options(spec.options)
+        made = self._made_before(spec, options)
+        if made:
+            if message.is_quiet:
+                node.send(message.origin, TaskGivenBack(spec.task_id, message.trip, message.attempts))
+                return
+            for entry in made:
+                self.share_value(entry)
+            node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
+            return
         job = node.code.job_of(message.job_id, message.job)
-        task = node.lifecycle.accept_placed(spec, parse_options(spec.options), job, message.origin)
+        task = node.lifecycle.accept_placed(spec, options, job, message.origin)
         task.trip, task.attempts = message.trip, message.attempts
         if message.is_quiet:
             node.results.begin_quietly(task)
@@ -216,6 +227,12 @@ class Remote:
             node.dispatch.enqueue(task)
         else:
             node.load.awaiting[spec.task_id] = task
+
+    def _made_before(self, spec: TaskSpec, options: TaskOptions) -> list[ObjectEntry]:
+        """What it returns, if all of that is here: since its parent ran here too, say.  What it takes may be gone."""
+        found = [self.node.objects.entries.get(return_id(spec.task_id, n + 1)) for n in range(options.num_returns)]
+        made = [entry for entry in found if entry is not None and entry.value is not None and not entry.is_lost]
+        return made if len(made) == len(found) and not any(is_error_value(entry.value) for entry in made) else []
 
     def take_arguments(self, task: Task, request: int) -> int:
         """Join the holders of what it takes, as far as others know of it.  Returns how many replies come."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...exceptions import is_error_value
 from ...wire.objects import InlineLimit
 from ...wire.task_spec import StoredValue
 
@@ -72,11 +73,13 @@ class SmallValues:
         self.limits.pop(lost, None)
 
     def replaced(self, entry: ObjectEntry, value: bytes | StoredValue) -> bytes | StoredValue:
-        """Its task has run again, and the rule is another one: what stands there now."""
-        if type(entry.value) is StoredValue and not entry.is_lost:
-            return entry.value
-        self.node.objects.forget_value(entry)
-        return value
+        """Its task has run again, and the rule is another one; or it has failed this time.  What stands there now."""
+        known = entry.value
+        if type(known) is StoredValue and not entry.is_lost:
+            return known
+        self.node.objects.forget_value(entry)  # the one that stands there is counted again
+        has_failed = is_error_value(value) and not is_error_value(known)
+        return known if has_failed and known is not None else value
 
     def forget_task(self, task_id: bytes) -> Task | None:
         """It is none of this node's tasks any more."""

@@ -33,14 +33,18 @@ class Room:
         self.waiting: Pull | None = None  # the one in front, the last time that there was no room
         self.number = 0  # of its wait
         self.since = 0.0
+        self.said = 0  # the wait of which the local scheduler was told that there is no room
 
     def is_missing(self, pull: Pull) -> None:
         """For this one, which is in front."""
         if pull is not self.waiting:
             self.waiting, self.since = pull, self.pulls.manager.now
             self.number += 1
-            self.pulls.manager.send(self.pulls.manager.local_scheduler, RoomWanted())
             self._set_timer()
+        manager = self.pulls.manager
+        if manager.growing is None and self.said != self.number:  # else there are pages soon
+            self.said = self.number
+            manager.send(manager.local_scheduler, RoomWanted())
 
     def _set_timer(self) -> None:
         self.pulls.manager.set_timer(ROOM_SECONDS, RoomTimeout(self.number))
