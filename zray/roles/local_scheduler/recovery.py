@@ -116,8 +116,10 @@ class Recovery:
         """An orphan fails, since what its parent had put is lost too, say: the next run of its parent puts that again,
         and has it run again, with a better end.
         """
-        if not is_error_value(value) or not self._is_orphan(task):
+        if not is_error_value(value) or task.job.is_over or not self._is_orphan(task):
             return False
+        if task.missing:
+            self.node.trips.stop_waiting((task,))
         self.node.trips.was_never_here(task)
         return True
 
@@ -142,6 +144,8 @@ class Recovery:
         is_here = entry is not None and entry.value is not None and not entry.is_lost
         if known is not None and not is_put(object_id):
             # In hand: what it returns will be announced, if it was not to be before.
+            if self._is_orphan(known) and not known.options.actor_id:
+                known.origin = ""  # others count on it now, whatever it comes to
             node.remote.share_returns(known)
         elif is_here:
             assert entry is not None
