@@ -85,11 +85,9 @@ def test_an_actor_finds_all_cpus_in_use(member):
 
 def test_the_gcs_has_not_noted_it_since_a_disk_is_full(member):
     """The disk is named, and what waits for it; nothing else is."""
-    member.tell("gcs-0", ShardStalled("gcs-0", ["No space left on device (/state), on the head's machine"]))
-    stall = (
-        "GCS shard 0 cannot write its log: No space left on device (/state), on the head's machine; what needs its "
-        "word waits until there is room, and goes on by itself then"
-    )
+    why = "cannot write its log: No space left on device (/state), on the head's machine"
+    member.tell("gcs-0", ShardStalled("gcs-0", [why]))
+    stall = f"GCS shard 0 {why}"
     here = member.run_task(cpus=64)
     one = member.run_task(deps=[here], cpus=2)
     member.tell("gcs-0", ObjectLocated(here, 10_000_000, [FAR]))

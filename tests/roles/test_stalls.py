@@ -4,10 +4,13 @@ import pytest
 
 from tests.roles.chain_desk import ChainDesk
 from zray.roles.gcs.client import ChainClient
-from zray.wire.chain import ChainFollow, ChainStalled
+from zray.roles.gcs.master import GOES_ON, LOST_FOR_GOOD, ChainMaster
+from zray.roles.replica_effects import NoteChain
+from zray.wire.chain import ChainFollow, ChainOffer, ChainStalled
 from zray.wire.claims import CLAIMS
+from zray.wire.gcs import NodeLost
 
-WHY = "no space left on device, on the head's machine"
+WHY = f"cannot write its log: no space left on device, on the head's machine; {GOES_ON}"
 
 
 def desk_of(members):
@@ -75,7 +78,7 @@ def test_a_client_that_comes_later_is_told_and_it_is_said_where_the_member_runs(
     desk.ask()
     steps(desk)
     told = desk.master.handle("n9/shard-0", ChainFollow("gcs-0"), desk.now)[-1].message
-    assert told == ChainStalled("gcs-0", ["no space left on device, on node far45678"])
+    assert told == ChainStalled("gcs-0", [WHY.replace("the head's machine", "node far45678").replace("on on", "on")])
 
 
 def test_pages_that_are_not_taken_count_when_memory_is_full_of_specs():
@@ -117,3 +120,40 @@ def test_of_who_is_no_member_nothing_is_told():
     assert CLAIMS[ChainStalled](ChainStalled("gcs-1", []), "s1/gcs-0", "replica", b"")
     assert not CLAIMS[ChainStalled](ChainStalled("gcs-0", []), "s1/gcs-0", "replica", b"")
     assert not CLAIMS[ChainStalled](ChainStalled("gcs-0", []), "head/chains", "head", b"")
+
+
+FAR, FARTHER = "far4567890abcdef", "off4567890abcdef"
+
+
+def master_of_noted():
+    """One that was started on what another has noted: two replicas on other nodes alone have everything."""
+    members = {"r1/gcs-0": FAR, "r2/gcs-0": FARTHER}
+    master = ChainMaster("chains", replicas=2, former=[NoteChain("gcs-0", members, list(members))])
+    master.handle("n1/shard-0", ChainFollow("gcs-0"), 0.0)
+    return master
+
+
+def said(master, sender, message):
+    """To the client, of why it waits."""
+    told = [effect.message for effect in master.handle(sender, message, 0.0) if hasattr(effect, "message")]
+    return [message.reasons for message in told if type(message) is ChainStalled]
+
+
+def test_whom_a_new_master_waits_for_is_said_and_that_it_waits_no_more():
+    master = master_of_noted()
+    first = "waits for its replicas on node far45678, off45678, which alone have all that was acknowledged"
+    assert said(master, "n2/shard-0", ChainFollow("gcs-0")) == [[first]]
+    assert said(master, "r1/gcs-0", ChainOffer("gcs-0", 3, 10)) == []
+    assert said(master, "head/gcs-0", ChainOffer("gcs-0", 2, 8)) == []
+    assert said(master, "monitor", NodeLost(f"{FARTHER}/local", "killed"))[-2:] == [[], []]  # both are told
+    assert master.chains["gcs-0"].members == ["r1/gcs-0"]
+
+
+def test_a_shard_whose_replicas_are_all_lost_is_lost_and_whoever_waits_for_it_is_told_so():
+    master = master_of_noted()
+    (one,) = said(master, "monitor", NodeLost(f"{FAR}/local", "killed"))
+    assert "on node off45678, which alone" in one[0]
+    assert said(master, "monitor", NodeLost(f"{FARTHER}/local", "killed")) == [[LOST_FOR_GOOD]]
+    assert said(master, "n2/shard-0", ChainFollow("gcs-0")) == [[LOST_FOR_GOOD]]
+    assert said(master, "head/gcs-0", ChainOffer("gcs-0", 2, 8)) == []  # its log lacks what was acknowledged last
+    assert not master.chains["gcs-0"].members

@@ -91,7 +91,7 @@ class MachineLeaves(Local):
 
 
 class ShardStalled(Local):
-    """To a local scheduler: what that shard is asked waits for a disk.  reasons: as in ChainStalled."""
+    """To a local scheduler: what that shard is asked waits.  reasons: as in ChainStalled."""
 
     shard: str  # its logical name
     reasons: list[str]

@@ -333,9 +333,9 @@ class ChainAck(Message, tag=162):
 
 
 class ChainStalled(Message, tag=167):
-    """member -> chain master -> clients.  What the shard is asked waits for a disk: what that says, and where it is.
+    """member -> chain master -> clients.  What the shard is asked waits, and why.  None: it goes on.  For people alone.
 
-    From a member: of its own, in one line; from the master: of all members.  None: it goes on.  For people alone.
+    From a member: for its disk, and what that says, in one line.  From the master: what is the matter with the shard.
     """
 
     shard: Text

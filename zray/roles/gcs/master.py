@@ -52,6 +52,12 @@ from .spread import Spread
 # A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
 # clients and lost with the log's last records.
 EPOCHS_PER_START = 1 << 20
+GOES_ON = "what needs its word waits until there is room, and goes on by itself then"
+LOST_FOR_GOOD = (
+    "is lost: all its replicas that had everything have ended within a moment, one of them with the only log of what "
+    "was acknowledged last.  What needs its word waits in vain: end the cluster (`zray stop --all`) and start another "
+    "one, with --gcs-replicas 3 where two may go at once"
+)
 
 
 class Chain:
@@ -72,6 +78,7 @@ class Chain:
         self.awaited: dict[str, None] = {}
         self.noted: tuple[dict[str, str], list[str]] = ({}, [])
         self.stalled: dict[str, str] = {}  # members whose disks take nothing -> what these say, and where they are
+        self.told: list[str] = []  # why clients wait for the shard, as they know it
 
     def full(self) -> list[str]:
         """Members that have everything."""
@@ -110,6 +117,7 @@ class ChainMaster(Role):
             chain.sources = {member: note.members[member] for member in note.full}
             if all(chain.sources.values()):
                 chain.awaited = dict.fromkeys(chain.sources)
+            chain.told = self._why(chain)
 
     def _chain(self, shard: str) -> Chain:
         chain = self.chains.get(shard)
@@ -193,6 +201,7 @@ class ChainMaster(Role):
         chain.is_lost = False
         chain.sources.clear()
         chain.awaited.clear()
+        self._tell_why(chain)
         if epoch and not chain.epoch:
             chain.epoch = epoch + EPOCHS_PER_START
         del chain.spares[first]
@@ -215,7 +224,7 @@ class ChainMaster(Role):
                 self._tell(chain, member)
         self._forget_stalls(chain)
 
-    # --- disks that take nothing ---
+    # --- why clients wait: for people ---
 
     def on_chain_stalled(self, message: ChainStalled) -> None:
         chain, member = self._chain(message.shard), self.sender
@@ -226,20 +235,32 @@ class ChainMaster(Role):
         where = f"on node {name_of(machine)}" if machine else "on the head's machine"
         if message.reasons:
             chain.stalled[member] = f"{message.reasons[0][:STALL_CHARACTERS_MAX]}, {where}"
-        elif chain.stalled.pop(member, None) is None:
-            return
-        self._tell_stalls(chain, chain.followers)
+        else:
+            chain.stalled.pop(member, None)
+        self._tell_why(chain)
 
     def _forget_stalls(self, chain: Chain) -> None:
         """Of those that are out."""
-        if gone := [member for member in chain.stalled if member not in chain.members]:
-            for member in gone:
-                del chain.stalled[member]
-            self._tell_stalls(chain, chain.followers)
+        for member in [member for member in chain.stalled if member not in chain.members]:
+            del chain.stalled[member]
+        self._tell_why(chain)
 
-    def _tell_stalls(self, chain: Chain, listeners: Iterable[str]) -> None:
-        for listener in listeners:
-            self.send(listener, ChainStalled(chain.shard, list(chain.stalled.values())))
+    def _tell_why(self, chain: Chain) -> None:
+        """To all, if it is something new."""
+        why = self._why(chain)
+        if why != chain.told:
+            chain.told = why
+            for follower in chain.followers:
+                self.send(follower, ChainStalled(chain.shard, why))
+
+    def _why(self, chain: Chain) -> list[str]:
+        """What is the matter with the shard, if anything is."""
+        if chain.members or not chain.is_lost:
+            return [f"cannot write its log: {words}; {GOES_ON}" for words in chain.stalled.values()]
+        if awaited := [member for member in chain.awaited if member not in chain.spares]:
+            nodes = ", ".join(dict.fromkeys(name_of(self.spread.machine(member)) for member in awaited))
+            return [f"waits for its replicas on node {nodes}, which alone have all that was acknowledged"]
+        return [LOST_FOR_GOOD] if not chain.sources else []
 
     # --- who is in it ---
 
@@ -248,8 +269,8 @@ class ChainMaster(Role):
         chain.followers[self.sender] = None
         if chain.is_announced:
             self._tell(chain, self.sender)
-        if chain.stalled:
-            self._tell_stalls(chain, [self.sender])
+        if chain.told:
+            self.send(self.sender, ChainStalled(chain.shard, chain.told))
 
     def on_chain_joined(self, message: ChainJoined) -> None:
         chain = self._chain(message.shard)
@@ -312,6 +333,7 @@ class ChainMaster(Role):
                 if member in chain.spares:
                     self._send_away(chain, member, chain.spares.pop(member)[0])
                 self._found(chain)
+            self._tell_why(chain)
         if member in chain.spares:
             self._send_away(chain, member, chain.spares.pop(member)[0])
         elif member == chain.joining:

@@ -43,7 +43,7 @@ class Members:
         self.hostname = ""
         self.is_fenced = False
         self.others_silence = ""  # in words
-        self.stalled: dict[str, list[str]] = {}  # shards whose disks take nothing -> why; for people alone
+        self.stalled: dict[str, list[str]] = {}  # shards that answer nothing -> why; for people alone
 
     def start(
         self,
@@ -71,10 +71,9 @@ class Members:
         return self.lease.silence(is_guest=self.is_guest) or self.others_silence
 
     def stalls(self) -> list[str]:
-        """In words: the shards whose disks take nothing, which whatever needs their word waits for."""
+        """In words: the shards that answer nothing, for want of room on a disk or of replicas."""
         return [
-            f"GCS shard {shard.rpartition('-')[2]} cannot write its log: {reason}; what needs its word waits until "
-            "there is room, and goes on by itself then"
+            f"GCS shard {shard.rpartition('-')[2]} {reason}"
             for shard, reasons in sorted(self.stalled.items())
             for reason in reasons
         ]
