@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..chain_failover import ENDS, LIMIT_MS, MIDDLE, failovers
+from ..chain_reads import COUNTERS
 from ..timing import Effort
 from .results import EMULATED, MEASURED, Figure, Plot, Series
 
@@ -17,8 +18,8 @@ def measure(figure: Figure, effort: Effort) -> None:
         (runs, ENDS, True, "one on a node", EMULATED),
         (middle_runs, MIDDLE, False, "of three replicas on the head", MEASURED),
     ):
-        silences, acknowledged, lost = failovers(count, is_remote=is_remote, victims=victims)
-        for name, found in silences.items():
+        result = failovers(count, is_remote=is_remote, victims=victims)
+        for name, found in result.silences.items():
             figure.keep(f"{name} killed, {where}: the longest time without an answer", found, "ms", kind)
             figure.add(
                 f"{name} killed {len(found)} times, {where}: the longest time without an answer",
@@ -28,10 +29,18 @@ def measure(figure: Figure, effort: Effort) -> None:
                 paper="< 30 ms with detection",
                 at_most=LIMIT_MS,
             )
-        words = f"{acknowledged:,} requests acknowledged, {lost} of their records lost"
-        figure.add_fact(f"nothing acknowledged is lost, {where}", lost == 0, words, kind)
+        words = f"{result.acknowledged:,} requests acknowledged, {result.lost} of their records lost"
+        figure.add_fact(f"nothing acknowledged is lost, {where}", result.lost == 0, words, kind)
+        words = f"{result.reads:,} reads of {COUNTERS} counters that only grow, {result.backwards} went backwards"
+        is_right = result.reads > 0 and not result.backwards
+        figure.add_fact(f"reads never go backwards, {where}", is_right, words, kind)
         lines = [
             Series(f"{name} killed", kind, [(float(i), value) for i, value in enumerate(found, 1)])
-            for name, found in silences.items()
+            for name, found in result.silences.items()
         ]
         figure.plots.append(Plot(f"Longest time without an answer, {where}", "kill", "ms", lines, is_line=False))
+    figure.notes.append(
+        "What is asked every millisecond is a write, and the longest time without an answer is that of writes. Beside "
+        "it a client of its own reads, one question under way, each millisecond at most: what was read once, or "
+        "acknowledged before the question, must not be followed by anything older."
+    )
