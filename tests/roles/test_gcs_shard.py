@@ -24,6 +24,7 @@ from zray.wire.gcs import (
     HoldAtNodeReply,
     NodeLost,
     ObjectLocated,
+    OfferCopies,
     RebuildObject,
     RecordTasks,
     RecordTasksReply,
@@ -115,6 +116,17 @@ def test_a_copy_that_went_by_an_old_word_is_made_again_if_it_is_held_and_was_the
     assert tell(shard, N3, RemoveLocations(N3, [OBJECT])) == [(N1, RebuildObject(OBJECT, spec))]
     assert tell(shard, N1, SubscribeObject(N1, OBJECT)) == []
     assert tell(shard, N2, AddLocations(N2, [(OBJECT, 9)])) == [(N1, ObjectLocated(OBJECT, 9, [N2]))]
+
+
+def test_of_copies_that_may_go_the_last_one_stays(shard):
+    tell(shard, N1, RecordTasks(N1, [TaskSpec(TASK, b"f" * 16)]))
+    for node in (N1, N2, N3):
+        tell(shard, node, AddLocations(node, [(OBJECT, 9)]))
+    assert tell(shard, N1, OfferCopies(N1, [OBJECT])) == []  # it holds it
+    assert tell(shard, N2, OfferCopies(N2, [OBJECT, return_id(b"o" * 16, 1)])) == [(N2, FreeCopies([OBJECT]))]
+    tell(shard, N1, RemoveLocations(N1, [OBJECT]))
+    assert tell(shard, N3, OfferCopies(N3, [OBJECT])) == []
+    assert tell(shard, N1, SubscribeObject(N1, OBJECT)) == [(N1, ObjectLocated(OBJECT, 9, [N3]))]
 
 
 def test_a_value_that_nobody_holds_is_freed_as_it_comes(shard):

@@ -27,6 +27,7 @@ from zray.wire.gcs import (
     NodeLost,
     ObjectLocated,
     ObjectLost,
+    OfferCopies,
     RebuildObject,
     RecordTasks,
     RecordTasksReply,
@@ -160,6 +161,16 @@ class ObjectsMachine(RuleBasedStateMachine):
         if was_there and not self.copies[object_id]:
             self.waiting[object_id] = {next(iter(self.holders[object_id]))}
         self._tell(node, RemoveLocations(node, [object_id]))
+
+    @rule(object_id=objects, node=nodes)
+    def offer_copy(self, object_id, node):
+        """One that it does not hold goes, where another one is."""
+        copies = self.copies[object_id]
+        goes = node not in self.lost and node in copies and len(copies) > 1 and node not in self.holders[object_id]
+        if goes:
+            copies.discard(node)
+        self._tell(node, OfferCopies(node, [object_id]))
+        assert self.freed == ([(node, object_id)] if goes else [])
 
     @precondition(lambda self: any(self.holders.values()))
     @rule(data=st.data())

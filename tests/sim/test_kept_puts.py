@@ -114,3 +114,36 @@ def test_what_is_kept_goes_when_the_result_is_here_or_wanted_no_more(monkeypatch
     assert len(kept) == 2
     assert len(had) == 2 and had != kept  # the second put, and the first result
     assert len(rest) == 1
+
+
+@remote
+def send_there(count):
+    """Has large results made elsewhere of what it puts, which stay there."""
+    refs = []
+    for number in range(count):
+        put = yield Put(Big(number, SIZE // 2))
+        ref = yield Submit(join_big, (put, put), where=Where(node="n3"))
+        yield Drop([put])
+        yield Sleep(0.2)
+        refs.append(ref)
+    yield Sleep(0.2)
+    return refs
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_copies_that_others_have_go_where_there_is_no_room(seed, monkeypatch):
+    """Of what two nodes keep of their puts, the third one, which ran the tasks, has copies: its room is for results."""
+    world = make_world(monkeypatch, seed, capacity=2_500_000)
+    world.run(0.3)
+
+    def program():
+        others = yield Submit(send_there, (5,), where=Where(node="n2"))
+        refs = yield from send_there(5)
+        there = [object_id for object_id in world.nodes["n3"].manager.objects if not is_put(object_id)]
+        sizes = yield Get([refs[0], (yield Get(others))[0]])
+        return there, [value.size for value in sizes]
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert world.run(4.0, unless=lambda: driver.is_done)  # nobody has waited for room in vain (5 s)
+    there, sizes = driver.result
+    assert len(there) == 10 and sizes == [SIZE // 2] * 2

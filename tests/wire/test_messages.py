@@ -131,6 +131,7 @@ TAGS = {
     116: "LineageNeededReply",
     117: "OutputFlushed",
     118: "ReleaseFunctions",
+    119: "OfferCopies",
     120: "RegisterNode",
     121: "Heartbeat",
     122: "NodeJoined",

@@ -71,6 +71,7 @@ from .gcs import (
     NodeLost,
     ObjectLocated,
     ObjectLost,
+    OfferCopies,
     RebuildObject,
     RecordTasks,
     RecordTasksReply,
@@ -229,7 +230,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ),
     ("local", "gcs"): frozenset(
         {
-            *(RecordTasks, AddLocations, RemoveLocations, HoldAtNode, ReleaseAtNode, SubscribeObject),
+            *(RecordTasks, AddLocations, RemoveLocations, OfferCopies, HoldAtNode, ReleaseAtNode, SubscribeObject),
             *(CannotRebuild, LineageNeeded, LineageNeededReply),
             *(PublishFunction, FetchFunction, ReleaseFunctions, RegisterActor, ActorRemoved, LookUpActor),
             LookUpActorNames,

@@ -48,6 +48,7 @@ from .gcs import (
     NodeLost,
     ObjectLocated,
     ObjectLost,
+    OfferCopies,
     RebuildObject,
     RecordTasks,
     RecordTasksReply,
@@ -98,6 +99,7 @@ ShardRequest = (
     RecordTasks
     | AddLocations
     | RemoveLocations
+    | OfferCopies
     | HoldAtNode
     | ReleaseAtNode
     | SubscribeObject

@@ -21,6 +21,7 @@ from .gcs import (
     GiveUpNode,
     Heartbeat,
     HoldAtNode,
+    OfferCopies,
     RecordTasks,
     RegisterNode,
     ReleaseAtNode,
@@ -38,7 +39,7 @@ from .where import host_of
 # The field that names the role which says it.
 OWN_NAME: dict[type[Message], str] = {
     **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
-    **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, CannotRebuild), "node"),
+    **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, OfferCopies, CannotRebuild), "node"),
     **dict.fromkeys((HoldAtNode, ReleaseAtNode, SubscribeObject, FetchFunction, ReleaseFunctions), "node"),
     **dict.fromkeys((ActorForgotten, LocateActor), "node"),
     **dict.fromkeys((AttendShard, RegisterGroup, BundlesPrepared, LocateGroup), "node"),

@@ -5,6 +5,7 @@ local scheduler    AddLocations                        values that are here
 local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these
 local scheduler    ReleaseAtNode                       and no longer does
 local scheduler    SubscribeObject -> ObjectLocated    where is it, now or as soon as it is
+local scheduler    OfferCopies -> FreeCopies           copies that may go where others have them
 GCS shard          FreeCopies                          nobody holds it: drop your copy
 GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: run its task again
 GCS shard          ObjectLost                          and this one cannot be made again
@@ -55,6 +56,13 @@ class AddLocations(Message, tag=102):
 
 class RemoveLocations(Message, tag=103):
     """local scheduler -> GCS shard.  Copies that `node` no longer has."""
+
+    node: Text
+    object_ids: Many[ObjectID]
+
+
+class OfferCopies(Message, tag=119):
+    """local scheduler -> GCS shard.  `node` holds these no more, and lacks room: copies may go where there are others."""
 
     node: Text
     object_ids: Many[ObjectID]

@@ -4,6 +4,7 @@ Dialog (who says it -> what we do):
 
     local scheduler    RecordTasks       keep the specs; the node holds the first returns
     local scheduler    AddLocations, RemoveLocations    keep the directory; tell the subscribers
+    local scheduler    OfferCopies       FreeCopies, of those that others have too
     local scheduler    HoldAtNode, ReleaseAtNode        keep the holders; with the last one gone, FreeCopies
     local scheduler    SubscribeObject   ObjectLocated, now or when there is a copy; or losses.py
     local scheduler    CannotRebuild     ask another one
@@ -50,6 +51,7 @@ from ...wire.gcs import (
     NodeLost,
     ObjectLocated,
     ObjectLost,
+    OfferCopies,
     RecordTasks,
     RecordTasksReply,
     ReleaseAtNode,
@@ -143,6 +145,21 @@ class GcsShard(Role):
                 item.subscribers = dict.fromkeys([*item.holders][:1])
             if item.subscribers:
                 losses.see_to(self, item)
+
+    def on_offer_copies(self, message: OfferCopies) -> None:
+        """One after the other: the last copy of something stays."""
+        if self._is_of_lost_node(message.node):
+            return
+        spare = []
+        for object_id in message.object_ids:
+            item = self.tasks.find_object(object_id)
+            if item is None or message.node in item.holders:
+                continue  # it holds it again
+            if message.node in item.sizes and len(item.sizes) > 1:
+                del item.sizes[message.node]
+                spare.append(object_id)
+        if spare:
+            self.send(message.node, FreeCopies(spare))
 
     def on_hold_at_node(self, message: HoldAtNode) -> None:
         if self._is_of_lost_node(message.node):
@@ -353,6 +370,7 @@ class GcsShard(Role):
         RecordTasks: on_record_tasks,
         AddLocations: on_add_locations,
         RemoveLocations: on_remove_locations,
+        OfferCopies: on_offer_copies,
         HoldAtNode: on_hold_at_node,
         ReleaseAtNode: on_release_at_node,
         SubscribeObject: on_subscribe_object,

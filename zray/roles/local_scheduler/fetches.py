@@ -16,6 +16,7 @@ from ...exceptions import encode_system_error
 from ...wire.amounts import name_of
 from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ...wire.task_spec import StoredValue
+from .making_room import MakingRoom
 from .tables import ObjectEntry, Process, Shared, Task, TaskState
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Fetches:
         self.full = ""  # what was said last of the store that has no room for one of them
         self.full_at = 0.0  # when
         self.full_for = b""  # that one
+        self.room = MakingRoom(node)
 
     def begin(self, entry: ObjectEntry, shared: Shared, *, is_urgent: bool = False) -> None:
         """Have it brought here, once.  is_urgent: a process waits for it, and may have room that others wait for."""

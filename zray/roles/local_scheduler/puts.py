@@ -6,7 +6,7 @@ where there is room: all of it goes when a writer, or a value on its way, finds 
 
     the task is done elsewhere     keep what it took (Trips.landed)
     a result of it is here         let go; or when nobody here holds that any more
-    RoomWanted                     let go of all
+    no room (making_room)          let go of all
 
 And it is known how far each running task has come, since what it has put and is nowhere any more it does not put again:
 
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from ...ids import ObjectID, TaskID, index_of, is_put, task_of
 from ...wire.gcs import CannotRebuild
 from ...wire.objects import PutMissing
-from ..work_effects import RoomWanted
 from .tables import TaskState
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ class Puts:
         if puts is not None:
             self.node.objects.drop_all(puts)
 
-    def on_room_wanted(self, message: RoomWanted) -> None:
-        """RoomWanted."""
+    def let_go_of_all(self) -> None:
+        """There is no room for it."""
         for object_id in list(self.by_result):
             self.let_go(object_id)
 
@@ -118,5 +117,4 @@ class Puts:
 
 HANDLERS: dict[type, Callable[..., None]] = {
     PutMissing: lambda self, message: self.recovery.puts.on_put_missing(message),
-    RoomWanted: lambda self, message: self.recovery.puts.on_room_wanted(message),
 }

@@ -439,6 +439,7 @@ class Remote:
                     continue  # freed by the shard's word, or held again, within this turn
                 gone.append(object_id)
                 self.node.recovery.puts.let_go(object_id)
+                self.node.fetches.room.let_go(entry)
                 self.node.routes.unpulled.is_over(object_id)
                 self.subscribed.discard(object_id)  # the shard answers no node that has let go of it
                 # No copy that the shard knows of, and would have freed: nothing, or the error in place of what is lost.

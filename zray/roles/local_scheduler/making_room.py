@@ -1,0 +1,73 @@
+"""Room in the store of this node, when a writer or a value on its way finds none: what goes then.
+
+    what is kept, in case a result has to be made again (puts)        all of it
+    copies of what nobody here holds any more, and others still do    those of which the shard knows another copy
+
+Such a copy stays while there is room: whoever wants the value next may have it from here, or have lost the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...ids import ObjectID
+from ...wire.gcs import OfferCopies
+from ...wire.limits import portions
+from ...wire.task_spec import StoredValue
+from ..work_effects import RoomWanted
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+    from .tables import ObjectEntry
+
+# Many may find no room at once: what was offered a moment ago is not offered again.
+AGAIN_SECONDS = 0.1
+# So many copies are known before those that have gone are thrown out.
+COPIES_MIN = 1_000
+
+
+class MakingRoom:
+    """Of one node."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.copies: dict[ObjectID, None] = {}  # that nobody here holds; some have gone since
+        self.count_max = COPIES_MIN
+        self.offered_at = -AGAIN_SECONDS
+
+    def let_go(self, entry: ObjectEntry) -> None:
+        """Nobody here holds it any more."""
+        if type(entry.value) is StoredValue:
+            self.copies[entry.object_id] = None
+            if len(self.copies) > self.count_max:
+                self._forget_those_that_have_gone()
+                self.count_max = max(COPIES_MIN, 2 * len(self.copies))
+
+    def _forget_those_that_have_gone(self) -> None:
+        entries = self.node.objects.entries
+        self.copies = {
+            object_id: None
+            for object_id in self.copies
+            if (entry := entries.get(object_id)) is not None and entry.is_released and type(entry.value) is StoredValue
+        }
+
+    def on_room_wanted(self, message: RoomWanted) -> None:
+        """RoomWanted."""
+        node = self.node
+        node.recovery.puts.let_go_of_all()
+        if node.now - self.offered_at < AGAIN_SECONDS:
+            return
+        self.offered_at = node.now
+        self._forget_those_that_have_gone()
+        by_shard: dict[str, list[ObjectID]] = {}
+        for object_id in self.copies:
+            by_shard.setdefault(node.addresses.shard_of(object_id), []).append(object_id)
+        for shard, object_ids in by_shard.items():
+            for portion in portions(object_ids):
+                node.send(shard, OfferCopies(node.address, portion))
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    RoomWanted: lambda self, message: self.fetches.room.on_room_wanted(message),
+}
