@@ -62,7 +62,7 @@ class RemoveLocations(Message, tag=103):
 
 
 class OfferCopies(Message, tag=119):
-    """local scheduler -> GCS shard.  `node` holds these no more, and lacks room: copies may go where there are others."""
+    """local scheduler -> GCS shard.  `node` holds these no more, and lacks room: those may go that others have too."""
 
     node: Text
     object_ids: Many[ObjectID]
