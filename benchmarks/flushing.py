@@ -1,23 +1,30 @@
 """The memory of a GCS shard while finished lineage goes to disk, and while it does not (E8).
 
-    python -m benchmarks.flushing [--tasks 500000] [--limit 67108864]
+    python -m benchmarks.flushing [--tasks 500000] [--limit 67108864] [--cap 0]
 
 One replica with its log and its store, as in production, in a process of its own that nothing else is in.  What it is
 told is a line of tasks, each of which takes the result of the one before and a kilobyte of arguments: while the last
 result lives, all of them may have to be run again.  At the end the first one's is asked for, from a node that is lost.
+
+--cap: bytes that the process may take beside what it has at the start.  The kernel gives it no more than that (as
+RLIMIT_DATA), and what then becomes of it is reported.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import gc
 import json
 import os
 import queue
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from zray.host.shard_logs import ORDERS, ShardLog
@@ -93,44 +100,85 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def run(tasks: int, limit: int) -> dict[str, Any]:
-    """In this process.  points: (tasks, bytes resident, bytes that specs in memory weigh)."""
+def data_bytes() -> int:
+    """What RLIMIT_DATA counts of this process."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmData:"))
+
+
+@contextlib.contextmanager
+def capped(more: int) -> Iterator[None]:
+    """This process is given so many bytes more than it has, and not one beyond; 0: as many as there are.  Not any more
+    afterwards, whatever has come of it.
+    """
+    former = resource.getrlimit(resource.RLIMIT_DATA)
+    if more:
+        resource.setrlimit(resource.RLIMIT_DATA, (data_bytes() + more, former[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, former)
+
+
+def run(tasks: int, limit: int, cap: int = 0) -> dict[str, Any]:
+    """In this process.  points: (tasks, bytes resident, bytes that specs in memory weigh).  error: what it ended with
+    before all were recorded, for want of memory.  flushed: so many specs are on the disk alone.
+    """
     with tempfile.TemporaryDirectory(prefix="zray-flushing-") as folder:
         replica = Replica(folder + "/log", limit)
         gc.collect()
-        before = resident_bytes()
-        points = []
-        table = None
+        points: list[tuple[int, int, int]] = []
+        error = ""
         start = time.perf_counter()
-        for first in range(0, tasks, BATCH):
-            numbers = range(first, min(first + BATCH, tasks))
-            given_up = [return_id(task_id(number - 1), 1) for number in numbers if number]
-            specs = [spec(number) for number in numbers]
-            replica.say("n1", RecordTasks("n1/local", specs), ReleaseAtNode("n1/local", given_up))
-            assert replica.member.replica is not None
-            table = replica.member.replica.shard.tasks
-            if first // BATCH % max(1, tasks // BATCH // POINTS) == 0:
-                points.append((first + BATCH, resident_bytes() - before, table.weight))
+        try:
+            with capped(cap):
+                record(replica, tasks, points)
+        except MemoryError as found:
+            error = type(found).__name__
+        except OSError as found:
+            if found.errno != errno.ENOMEM:
+                raise
+            error = f"{type(found).__name__}: {found.strerror}"
         seconds = time.perf_counter() - start
-        records = len(table.records) if table is not None else 0
-        lost = return_id(task_id(0), 1)
-        replica.say("n2", HoldAtNode("n2/local", [lost], 0))
-        replica.say("n2", NodeLost("n1/local", "killed"), SubscribeObject("n2/local", lost))
-        end = time.monotonic() + REBUILD_SECONDS
-        orders: list[Any] = []
-        while not orders and time.monotonic() < end:
-            replica.hear(1.0)
-            said = replica.results.get("n2/shard-0", ())
-            orders = [message for _, message in said if type(message) is RebuildObject]
-        flushed = sum(table.pages.values()) if table is not None else 0
+        assert replica.member.replica is not None
+        table = replica.member.replica.shard.tasks
+        result = {"points": points, "seconds": seconds, "error": error}
+        result |= {"flushed": sum(table.pages.values()), "records": len(table.records)}
+        result["rebuilt"] = not error and rebuild(replica) == spec(0)
         replica.log.close()
-    is_right = bool(orders) and orders[0].spec == spec(0)
-    return {"points": points, "flushed": flushed, "records": records, "seconds": seconds, "rebuilt": is_right}
+    return result
 
 
-def run_apart(tasks: int, limit: int) -> dict[str, Any]:
-    """In a process of its own; 0: nothing is flushed."""
-    command = [sys.executable, "-m", __name__, "--tasks", str(tasks), "--limit", str(limit)]
+def record(replica: Replica, tasks: int, points: list[tuple[int, int, int]]) -> None:
+    """The line of tasks."""
+    before = resident_bytes()
+    for first in range(0, tasks, BATCH):
+        numbers = range(first, min(first + BATCH, tasks))
+        given_up = [return_id(task_id(number - 1), 1) for number in numbers if number]
+        specs = [spec(number) for number in numbers]
+        replica.say("n1", RecordTasks("n1/local", specs), ReleaseAtNode("n1/local", given_up))
+        if first // BATCH % max(1, tasks // BATCH // POINTS) == 0:
+            assert replica.member.replica is not None
+            points.append((first + BATCH, resident_bytes() - before, replica.member.replica.shard.tasks.weight))
+
+
+def rebuild(replica: Replica) -> TaskSpec | None:
+    """What the first task is to be run again by, when the node that has its result is lost."""
+    lost = return_id(task_id(0), 1)
+    replica.say("n2", HoldAtNode("n2/local", [lost], 0))
+    replica.say("n2", NodeLost("n1/local", "killed"), SubscribeObject("n2/local", lost))
+    end = time.monotonic() + REBUILD_SECONDS
+    while time.monotonic() < end:
+        replica.hear(1.0)
+        for _, message in replica.results.get("n2/shard-0", ()):
+            if type(message) is RebuildObject:
+                return message.spec
+    return None
+
+
+def run_apart(tasks: int, limit: int, cap: int = 0) -> dict[str, Any]:
+    """In a process of its own.  limit 0: nothing is flushed; cap 0: it may take as much memory as there is."""
+    command = [sys.executable, "-m", __name__, "--tasks", str(tasks), "--limit", str(limit), "--cap", str(cap)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # type: ignore[no-any-return]
 
 
@@ -138,8 +186,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=500_000)
     parser.add_argument("--limit", type=int, default=64 << 20)
+    parser.add_argument("--cap", type=int, default=0)
     arguments = parser.parse_args()
-    print(json.dumps(run(arguments.tasks, arguments.limit)))
+    print(json.dumps(run(arguments.tasks, arguments.limit, arguments.cap)))
     return 0
 
 

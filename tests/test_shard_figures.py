@@ -2,8 +2,11 @@
 
 import pytest
 
+from benchmarks import flushing
 from benchmarks.chain_failover import failovers
 from benchmarks.chain_reads import COUNTERS, Look, Reader, counter
+from benchmarks.figures import e8
+from benchmarks.figures.results import MISSED, REACHED, SHOWN, Figure
 from zray.wire.gcs import ObjectLocated
 
 TAIL = {"tail": -1}
@@ -47,3 +50,39 @@ def test_while_a_tail_is_killed_clients_read_and_nothing_is_lost(nothing_left):
     found = failovers(1, victims=TAIL)
     assert (found.lost, found.backwards) == (0, 0)
     assert found.reads > 20 and found.acknowledged > 20 and len(found.silences["tail"]) == 1
+
+
+FLUSHED = {"points": [(n, 30e6, 9e6) for n in range(0, 100, 5)], "records": 100, "seconds": 1.0, "flushed": 5}
+FLUSHED |= {"rebuilt": True, "error": ""}
+KEPT = FLUSHED | {"points": [(n, n * 1e6, n * 1e6) for n in range(0, 60, 5)], "records": 58, "rebuilt": False}
+KEPT |= {"flushed": 0, "error": "MemoryError"}
+GROWS, STAYS, AGAIN = "and ends with an error", "and finishes", "is run again from what the disk holds"
+
+
+@pytest.mark.parametrize(
+    ("kept", "flushed", "missed"),
+    [
+        ({}, {}, []),
+        ({"error": ""}, {}, [GROWS]),  # there was memory enough: nothing is shown
+        ({"points": KEPT["points"][:6]}, {}, [GROWS]),  # it ended, but not at the cap
+        ({}, {"error": "MemoryError", "records": 90}, [STAYS]),
+        ({}, {"points": [(n, 70e6, 9e6) for n in range(0, 100, 5)]}, [STAYS]),
+        ({}, {"rebuilt": False}, [AGAIN]),
+        ({}, {"flushed": 0}, [AGAIN]),  # it never left memory
+    ],
+)
+def test_memory_that_is_used_up_is_an_error_where_nothing_is_flushed_alone(kept, flushed, missed):
+    figure = Figure("E8", "a title")
+    e8.judge(figure, (100, 10_000_000, 60_000_000), KEPT | kept, FLUSHED | flushed)
+    found = [row.label for row in figure.rows if row.verdict == MISSED]
+    assert len(found) == len(missed) and all(label.endswith(words) for label, words in zip(found, missed, strict=True))
+    assert {row.verdict for row in figure.rows} <= {REACHED, SHOWN, MISSED}
+
+
+@pytest.mark.slow
+def test_a_shard_that_may_take_no_more_memory_goes_on_where_it_flushes():
+    tasks, cap = 12_000, 12 << 20
+    kept, flushed = (flushing.run_apart(tasks, limit, cap) for limit in (0, 2 << 20))
+    assert kept["error"] == "MemoryError" and 0 < kept["records"] < tasks and not kept["rebuilt"]
+    assert kept["points"][-1][1] > e8.AT_CAP * cap
+    assert not flushed["error"] and flushed["records"] == tasks and flushed["rebuilt"] and flushed["flushed"] > 0
