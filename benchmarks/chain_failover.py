@@ -146,13 +146,13 @@ class Desk(Role):
 
 
 class Probe:
-    """The host that asks."""
+    """The host that asks.  kind: how."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, kind: type[Asker] = Asker) -> None:
         host = os.urandom(8).hex()
         options = {"kind": "driver", "address": cluster.address}
         self.member = join_cluster(host, "", options, cluster.token.encode(), lambda line: None)
-        self.asker = Asker(f"{host}/local", self.member, f"{host}/local-reader")
+        self.asker = kind(f"{host}/local", self.member, f"{host}/local-reader")
         (self.client,) = chain_clients(self.member.addresses, self.member.chains)
         reads = ChainClient(f"{host}/shard-{len(self.member.addresses.shards)}", self.client.shard, self.member.chains)
         self.reader = Reader(f"{host}/local-reader", reads.address, self.asker.acknowledged)

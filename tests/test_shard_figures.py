@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmarks import flushing
+from benchmarks import chain_writes, flushing
 from benchmarks.chain_failover import failovers
 from benchmarks.chain_reads import COUNTERS, Look, Reader, counter
-from benchmarks.figures import e8
-from benchmarks.figures.results import MISSED, REACHED, SHOWN, Figure
+from benchmarks.figures import e6, e8
+from benchmarks.figures.results import MEASURED, MISSED, REACHED, SHOWN, Figure
 from zray.wire.gcs import ObjectLocated
 
 TAIL = {"tail": -1}
@@ -86,3 +86,22 @@ def test_a_shard_that_may_take_no_more_memory_goes_on_where_it_flushes():
     assert kept["error"] == "MemoryError" and 0 < kept["records"] < tasks and not kept["rebuilt"]
     assert kept["points"][-1][1] > e8.AT_CAP * cap
     assert not flushed["error"] and flushed["records"] == tasks and flushed["rebuilt"] and flushed["flushed"] > 0
+
+
+def test_writes_per_second_are_shown_without_a_limit():
+    figure = Figure("E6", "a title")
+    rounds = [
+        {1: chain_writes.Rate(speed, 0.9, 0.5), 2: chain_writes.Rate(speed / 2, 0.8, 0.4)} for speed in (1e4, 3e4, 2e4)
+    ]
+    e6.add_writes(figure, rounds, "on the head", MEASURED)
+    assert [(row.value, row.verdict) for row in figure.rows] == [(20_000, SHOWN), (10_000, SHOWN)]
+    assert figure.plots[0].series[0].points == [(1, 20_000), (2, 10_000)]
+    assert [samples.values for samples in figure.samples] == [[1e4, 3e4, 2e4], [5e3, 15e3, 1e4]]
+    assert "90% of a core, the writer 50%" in figure.notes[0]
+
+
+@pytest.mark.slow
+def test_a_shard_of_two_replicas_is_kept_at_work_by_writes(nothing_left, monkeypatch):
+    monkeypatch.setattr(chain_writes, "WARM_UP_SECONDS", 0.1)
+    (found,) = chain_writes.measure([2], 0.2).values()
+    assert found.writes > 100 and found.busiest > 0 and found.writer > 0
