@@ -17,9 +17,10 @@ from zray.wire.codec import MESSAGE_TYPES, encode
 from zray.wire.gcs import FreeCopies, NodeLost
 from zray.wire.hosts import MessageRefused
 from zray.wire.message import PROTOCOL_VERSION
-from zray.wire.objects import FetchObject, HoldObjects, PullObject, ReadInline
+from zray.wire.objects import FetchObject, HoldObjects, PullObject, ReadInline, ReleaseObjects, UnpinObjects
 from zray.wire.scheduling import SpillRefused
 from zray.wire.session import GetStatus, Goodbye, HelloRefused, ProcessDropped, StatusReply, StopSession, Welcome
+from zray.wire.task_spec import TaskSpec
 from zray.wire.tasks import SubmitTasks, TasksFinished, WaitObjects
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -167,8 +168,6 @@ def test_another_patch_of_the_same_version_is_let_in_and_told_ours(others_work):
 
 def test_a_message_that_no_handler_can_digest_costs_its_sender(others_work):
     """Well-formed on the wire, and nonsense inside."""
-    from zray.wire.task_spec import TaskSpec
-
     with RawPeer(address()) as peer:
         peer.hello()
         peer.say(SubmitTasks([TaskSpec(b"x" * 16, b"f", b"", (), (), b"no options")]))
@@ -213,6 +212,25 @@ def test_a_process_without_a_job_asks_for_no_object(message, others_work):
         (refused,) = peer.hear()
         assert type(refused) is MessageRefused and "PermissionDenied: command-" in refused.reason
     assert bad_frames() == objects[1] + 1 and zray.get(objects[0]) == "mine"
+
+
+NOUGHT = [
+    SubmitTasks([TaskSpec(bytes(16), bytes(16))]),
+    WaitObjects(1, [bytes(20)], 1, True, True),
+    HoldObjects([bytes(20)]),
+    ReleaseObjects([bytes(20)]),
+    UnpinObjects([(bytes(20), 1)]),
+]
+
+
+@pytest.mark.parametrize("message", NOUGHT, ids=lambda message: type(message).__name__)
+def test_ids_that_are_all_zero_are_names_like_others(message, others_work):
+    """B18: they mean nothing else, and nobody's."""
+    with RawPeer(address()) as peer:
+        assert type(peer.hello()) is Welcome
+        peer.say(message, GetStatus(5))
+        while not any(type(heard) in (StatusReply, ProcessDropped) for heard in peer.hear()):
+            pass
 
 
 def test_who_says_it_again_and_again_is_dropped(others_work):

@@ -8,7 +8,9 @@ import pytest
 
 from zray.exceptions import ZrayError
 from zray.host import keys
+from zray.host.founding import found_cluster
 from zray.host.keys import Key, KeyPair, KeyRing, Token, read_secret, require_curve, write_secret
+from zray.host.membership import join_cluster
 from zray.store.log import lock_folder
 
 
@@ -130,17 +132,26 @@ def test_who_is_let_in():
 
 # --- what libzmq must be able to do (B36) ---
 
+# Before anything else is looked at: a head that is founded, and a node that joins one.
+CLUSTER_MODE = (
+    require_curve,
+    lambda: found_cluster(None, "", None, None, print),
+    lambda: join_cluster("", "", {}, b"", print),
+)
+
 
 def test_a_libzmq_without_curve_is_refused_by_its_version(monkeypatch):
     monkeypatch.setattr(keys.zmq, "has", lambda feature: False)
-    with pytest.raises(ZrayError, match=r"with CURVE, but libzmq \d+\.\d+"):
-        require_curve()
+    for refuses in CLUSTER_MODE:
+        with pytest.raises(ZrayError, match=r"with CURVE, but libzmq \d+\.\d+"):
+            refuses()
 
 
 def test_an_old_libzmq_is_refused_by_its_version(monkeypatch):
     monkeypatch.setattr(keys.zmq, "zmq_version_info", lambda: (4, 3, 1))
-    with pytest.raises(ZrayError, match="4.3.5 or newer"):
-        require_curve()
+    for refuses in CLUSTER_MODE:
+        with pytest.raises(ZrayError, match="4.3.5 or newer"):
+            refuses()
 
 
 def test_of_keys_whose_hosts_are_gone_the_last_so_many_are_remembered(monkeypatch):

@@ -20,6 +20,7 @@ from zray.roles.local_scheduler.pool import PRESTARTED_MAX
 from zray.store.sweeper import sweep
 
 LEFTOVER_DEADLINE_S = 20.0
+NOBODY = 65534
 
 
 def paths():
@@ -160,9 +161,27 @@ def test_a_root_that_others_may_enter_is_refused(tmp_path, monkeypatch):
     root.mkdir(mode=0o755)
     os.chmod(root, 0o755)
     monkeypatch.setenv("ZRAY_TMPDIR", str(tmp_path))
-    with pytest.raises(zray.exceptions.ZrayError, match="0700"):
+    with pytest.raises(zray.exceptions.ZrayError, match="with mode 0700, but it has mode 755"):
         zray.init(num_cpus=1)
     assert not zray.is_initialized()
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_root_that_is_a_link_or_another_users_is_refused(is_link, tmp_path, monkeypatch):
+    """B25, B26: nothing is written there, and its mode stays as it was."""
+    root, place = tmp_path / f"zray-{os.getuid()}", tmp_path / "place"
+    if is_link:
+        place.mkdir(mode=0o700)
+        root.symlink_to(place)
+    elif os.geteuid() == 0:
+        root.mkdir(mode=0o700)
+        os.chown(root, NOBODY, NOBODY)
+    else:
+        pytest.skip("only root can make a folder that is another user's")
+    monkeypatch.setenv("ZRAY_TMPDIR", str(tmp_path))
+    with pytest.raises(zray.exceptions.ZrayError, match="must be a folder of this user"):
+        zray.init(num_cpus=1)
+    assert not zray.is_initialized() and not os.listdir(place if is_link else root)
 
 
 def test_the_end_of_one_session_leaves_its_neighbour_alone(start, tmp_path, leftovers):

@@ -157,3 +157,29 @@ def test_connections_of_strangers_with_keys_that_are_not_let_in(cluster, unmoved
         wire.close(linger=1_000)
     context.term()
     stays(cluster, unmoved, descriptors)
+
+
+def test_all_ports_of_a_cluster_speak_curve_and_nothing_else(nothing_left):
+    """S2: those of the head's processes, too; there is none beside them."""
+    with Cluster(True, head_node_args={"num_cpus": 0, "gcs_shards": 2, "global_schedulers": 2}) as cluster:
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        nodes = [psutil.Process(node.pid) for node in cluster.list_all_nodes()]
+        ports = until(lambda: len(found := listening(nodes)) == len(nodes) + 4 and found)
+        for host, port in ports:
+            assert host == "127.0.0.1"
+            for mechanism in (b"NULL", b"PLAIN"):
+                with socket.create_connection((host, port), timeout=20) as wire:
+                    wire.sendall(GREETINGS[0][:12])  # it says its own before it has heard all of ours
+                    heard = b""
+                    while len(heard) < 64:
+                        heard += wire.recv(64) or b"?" * 64
+                    wire.sendall(mechanism.ljust(20, b"\0") + bytes(32))
+                    assert heard[12:32].rstrip(b"\0") == b"CURVE" and not wire.recv(1)  # and hangs up
+
+
+def listening(nodes):
+    """Where these and what they have started take calls from the network."""
+    processes = [process for node in nodes for process in (node, *node.children(recursive=True))]
+    calls = [call for process in processes for call in process.net_connections(kind="inet")]
+    return sorted({tuple(call.laddr) for call in calls if call.status == psutil.CONN_LISTEN})

@@ -102,10 +102,18 @@ def test_names_are_taken_once_and_gone_once(session):
         Segment.open(name)
 
 
-@pytest.mark.parametrize("name", ["a-b", "", "a/b", "..-"])
+@pytest.mark.parametrize("name", ["a-b", "", "a/b", "..-", "../a", "a\0b", "a\n", "\u202ea"], ids=ascii)
 def test_sessions_whose_names_could_be_confused_are_refused(name):
     with pytest.raises(ValueError):
         segment_name(name, 0)
+
+
+def test_a_name_that_no_system_has_makes_nothing(session):
+    """B25: of 300 characters."""
+    before = os.listdir("/dev/shm")
+    with pytest.raises((OSError, ValueError)):
+        Segment.create(segment_name(f"{session}{'x' * 300}", 0), 4096)
+    assert not [name for name in os.listdir("/dev/shm") if name not in before and session in name]
 
 
 def test_reserve_says_that_memory_is_full(session, monkeypatch):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire.strategies import messages
 from zray.exceptions import ProtocolError
-from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, encode
+from zray.wire.codec import MESSAGE_TYPES, Envelope, decode, decode_mail, encode
 from zray.wire.link import Link
 from zray.wire.session import Ack, Goodbye, HelloRefused
 from zray.wire.task_spec import TaskSpec, parse_options
@@ -20,7 +20,7 @@ from zray.wire.tasks import CancelWait, SubmitTasks
 ALLOCATION_BYTES_MIN = 64 << 10
 
 
-def refused(frame):
+def refused(frame, decode=decode):
     """That a frame is refused, and cheaply."""
     tracemalloc.start()
     try:
@@ -70,7 +70,13 @@ def frame_of(message):
     return msgspec.msgpack.encode([1, 2, 3, [message]])
 
 
+def mail_of(message):
+    """The same between hosts."""
+    return msgspec.msgpack.encode([1, 2, 3, [["a/local", "b/local", [message]]]])
+
+
 INSIDE = b"\x94\x01\x02\x03\x91"  # [1, 2, 3, [ ... one message
+LETTER = mail_of(None).removesuffix(b"\xc0")
 MONSTERS = {
     "nothing": b"",
     "depth 10,000": b"\x91" * 10_000,
@@ -102,6 +108,9 @@ MONSTERS = {
 @pytest.mark.parametrize("frame", MONSTERS.values(), ids=MONSTERS)
 def test_monsters(frame):
     refused(frame)
+    refused(frame, decode_mail)
+    if frame.startswith(INSIDE):
+        refused(LETTER + frame.removeprefix(INSIDE), decode_mail)
 
 
 WRONG = {
@@ -134,6 +143,12 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG.values(), ids=WRONG)
 def test_messages_of_a_wrong_form(message):
     refused(frame_of(message))
+    refused(mail_of(message), decode_mail)
+
+
+def test_what_is_refused_so_is_taken_where_it_is_well_formed():
+    assert decode(frame_of([3, "reason"])).messages == [HelloRefused("reason")]
+    assert decode_mail(mail_of([3, "reason"])).letters[0].messages == [HelloRefused("reason")]
 
 
 def test_the_error_names_the_field():
