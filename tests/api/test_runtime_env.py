@@ -155,3 +155,10 @@ def test_other_nodes_have_it_too(nothing_left):
             ]
             actor = Looker.options(resources={"disk": 1}, runtime_env=with_vars(SIZE="8")).remote()
             assert zray.get(actor.look.remote("COLOUR", "SIZE"), timeout=30) == ["red", "8"]
+
+
+def test_the_token_of_a_program_is_not_in_its_tasks(start, monkeypatch):
+    """USERS S6: whoever reads their environment, or is started by them, could join."""
+    monkeypatch.setenv("ZRAY_TOKEN", "secret")
+    start(num_cpus=1)
+    assert zray.get(look.remote("ZRAY_TOKEN", "HOME")) == [None, HOME or None]

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from .tokens import environment_without_it
+
 # Of what the node and its fork server say to each other.
 PACKET_BYTES_MAX = 1 << 16
 # Above all numbers that a child sees, so that putting one in its place never covers another.
@@ -92,7 +94,7 @@ def spawn(
         return os.posix_spawn(
             sys.executable,
             command,
-            os.environ,
+            environment_without_it(),
             file_actions=actions,
             # A process group of its own: the terminal's Ctrl-C is the driver's, not ours.
             setpgroup=0,

@@ -17,6 +17,11 @@ def token_from_environment() -> str:
     return _taken
 
 
+def environment_without_it() -> dict[str, str]:
+    """This process's, for those that it starts: tasks run in them, or in what they start in turn (USERS S6)."""
+    return {name: value for name, value in os.environ.items() if name != VARIABLE}
+
+
 def cluster_address(text: str) -> str:
     """HOST:PORT with the host as an IPv4 address.
 
