@@ -1,7 +1,7 @@
 """E5 (OSDI Fig 11b): a fifth of all actors is killed; what they had run is run again, with and without checkpoints.
 
 First their processes are killed, all in one moment, and each recovers on its own node; then, as in the paper, a fifth
-of the nodes, and they recover on the others.
+of the nodes, and they recover on the others; and that in the simulator too, with as many actors as the paper has.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import zray
 from zray.cluster_utils import Cluster
 
 from ..timing import Effort
+from . import actors_simulated
 from .emulated import emulated
 from .results import EMULATED, MEASURED, Figure, Plot, Series
 
@@ -101,6 +102,7 @@ def measure(figure: Figure, effort: Effort) -> None:
         f"{plan.before} calls each, of {plan.call_seconds * 1000:.0f} ms and up to a tenth more, so that they are not "
         "in step."
     )
+    actors_simulated.measure(figure, effort)
 
 
 def judge(figure: Figure, what: str, kind: str, without: Course, saved: Course) -> None:
