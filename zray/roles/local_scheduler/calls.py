@@ -388,10 +388,10 @@ class Calls:
         maker.journal.nested.made(task)
         return maker.shipping is not None and maker.shipping.begun.hold_back(task)
 
-    def lies_elsewhere(self, task_id: bytes, worker: Worker | None) -> bool:
-        """Whether an actor that recovers makes this call again, and what it has returned is on another node."""
+    def has_ended(self, task_id: bytes, worker: Worker | None) -> bool:
+        """Whether an actor that recovers makes this call again, and it has ended: it is not called once more."""
         maker = self._recovering(worker, task_id)
-        return maker is not None and maker.journal.nested.lies_elsewhere(task_id)
+        return maker is not None and maker.journal.nested.has_ended(task_id)
 
     def is_asked_again(self, task_id: bytes, actor_id: bytes) -> bool:
         """Whether that actor is here, has run this call for a caller whose node is lost, and is to answer it again."""

@@ -90,7 +90,7 @@ class Lifecycle:
             # One that is neither running nor whole any more runs again.
             if any(
                 entry is None or entry.is_lost or not (entry.value is not None or entry.is_elsewhere) for entry in known
-            ) and not self.node.calls.lies_elsewhere(spec.task_id, process.worker):
+            ) and not self.node.calls.has_ended(spec.task_id, process.worker):
                 for entry in known:
                     if entry is not None:
                         self.node.recovery.made_after_all(entry)

@@ -126,9 +126,8 @@ class Nested:
             call, values = self._find(answer.task_id), answer.values
             assert call is not None
             if not all(self._is_to_be_had(object_id) for object_id in answer.large):
-                if answer.actor_id != actor_id:
-                    self._forget_everywhere(answer.task_id)  # it is run again: the state is there, the value is not
-                    continue
+                # It has had its effect, and is not called once more for what it had returned: better no state than a
+                # wrong one.  (Both nodes that had it are lost: its callee's, and the actor's own.)
                 values = [value if type(value) is bytes else LOST_WITH_ACTOR for value in values]
             before, call.held = call.held, tuple(return_id(answer.task_id, n) for n in range(1, len(values) + 1))
             for object_id, value in zip(call.held, values, strict=True):
@@ -141,11 +140,10 @@ class Nested:
                     node.object_is_here(entry, value)  # type: ignore[arg-type]
             node.objects.drop_all(before)
 
-    def lies_elsewhere(self, task_id: bytes) -> bool:
-        """Whether that call has ended, and what it returned is to be had."""
+    def has_ended(self, task_id: bytes) -> bool:
+        """Whether that call has, and had its effect: what it returned is here, or elsewhere, or lost."""
         call = self._find(task_id)
-        large = call.answer.large if call is not None and call.answer is not None else []
-        return bool(large) and all(self._is_to_be_had(object_id) for object_id in large)
+        return call is not None and call.answer is not None and bool(call.held)
 
     def _is_to_be_had(self, object_id: bytes) -> bool:
         """As far as is known: its shard is asked where it is."""
