@@ -4,6 +4,7 @@ from zray.ids import return_id
 from zray.roles import effects as e
 from zray.roles.local_scheduler import LocalScheduler
 from zray.roles.local_scheduler.addresses import Addresses
+from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, RecordTasks, RecordTasksReply
 from zray.wire.task_spec import RESOURCE_UNIT, TaskSpec
 from zray.wire.tasks import Function, PublishFunction, StartTasks, SubmitTasks, TaskResult, TasksFinished, TasksReturned
 
@@ -111,3 +112,28 @@ class Desk:
             else:
                 return
         raise AssertionError("it never ends")
+
+
+class Acknowledged:
+    """A desk of a cluster of these nodes, whose shard acknowledges at once, when what was said is heard."""
+
+    def join(self, *nodes):
+        self.scheduler.is_embedded = False
+        for node in nodes:
+            self.scheduler.members.peers[node] = {}
+        self.told = []  # of the shard
+
+    def heard(self):
+        """What was said to others, when the shard has answered all."""
+        others = []
+        while sent := self.take_sent():
+            for target, message in sent:
+                if target != "gcs-0":
+                    others.append((target, message))
+                    continue
+                self.told.append(message)
+                if type(message) is HoldAtNode and message.request:
+                    self.tell("gcs-0", HoldAtNodeReply(message.request))
+                elif type(message) is RecordTasks and message.request:
+                    self.tell("gcs-0", RecordTasksReply(message.request))
+        return others

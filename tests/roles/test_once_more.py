@@ -4,17 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.roles.actor_desk import ActorDesk
-from tests.roles.desk import DRIVER
+from tests.roles.desk import DRIVER, Acknowledged
 from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN, return_id
 from zray.wire.actors import CallResult, CallsFinished, ForwardCalls, ResultsHeld
 from zray.wire.gcs import (
     HoldAtNode,
-    HoldAtNodeReply,
     NodeLost,
     RebuildObject,
     RecordTasks,
-    RecordTasksReply,
     ReleaseAtNode,
 )
 from zray.wire.homes import ActorLocated, LocateActor
@@ -33,30 +31,10 @@ def call(*, deps=(), caller=b"", **options):
     return TaskSpec(TASK, b"", deps=tuple(deps), options=options, caller=caller)
 
 
-class LargeDesk(ActorDesk):
-    """Of a cluster; its shard acknowledges at once."""
-
+class LargeDesk(Acknowledged, ActorDesk):
     def __init__(self):
         super().__init__()
-        self.scheduler.is_embedded = False
-        for node in (N2, N3):
-            self.scheduler.members.peers[node] = {}
-        self.told = []  # of the shard
-
-    def heard(self):
-        """What was said to others, when the shard has answered all."""
-        others = []
-        while sent := self.take_sent():
-            for target, message in sent:
-                if target != "gcs-0":
-                    others.append((target, message))
-                    continue
-                self.told.append(message)
-                if type(message) is HoldAtNode and message.request:
-                    self.tell("gcs-0", HoldAtNodeReply(message.request))
-                elif type(message) is RecordTasks and message.request:
-                    self.tell("gcs-0", RecordTasksReply(message.request))
-        return others
+        self.join(N2, N3)
 
 
 @pytest.fixture

@@ -2,19 +2,15 @@
 
 import pytest
 
-from tests.roles.desk import FUNCTION, Desk
+from tests.roles.desk import FUNCTION, Acknowledged, Desk
 from zray.exceptions import encode_system_error
 from zray.ids import put_id, return_id
 from zray.wire.gcs import (
     AddLocations,
     CannotRebuild,
-    HoldAtNode,
-    HoldAtNodeReply,
     NodeLost,
     ObjectLost,
     RebuildObject,
-    RecordTasks,
-    RecordTasksReply,
 )
 from zray.wire.objects import PutMissing, PutObject, PutObjects
 from zray.wire.scheduling import JobFacts, PlaceTask, TaskAccepted
@@ -28,35 +24,15 @@ OBJECT, PUT = return_id(TASK, 1), put_id(PARENT, 3)
 ERROR = encode_system_error("ObjectLostError", "gone")
 
 
-class OrphanDesk(Desk):
-    """Of a cluster, whose shard acknowledges at once."""
-
+class OrphanDesk(Acknowledged, Desk):
     def __init__(self):
         super().__init__()
-        self.scheduler.is_embedded = False
-        for node in (N2, N3, HOME):
-            self.scheduler.members.peers[node] = {}
-        self.told = []  # of the shard
+        self.join(N2, N3, HOME)
 
     def place(self, origin, deps=(PUT,), trip=1):
         spec = TaskSpec(TASK, FUNCTION, deps=tuple(deps))
         self.tell("global", PlaceTask(spec, origin, JOB_THERE, JobFacts(home=HOME), trip=trip))
         return self.heard()
-
-    def heard(self):
-        """What was said to others, when the shard has answered all."""
-        others = []
-        while sent := self.take_sent():
-            for target, message in sent:
-                if target != "gcs-0":
-                    others.append((target, message))
-                    continue
-                self.told.append(message)
-                if type(message) is HoldAtNode and message.request:
-                    self.tell("gcs-0", HoldAtNodeReply(message.request))
-                elif type(message) is RecordTasks and message.request:
-                    self.tell("gcs-0", RecordTasksReply(message.request))
-        return others
 
     def run_it(self, value):
         while self.starting:
