@@ -175,7 +175,7 @@ class Logs:
         shipping = actor.shipping
         if shipping.is_started:
             actor.journal.nested.forgotten = []
-        actor.journal.nested.settle(actor.actor_id)
+        actor.journal.nested.settle()
         shipping.is_unseen = False
         shipping.answers.inherit(copy.answers)
         actor.journal.reads.only(shipping.answers.inherited)

@@ -118,7 +118,7 @@ class Nested:
             return None
         return call.answer
 
-    def settle(self, actor_id: bytes) -> None:
+    def settle(self) -> None:
         """The actor lives here now: what its calls made is known, as far as it is here."""
         node = self.node
         self.is_settling = True
