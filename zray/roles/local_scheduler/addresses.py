@@ -39,3 +39,12 @@ class Addresses:
         if len(self.shards) == 1:
             return self.shards[0]
         return self.shards[int.from_bytes(task_or_object_id[6:16], "big") % len(self.shards)]
+
+    def by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
+        """These, by who is the authority for them.  Where there is one shard, the very list."""
+        if len(self.shards) == 1:
+            return {self.shards[0]: object_ids} if object_ids else {}
+        groups: dict[str, list[bytes]] = {}
+        for object_id in object_ids:
+            groups.setdefault(self.shard_of(object_id), []).append(object_id)
+        return groups

@@ -261,7 +261,7 @@ class Lineage:
         else:
             self._record_at_several(tasks, specs_by_shard, portion)
             self.held_again(further)
-        for address, ids in self._by_shard(further).items():
+        for address, ids in self.node.addresses.by_shard(further).items():
             for held in portions(ids):
                 node.send(address, HoldAtNode(node.address, held, 0))
         self.let_go(dead)
@@ -347,18 +347,9 @@ class Lineage:
             self.node.acks.acknowledged(request)
 
     def _release(self, object_ids: list[bytes]) -> None:
-        for shard, ids in self._by_shard(object_ids).items():
+        for shard, ids in self.node.addresses.by_shard(object_ids).items():
             for part in portions(ids):
                 self.node.send(shard, ReleaseAtNode(self.node.address, part))
-
-    def _by_shard(self, object_ids: list[bytes]) -> dict[str, list[bytes]]:
-        addresses = self.node.addresses
-        if len(addresses.shards) == 1:
-            return {addresses.shards[0]: object_ids} if object_ids else {}
-        groups: dict[str, list[bytes]] = {}
-        for object_id in object_ids:
-            groups.setdefault(addresses.shard_of(object_id), []).append(object_id)
-        return groups
 
 
 def _carry(node: LocalScheduler, message: LineageNeeded | LineageNeededReply) -> None:

@@ -60,10 +60,7 @@ class MakingRoom:
             return
         self.offered_at = node.now
         self._forget_those_that_have_gone()
-        by_shard: dict[str, list[ObjectID]] = {}
-        for object_id in self.copies:
-            by_shard.setdefault(node.addresses.shard_of(object_id), []).append(object_id)
-        for shard, object_ids in by_shard.items():
+        for shard, object_ids in node.addresses.by_shard(list(self.copies)).items():
             for portion in portions(object_ids):
                 node.send(shard, OfferCopies(node.address, portion))
 
