@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import zray
@@ -11,36 +12,56 @@ import zray
 from ..timing import Effort
 from .emulated import emulated, has_policies
 from .results import EMULATED, Figure, Plot, Series
+from .shaped_link import RATE, latencies_over_it
 
 SIZES = (100_000, 1_000_000, 10_000_000, 100_000_000)
 WAYS = {"locality on": "bottom_up", "locality off": "no_locality"}
 NODES = 2
 COUNT = 150  # tasks of each size
+SHAPED_COUNT = 20  # over a link on which 100 MB take 0.8 s
 PAPER = "10 to 100 times slower without, at 10 to 100 MB"
 
 
 def measure(figure: Figure, effort: Effort) -> None:
-    """Mean latency by size, both ways."""
+    """Mean latency by size, both ways: over loopback as it is, and over a link of a set rate."""
     if not has_policies():
         raise NotImplementedError("a cluster of real nodes cannot be told yet to place tasks without locality")
-    seconds = {name: latencies(policy, 6 if effort.quick else COUNT) for name, policy in WAYS.items()}
-    on, off = seconds["locality on"], seconds["locality off"]
-    large, small = SIZES[-1], SIZES[0]
+    _compare(figure, "", {name: latencies(policy, 6 if effort.quick else COUNT) for name, policy in WAYS.items()})
+    figure.notes.append("Two emulated nodes over loopback, encrypted. Each argument is used once.")
+    over = f"over a link of {RATE}"
+    try:
+        count = 2 if effort.quick else SHAPED_COUNT
+        shaped = {name: latencies_over_it(policy, count) for name, policy in WAYS.items()}
+    except NotImplementedError as error:
+        figure.leave_out(f"the same {over}", str(error))
+        return
+    _compare(figure, f", {over}", shaped)
+    figure.notes.append(f"The same {over}: a network namespace, whose loopback device the kernel shapes.")
+
+
+def _compare(figure: Figure, over: str, times: dict[str, dict[int, list[float]]]) -> None:
+    means = {
+        name: {size: statistics.mean(values) for size, values in by_size.items()} for name, by_size in times.items()
+    }
+    on, off = means["locality on"], means["locality off"]
+    large, small = max(on), min(on)
     figure.add(
-        "100 MB: latency without locality / with", off[large] / on[large], "", EMULATED, paper=PAPER, at_least=10
+        f"100 MB: latency without locality / with{over}", off[large] / on[large], "", EMULATED, paper=PAPER, at_least=10
     )
-    figure.add("with locality: latency at 100 MB / at 100 KB", on[large] / on[small], "", EMULATED, at_most=3)
+    figure.add(f"with locality: latency at 100 MB / at 100 KB{over}", on[large] / on[small], "", EMULATED, at_most=3)
     lines = [
         Series(name, EMULATED, [(float(size), value * 1e3) for size, value in by_size.items()])
-        for name, by_size in seconds.items()
+        for name, by_size in means.items()
     ]
-    title = "Latency of a task with one argument"
+    title = f"Latency of a task with one argument{over}"
     figure.plots.append(Plot(title, "bytes of the argument", "ms, mean", lines, log_x=True, log_y=True))
-    figure.notes.append("Two emulated nodes over loopback, encrypted, the link not shaped. Each argument is used once.")
+    for name, by_size in times.items():
+        for size, values in by_size.items():
+            figure.keep(f"{name}, {size:,} bytes{over}", values, "s", EMULATED)
 
 
-def latencies(policy: str, count: int) -> dict[int, float]:
-    """Mean seconds from submission to result, by size; arguments are made on the nodes by turns."""
+def latencies(policy: str, count: int, sizes: Sequence[int] = SIZES) -> dict[int, list[float]]:
+    """Seconds from submission to result, by size; arguments are made on the nodes by turns."""
 
     @zray.remote
     def make(size: int) -> Any:
@@ -52,9 +73,9 @@ def latencies(policy: str, count: int) -> dict[int, float]:
     def last_of(array: Any) -> float:
         return float(array[-1])
 
-    found = {}
+    found: dict[int, list[float]] = {}
     with emulated(NODES, cpus=2, policy=policy):
-        for size in SIZES:
+        for size in sizes:
             times = []
             for number in range(count + NODES):  # the first ones start workers and fetch code
                 ref = make.options(resources={f"node-{number % NODES}": 1}).remote(size)
@@ -63,5 +84,5 @@ def latencies(policy: str, count: int) -> dict[int, float]:
                 assert zray.get(last_of.remote(ref)) == 1.0
                 times.append(time.perf_counter() - started)
                 del ref
-            found[size] = statistics.mean(times[NODES:])
+            found[size] = times[NODES:]
     return found

@@ -4,7 +4,7 @@ import pytest
 
 from zray.ids import is_put
 from zray.sim import faults
-from zray.sim.language import Drop, Get, Put, Sleep, Submit, remote
+from zray.sim.language import Call, Create, Drop, Get, Put, Sleep, Submit, remote
 from zray.sim.object_programs import join_big
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
@@ -41,15 +41,32 @@ def lose_a_result(is_in_a_list, more):
     return (yield Get(ref)).size
 
 
-def run(world, where, *args):
+@remote
+class Joiner:
+    def join(self, first, second):
+        return Big(first.fill, first.size + second.size)
+
+
+@remote
+def lose_an_answer(max_retries):
+    """The same by a call of an actor, which is made anew elsewhere."""
+    actor = yield Create(Joiner, max_restarts=-1, where=Where(node="n3", is_soft=True))
+    put = yield Put(Big(5, SIZE))
+    ref = yield Call(actor, "join", (put, put), max_retries=max_retries)
+    yield Drop([put])
+    yield Sleep(1.4)
+    return (yield Get(ref)).size
+
+
+def run(world, where, *args, function=lose_a_result):
     """What the program returns or raises, and when the node was killed."""
     world.run(0.3)
 
     def program():
         try:
             if where == "n1":
-                return (yield from lose_a_result(*args))
-            return (yield Get((yield Submit(lose_a_result, args, where=Where(node=where)))))
+                return (yield from function(*args))
+            return (yield Get((yield Submit(function, args, where=Where(node=where)))))
         except RemoteError as error:
             return error
 
@@ -81,8 +98,22 @@ def test_what_is_put_next_needs_the_room_and_gets_it(where, seed, monkeypatch):
     world = make_world(monkeypatch, seed, capacity=1_000_000)
     failed = run(world, where, False, 2 * SIZE)
     assert isinstance(failed, RemoteError)
-    assert "was put, and all its copies" in str(failed)
+    assert "was put, or passed as a large argument, and all its copies" in str(failed)
     assert world.now < 1.4 + SAID_SECONDS
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("where", ["n1", "n2"])
+def test_an_answer_is_made_again_of_what_was_put_and_let_go(where, seed, monkeypatch):
+    world = make_world(monkeypatch, seed, shards=1 + seed % 2)
+    assert run(world, where, -1, function=lose_an_answer) == 2 * SIZE
+
+
+def test_what_a_call_took_is_not_kept_where_it_may_not_be_repeated(monkeypatch):
+    world = make_world(monkeypatch, 1)
+    failed = run(world, "n1", 0, function=lose_an_answer)
+    assert isinstance(failed, RemoteError)
+    assert not world.nodes["n1"].scheduler.recovery.puts.by_result
 
 
 def test_what_is_kept_goes_when_the_result_is_here_or_wanted_no_more(monkeypatch):

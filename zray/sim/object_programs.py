@@ -168,7 +168,7 @@ def run_views(count: int, size: int) -> Script:
 
 # --- large values that nested tasks pass on ---
 
-LOST = "was put, and all its copies went with a node that is lost"
+LOST = "was put, or passed as a large argument, and all its copies went with a node that is lost"
 
 
 @remote

@@ -128,8 +128,8 @@ def is_let_go(shard: GcsShard, object_id: bytes) -> None:
 
 
 def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
-    name = item.object_id.hex()
-    _give_up(shard, item, f"Object {name} was put, and all its copies went with a node that is lost.")
+    how = "was put, or passed as a large argument, and all its copies went with a node that is lost"
+    _give_up(shard, item, f"Object {item.object_id.hex()} {how}.")
 
 
 def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool = False) -> None:

@@ -1,10 +1,11 @@
 """What our processes put: nobody could make it again but the task that has put it.
 
-So what tasks on other nodes took is kept until what those return is here.  A large result stays where it was made until
-somebody here wants it; when that node is lost, its task runs again from its lineage, and takes the same.  It is kept
-where there is room: all of it goes when a writer, or a value on its way, finds none.
+So what tasks on other nodes took, and calls there that may be repeated, is kept until what those return is here.  A
+large result stays where it was made until somebody here wants it; when that node is lost, its task runs again from its
+lineage, and takes the same.  It is kept where there is room: all of it goes when a writer, or a value on its way, finds
+none.
 
-    the task is done elsewhere     keep what it took (Trips.landed)
+    it is done elsewhere           keep what it took (Trips.landed, Routes.finished)
     a result of it is here         let go; or when nobody here holds that any more
     no room (making_room)          let go of all
 

@@ -296,7 +296,6 @@ class Routes:
         task.state = TaskState.DONE
         node.small_values.forget_task(task.spec.task_id)
         node.finished_count += 1
-        node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
         if task.spec.caller:
             node.calls.nested_ended(task, values)
         elsewhere: list[tuple[ObjectEntry, int]] = []
@@ -328,6 +327,9 @@ class Routes:
                     self._lies_at(entry, size, home)
                 else:
                     node.objects.free_if_unreferenced(entry)
+            if task.options.may_run_again:
+                node.recovery.puts.keep(task)
+        node.objects.drop_all((*task.spec.deps, *task.spec.holds))  # of one that might have been repeated
 
     def _lies_at(self, entry: ObjectEntry, size: int, home: str) -> None:
         node, shared = self.node, entry.share()
