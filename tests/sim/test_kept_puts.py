@@ -3,9 +3,10 @@
 import pytest
 
 from zray.ids import is_put
+from zray.roles.local_scheduler import puts
 from zray.sim import faults
 from zray.sim.language import Call, Create, Drop, Get, Put, Sleep, Submit, remote
-from zray.sim.object_programs import join_big
+from zray.sim.object_programs import join_big, make_big
 from zray.sim.options import Options
 from zray.sim.simulator import Simulator
 from zray.sim.task_programs import nap
@@ -46,6 +47,9 @@ class Joiner:
     def join(self, first, second):
         return Big(first.fill, first.size + second.size)
 
+    def take(self, value):
+        return Big(value.fill, value.size)
+
 
 @remote
 def lose_an_answer(max_retries):
@@ -54,6 +58,23 @@ def lose_an_answer(max_retries):
     put = yield Put(Big(5, SIZE))
     ref = yield Call(actor, "join", (put, put), max_retries=max_retries)
     yield Drop([put])
+    yield Sleep(1.4)
+    return (yield Get(ref)).size
+
+
+@remote
+def lose_a_line(first, length, are_calls):
+    """The same, of a line: each takes what the one before it returned, and only the last is held."""
+    actor = yield Create(Joiner, max_restarts=-1, where=Where(node="n3", is_soft=True))
+    ref = yield Put(Big(5, SIZE))
+    for number in range(length):
+        before = ref
+        if are_calls:
+            ref = yield Call(actor, "take", (before,), max_retries=-1)
+        else:
+            node = first if number == 0 else "n3"
+            ref = yield Submit(join_big, (before, before), where=Where(node=node, is_soft=True))
+        yield Drop([before])
     yield Sleep(1.4)
     return (yield Get(ref)).size
 
@@ -107,6 +128,41 @@ def test_what_is_put_next_needs_the_room_and_gets_it(where, seed, monkeypatch):
 def test_an_answer_is_made_again_of_what_was_put_and_let_go(where, seed, monkeypatch):
     world = make_world(monkeypatch, seed, shards=1 + seed % 2)
     assert run(world, where, -1, function=lose_an_answer) == 2 * SIZE
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("where", ["n1", "n2"])
+@pytest.mark.parametrize("first, are_calls", [("n1", False), ("n2", False), ("n3", False), ("n3", True)])
+def test_a_line_of_results_is_made_again_from_what_was_put(first, are_calls, where, seed, monkeypatch):
+    world = make_world(monkeypatch, seed, shards=1 + seed % 2)
+    assert run(world, where, first, 3, are_calls, function=lose_a_line) == SIZE
+
+
+@pytest.mark.parametrize("by", ["count", "bytes"])
+def test_what_a_long_line_took_is_not_all_kept(by, monkeypatch):
+    """Each step takes something new: of so many steps back it is, and then of the last ones."""
+    steps, size = 10, SIZE // 4
+    if by == "count":
+        monkeypatch.setattr(puts, "KEPT_MAX", steps)
+    else:
+        monkeypatch.setattr(puts, "KEPT_BYTES_MAX", int(size * (steps + 0.5)))
+    world = make_world(monkeypatch, 1, capacity=1 << 26)
+    world.run(0.3)
+
+    def program():
+        ref = yield Submit(make_big, (1, size), where=Where(node="n3"))
+        most = 0
+        for number in range(5 * steps):
+            put, before = (yield Put(Big(number, size))), ref
+            ref = yield Submit(join_big, (before, put), where=Where(node="n3"))
+            yield Drop([before, put])
+            yield Sleep(0.05)
+            most = max(most, len(world.nodes["n1"].manager.objects))
+        return most
+
+    driver = world.start_driver(world.nodes["n1"], 1, program, ())
+    assert world.run(60.0, unless=lambda: driver.is_done)
+    assert steps <= driver.result <= steps + 3
 
 
 def test_what_a_call_took_is_not_kept_where_it_may_not_be_repeated(monkeypatch):

@@ -2,8 +2,9 @@
 
 So what tasks on other nodes took, and calls there that may be repeated, is kept until what those return is here.  A
 large result stays where it was made until somebody here wants it; when that node is lost, its task runs again from its
-lineage, and takes the same.  It is kept where there is room: all of it goes when a writer, or a value on its way, finds
-none.
+lineage, and takes the same.  That may have to be made again too, and was made of something put: so of what is not here
+itself, what it takes to make it is kept, a few steps back.  All this where there is room: all of it goes when a writer,
+or a value on its way, finds none.
 
     it is done elsewhere           keep what it took (Trips.landed, Routes.finished)
     a result of it is here         let go; or when nobody here holds that any more
@@ -23,12 +24,17 @@ from typing import TYPE_CHECKING
 from ...ids import ObjectID, TaskID, index_of, is_put, task_of
 from ...wire.gcs import CannotRebuild
 from ...wire.objects import PutMissing
+from ...wire.task_spec import StoredValue
 from .tables import TaskState
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
     from .tables import ObjectEntry, Task, Worker
 
+# What it takes to make again what a task took is kept up to so many objects, and bytes; where it is more, only what the
+# task took itself.  (A program may pass a value from task to task without end, each with something new.)
+KEPT_MAX = 100
+KEPT_BYTES_MAX = 256 << 20
 # Of so many tasks it is known how far they have come before those that are over are thrown out.
 TASKS_MIN = 1_000
 
@@ -38,7 +44,7 @@ class Puts:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        # What a task returned, and is not here -> what it took.  As many as our processes hold of such.
+        # What a task returned, and is not here -> what is kept for it.  As many as our processes hold of such.
         self.by_result: dict[ObjectID, tuple[ObjectID, ...]] = {}
         # Task -> the worker and the attempt that have put something, and the index of the last.
         self.last: dict[TaskID, tuple[str, int, int]] = {}
@@ -48,22 +54,50 @@ class Puts:
 
     def keep(self, task: Task) -> None:
         """Another node has run it, and what it took is still retained for it."""
-        spec = task.spec
-        puts = tuple(dict.fromkeys(item for item in (*spec.deps, *spec.holds) if is_put(item)))
-        if not puts:
-            return
+        kept: tuple[ObjectID, ...] | None = None
         for entry in self.node.lifecycle.returns_of(task):
             is_wanted = entry.holders is not None or entry.count
             if is_wanted and entry.value is None and entry.object_id not in self.by_result:
-                for object_id in puts:
+                kept = self._made_of(task) if kept is None else kept
+                for object_id in kept:
                     self.node.objects.retain(object_id)
-                self.by_result[entry.object_id] = puts
+                if kept:
+                    self.by_result[entry.object_id] = kept
+
+    def _made_of(self, task: Task) -> tuple[ObjectID, ...]:
+        """What it took, as far as that is here or was put; and what it takes to make the rest."""
+        entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
+        took: dict[ObjectID, None] = {}
+        before: dict[ObjectID, None] = {}
+        ahead, seen = [task], {task.spec.task_id}
+        while ahead and len(seen) <= KEPT_MAX:
+            spec = ahead.pop().spec
+            for object_id in (*spec.deps, *spec.holds):
+                entry = entries.get(object_id)
+                if entry is None:
+                    continue  # of a task that has begun elsewhere, and may run once only
+                if is_put(object_id) or (entry.value is not None and not entry.is_lost and entry.actor is None):
+                    (took if spec is task.spec else before)[object_id] = None
+                elif object_id in self.by_result:
+                    before.update(dict.fromkeys(self.by_result[object_id]))
+                elif entry.task is not None and entry.task.spec.task_id not in seen:
+                    seen.add(entry.task.spec.task_id)
+                    ahead.append(entry.task)
+        is_little = len(before) <= KEPT_MAX and sum(self._size_of(entries[item]) for item in before) <= KEPT_BYTES_MAX
+        return tuple(took | before if is_little else took)
+
+    @staticmethod
+    def _size_of(entry: ObjectEntry) -> int:
+        value = entry.value
+        if value is None:
+            return max(0, entry.shared.size) if entry.shared is not None else 0
+        return value.size if isinstance(value, StoredValue) else len(value)
 
     def let_go(self, object_id: ObjectID) -> None:
         """This result is here, or nobody's any more."""
-        puts = self.by_result.pop(object_id, None)
-        if puts is not None:
-            self.node.objects.drop_all(puts)
+        kept = self.by_result.pop(object_id, None)
+        if kept is not None:
+            self.node.objects.drop_all(kept)
 
     def let_go_of_all(self) -> None:
         """There is no room for it."""
@@ -109,11 +143,11 @@ class Puts:
     def check_everything(self) -> None:
         """Assert that what is kept may be of use, and is there."""
         entries: dict[ObjectID, ObjectEntry] = self.node.objects.entries
-        for object_id, puts in self.by_result.items():
+        for object_id, kept in self.by_result.items():
             entry = entries.get(object_id)
             assert entry is not None and entry.value is None, "puts kept for a result that is here, or gone"
             assert entry.holders is not None or entry.count, "puts kept for a result that nobody holds"
-            assert all(put in entries for put in puts), "a put that is kept, and gone"
+            assert all(item in entries for item in kept), "something that is kept, and gone"
 
 
 HANDLERS: dict[type, Callable[..., None]] = {
