@@ -48,7 +48,8 @@ def list_keys(session: str | None, with_ended: bool) -> None:
     ended = 0
     for key in found:
         state = key.refusal.partition(" ")[0] or ("connected" if key.is_up else "let in")
-        if WAS_LOST in key.refusal:
+        is_own = key.kind in ("replica", "scheduler")  # of the head's: their keys end with them
+        if WAS_LOST in key.refusal or (is_own and state == "revoked"):
             state = "ended"  # nobody has revoked it
             ended += 1
             if not with_ended:

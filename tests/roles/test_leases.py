@@ -39,6 +39,14 @@ def test_a_node_that_is_declared_lost_kills_its_workers_and_ends(desk):
     assert done[0] == e.KillWorker(worker) and type(done[1]) is e.EndSession
 
 
+@pytest.mark.parametrize(("reason", "advice"), [("silent", "--driver-wait"), ("its key was revoked", "zray keys token")])
+def test_a_program_outside_is_told_what_to_do(reason, advice, desk):
+    desk.scheduler.members.facts = ("driver", "", b"")
+    done = fence_of(desk)
+    desk.tell("monitor", NodeLost("local", reason))
+    assert reason in done[-1].reason and advice in done[-1].reason
+
+
 def run_lease(desk, seconds):
     """So much time passes in steps, without an answer.  The number of the last heartbeat."""
     for _ in range(round(seconds / LOAD_SECONDS)):

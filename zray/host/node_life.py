@@ -70,7 +70,9 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     if starter.is_waiting and node.may_rejoin:
         starter.tell(f"{node.host} {reason}", WAS_GIVEN_UP)  # it tries once more, not we
     elif starter.is_waiting:
-        starter.tell(f"The node has ended before it was ready: {reason}.")
+        is_guest = (options.get("cluster") or {}).get("kind") == "driver"
+        who = "This program was out of the cluster again" if is_guest else "The node has ended"
+        starter.tell(f"{who} before it was ready: {reason}.")
     elif node.may_rejoin and node.token:
         cluster = options["cluster"]
         cluster.update(former=node.host, called=cluster.get("called") or session.name, why=reason[:500])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 from typing import TYPE_CHECKING
 
-from ..exceptions import ObjectStoreFullError
+from ..exceptions import ClusterLostError, ObjectStoreFullError
 from ..store.copying import copy_bytes
 from ..store.layout import Serialized, placed
 from ..store.values import write_into
@@ -64,7 +65,8 @@ class Writer:
         except ObjectStoreFullError:
             raise
         except BaseException:
-            runtime.say(AbandonObject(object_id))
+            with contextlib.suppress(ClusterLostError):  # it has ended, and all objects with it
+                runtime.say(AbandonObject(object_id))
             raise
         finally:
             allocations.pop(object_id, None)

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING
 
 from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.chain import LineageFound
-from ...wire.gcs import ANSWER_IS_LOST, CannotRebuild, NodeLost, ObjectLost, RebuildObject
+from ...wire.gcs import (
+    ANSWER_IS_LOST,
+    CALL_HELP,
+    PUT_HELP,
+    TASK_HELP,
+    CannotRebuild,
+    NodeLost,
+    ObjectLost,
+    RebuildObject,
+)
 from ...wire.task_spec import TaskSpec, parse_options
 from .tables import ObjectRecord
 
@@ -84,8 +93,11 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     maker = tasks.makers.get(task_id)
     if maker is None:
         if not options.may_run_again:
-            once = " went with a node that is lost; its task may run once only"
-            why = f", {ANSWER_IS_LOST}" if options.actor_id else once
+            if options.actor_id:
+                why = f", {ANSWER_IS_LOST} (a call of {options.method!r}).  {CALL_HELP}"
+            else:
+                what = f"task {options.name!r}" if options.name else "task"
+                why = f" went with a node that is lost; its {what} may run once only.  {TASK_HELP}"
             _give_up(shard, item, f"Object {name}{why}.", has_task=True)
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
@@ -129,7 +141,7 @@ def is_let_go(shard: GcsShard, object_id: bytes) -> None:
 
 def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
     how = "was put, or passed as a large argument, and all its copies went with a node that is lost"
-    _give_up(shard, item, f"Object {item.object_id.hex()} {how}.")
+    _give_up(shard, item, f"Object {item.object_id.hex()} {how}.  {PUT_HELP}.")
 
 
 def _give_up(shard: GcsShard, item: ObjectRecord, reason: str, *, has_task: bool = False) -> None:

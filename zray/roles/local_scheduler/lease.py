@@ -160,6 +160,7 @@ class Lease:
                 "there: it may have been started anew, without its --state-dir"
             )
         if self.is_cut_off and not (self.is_over and self.head_has_ended):
-            return f"the head has not answered for {silence:.0f} s, and this node may be cut off"
+            who = "this program" if is_guest else "this node"
+            return f"the head has not answered for {silence:.0f} s, and {who} may be cut off"
         what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
         return f"the head of the cluster {what} for {self.head_wait:g} s"

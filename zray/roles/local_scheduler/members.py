@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 LOAD_SECONDS = 0.1
 # For the user of a program outside of the cluster.
 GUEST_IS_LOST = (
-    "this program has lost its place in the cluster ({reason}).  Its tasks, actors and objects there are gone; "
+    "this program has lost its place in the cluster ({reason}).  Its tasks, actors and objects there are gone; {help}"
+)
+GUEST_HELP = (
     "zray.shutdown() and zray.init() connect it anew, and `zray start --head --driver-wait S` has a cluster wait longer"
 )
+REVOKED_HELP = "`zray keys token` on the head's machine draws a token that lets it in again"
 
 
 class Members:
@@ -212,7 +215,8 @@ class Members:
             may_rejoin = may_rejoin and not self.node.drain.is_on
             text = f"not a member of its cluster any more: {reason}"
             if self.is_guest:
-                text = GUEST_IS_LOST.format(reason=reason)
+                advice = REVOKED_HELP if "key was revoked" in reason else GUEST_HELP
+                text = GUEST_IS_LOST.format(reason=reason, help=advice)
             self.node.perform(EndSession(text, may_rejoin))
 
 
