@@ -39,7 +39,9 @@ def test_a_node_that_is_declared_lost_kills_its_workers_and_ends(desk):
     assert done[0] == e.KillWorker(worker) and type(done[1]) is e.EndSession
 
 
-@pytest.mark.parametrize(("reason", "advice"), [("silent", "--driver-wait"), ("its key was revoked", "zray keys token")])
+@pytest.mark.parametrize(
+    ("reason", "advice"), [("silent", "--driver-wait"), ("its key was revoked", "zray keys token")]
+)
 def test_a_program_outside_is_told_what_to_do(reason, advice, desk):
     desk.scheduler.members.facts = ("driver", "", b"")
     done = fence_of(desk)
