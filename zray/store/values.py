@@ -15,6 +15,7 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from pickle import PickleBuffer
+from types import CodeType
 from typing import Any
 
 from msgspec.msgpack import Decoder, Encoder
@@ -61,6 +62,8 @@ _dumps = pickle.dumps
 _loads = pickle.loads
 # A pickle of protocol 5 mentions a class or function by this opcode alone.
 STACK_GLOBAL = 0x93
+# What cloudpickle may say in the place of a file's name.
+NAMELESS_FILE = "<dynamic-code>"
 _refusals_seen = 0
 _NONE = Serialized(b"\xc0", (), (), 1)
 
@@ -305,10 +308,21 @@ def _careful_pickler() -> Any:
                     return parts
             if kind in WRAPPERS and (parts := taken_apart(value, kind)) is not None:
                 return parts
+            if kind is CodeType:
+                return _with_its_file(value, self.dispatch_table[CodeType](value))
             return super().reducer_override(value)
 
     _pickler = CarefulPickler
     return _pickler
+
+
+def _with_its_file(code: CodeType, reduced: tuple[Any, tuple[Any, ...]]) -> tuple[Any, tuple[Any, ...]]:
+    """cloudpickle 3.1.3 leaves out where code was written, and no traceback could show its line.
+
+    A string of its own, as cloudpickle makes them: the same bytes, whatever strings this process has interned.
+    """
+    make, parts = reduced
+    return make, tuple("".join(code.co_filename) if part == NAMELESS_FILE else part for part in parts)
 
 
 def _apply(function: Callable[[Any], Any], argument: Any) -> Any:
