@@ -8,11 +8,12 @@ from tests.roles.object_desk import Desk as Store
 from zray.exceptions import ObjectStoreFullError, decode_system_error
 from zray.ids import return_id
 from zray.roles import effects as e
-from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX
+from zray.roles.local_scheduler.fetches import ROOM_SECONDS_MAX, StillHere
 from zray.roles.local_scheduler.tables import TaskState
 from zray.roles.object_manager.room import ROOM_SECONDS, RoomTimeout
 from zray.roles.work_effects import RoomWanted
 from zray.wire.gcs import (
+    AddLocations,
     FreeCopies,
     HoldAtNode,
     HoldAtNodeReply,
@@ -33,9 +34,10 @@ from zray.wire.objects import (
     PutObjects,
     ReleaseObjects,
     StopFetching,
+    UnpinObjects,
 )
 from zray.wire.task_spec import RESOURCE_UNIT, StoredValue, TaskOptions, encode_options
-from zray.wire.tasks import ObjectsReady, WaitObjects
+from zray.wire.tasks import CancelWait, ObjectsReady, WaitObjects
 
 ONE, TWO = b"1" * 20, b"2" * 20
 INNER = return_id(b"3" * 16, 1)
@@ -157,8 +159,6 @@ def located(desk, object_id):
 
 
 def let_go(desk):
-    from zray.wire.tasks import CancelWait
-
     desk.tell(DRIVER, CancelWait(1))
     desk.tell(DRIVER, ReleaseObjects([ONE]))
 
@@ -212,6 +212,52 @@ def test_what_was_ordered_for_a_task_is_urgent_when_a_process_waits_for_it():
     wait_for(desk, ONE)
     wait_for(desk, ONE, 2)
     assert [order.is_urgent for _, order in desk.take_sent(FetchObject)] == [True]
+
+
+@pytest.fixture
+def dying(desk):
+    """It came, nobody holds it any more, here or elsewhere, and the driver still reads it.  Then it is wanted anew."""
+    desk.tell("objects", ObjectFetched(ONE, StoredValue(0, 0, SIZE)))
+    let_go(desk)
+    desk.tell("gcs-0", FreeCopies([ONE]))
+    assert ONE in desk.scheduler.objects.dying
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    wait_for(desk, ONE, 2)
+    located(desk, ONE)
+    assert not [message for _, message in desk.take_sent() if type(message) in (FetchObject, FreeObjects)]
+    return desk
+
+
+def test_what_is_still_being_read_here_need_not_come(dying):
+    """The order for it waited for its last reader, and that one for the order (found by seed 1700001217)."""
+    wait_for(dying, ONE, 3)
+    dying.tell("timer", StillHere(ONE))
+    sent = [message for _, message in dying.take_sent()]
+    assert ObjectsReady([(ONE, StoredValue(0, 0, SIZE))]) in sent
+    assert AddLocations("local", [(ONE, SIZE)]) in sent
+    assert not any(type(message) is FetchObject for message in sent)
+    objects = dying.scheduler.objects
+    assert not (objects.dying or objects.revivable or dying.scheduler.fetches.ordered)
+
+
+def test_what_its_last_reader_lets_go_of_in_that_moment_is_ordered(dying):
+    dying.tell(DRIVER, UnpinObjects([(ONE, 1)]))
+    assert dying.take_sent(FreeObjects) == [("objects", FreeObjects([ONE]))]
+    dying.tell("timer", StillHere(ONE))
+    assert [message.object_id for _, message in dying.take_sent(SubscribeObject)] == [ONE]
+    located(dying, ONE)
+    assert len(dying.take_sent(FetchObject)) == 1
+
+
+def test_what_is_wanted_no_more_in_that_moment_goes_when_its_last_reader_does(dying):
+    dying.tell(DRIVER, CancelWait(2))
+    dying.tell(DRIVER, ReleaseObjects([ONE]))
+    dying.tell("timer", StillHere(ONE))
+    dying.tell("gcs-0", FreeCopies([ONE]))
+    assert not dying.take_sent(FreeObjects)
+    dying.tell(DRIVER, UnpinObjects([(ONE, 1)]))
+    assert dying.take_sent(FreeObjects) == [("objects", FreeObjects([ONE]))]
+    assert ONE not in dying.scheduler.objects.entries and not dying.scheduler.fetches.ordered
 
 
 @pytest.mark.parametrize("value", [b"small", StoredValue(0, 0, SIZE)])

@@ -3,6 +3,9 @@
 An order is one FetchObject; it ends with ObjectFetched or FetchFailed, whatever becomes of the object here meanwhile.
 So an object is never ordered twice at a time, and what comes late belongs to the order that stands.
 
+What was let go of here, and is still being read, need not come: it is there.  (Nor could it, before its last reader
+lets go of it; and that one may wait for a task that takes it.)
+
 What has refs inside is here when the shards have said that this node holds these: they may have gone before, with the
 node that sent the value.
 """
@@ -13,7 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error
+from ...ids import ObjectID
 from ...wire.amounts import name_of
+from ...wire.message import Local
 from ...wire.objects import FetchFailed, FetchObject, FetchWaits, ObjectFetched, StopFetching
 from ...wire.task_spec import StoredValue
 from .making_room import MakingRoom
@@ -26,6 +31,12 @@ if TYPE_CHECKING:
 ROOM_SECONDS_MAX = 600.0
 # What was said of a full store holds for so long: it is said again twice as often, while nothing else comes either.
 FULL_NEWS_SECONDS = 10.0
+
+
+class StillHere(Local):
+    """An order for what is being read here."""
+
+    object_id: ObjectID
 
 
 class Fetches:
@@ -50,12 +61,33 @@ class Fetches:
             return  # given up a moment ago: when that is confirmed, the shard is asked where it is now
         if shared.is_fetching and (self.ordered.get(object_id, True) or not is_urgent):
             return
+        if self._is_still_here(object_id, size):
+            if not is_ordered:
+                shared.is_fetching = True
+                self.ordered[object_id] = True
+                self.node.set_timer(0.0, StillHere(object_id))
+            return
         if not is_ordered:
             shared.is_fetching = True
             self.node.load.fetch_begins(object_id, size)
         self.ordered[object_id] = is_urgent
         order = FetchObject(object_id, size, list(shared.locations), size <= self.node.inline_bytes_max, is_urgent)
         self.node.send(self.node.addresses.object_manager, order)
+
+    def _is_still_here(self, object_id: bytes, size: int) -> bool:
+        objects = self.node.objects
+        return object_id in objects.revivable and size in (-1, objects.dying[object_id].size)
+
+    def still_here(self, message: StillHere) -> None:
+        """StillHere: unless it has been freed in the meantime."""
+        object_id, objects = message.object_id, self.node.objects
+        entry = objects.entries.get(object_id)
+        if entry is None or entry.value is not None:
+            self.ordered.pop(object_id, None)
+        elif object_id in objects.revivable:
+            self._is_here(entry, ObjectFetched(object_id, objects.dying[object_id]))
+        else:
+            self.failed(FetchFailed(object_id, "who has read it here has let go of it"))
 
     def stop(self, object_id: bytes, reason: str = "") -> None:
         """Nobody here wants it any more; or, for this reason, it can never be here."""
@@ -247,4 +279,5 @@ FETCH_HANDLERS: dict[type, Callable[..., None]] = {
     ObjectFetched: lambda self, message: self.fetches.fetched(message),
     FetchFailed: lambda self, message: self.fetches.failed(message),
     FetchWaits: lambda self, message: self.fetches.waits(message),
+    StillHere: lambda self, message: self.fetches.still_here(message),
 }

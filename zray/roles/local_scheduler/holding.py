@@ -56,7 +56,7 @@ def on_put_objects(node: LocalScheduler, message: PutObjects) -> None:
         if type(value) is StoredValue:
             # The writer knows the place: that counts as told.
             objects.pin(put.object_id, process)
-            objects.dying.pop(put.object_id, None)
+            objects.dies_no_more(put.object_id)
             node.to_seal.append(put.object_id)
         elif len(value) > objects.small_max:  # type: ignore[arg-type]
             objects.inline_bytes += len(value)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ class ObjectTable:
         # object -> process -> how often it was told the place.  Only large values.
         self.pins: dict[bytes, dict[Process, int]] = {}
         self.dying: dict[bytes, StoredValue] = {}  # freed but still pinned
+        self.revivable: set[bytes] = set()  # those of them that have no refs inside; membership only
         self.freed_places: list[bytes] = []
         self.freed_recorded: deque[bytes] = deque()
         self.freed_shared: list[bytes] = []
@@ -178,6 +179,8 @@ class ObjectTable:
         if type(entry.value) is StoredValue:
             if entry.object_id in self.pins:
                 self.dying[entry.object_id] = entry.value
+                if not entry.contained:
+                    self.revivable.add(entry.object_id)
             else:
                 self.freed_places.append(entry.object_id)
         if entry.is_recorded:
@@ -242,9 +245,14 @@ class ObjectTable:
             del readers[process]
             if not readers:
                 del self.pins[object_id]
-                if self.dying.pop(object_id, None) is not None:
+                if self.dies_no_more(object_id):
                     self.freed_places.append(object_id)
         return True
+
+    def dies_no_more(self, object_id: bytes) -> bool:
+        """It is an entry's value again, or gone.  False: it was not dying."""
+        self.revivable.discard(object_id)
+        return self.dying.pop(object_id, None) is not None
 
     def claim(self, object_id: bytes, process: Process) -> StoredValue | None:
         """Tell the process the place of an object that may be dying.  None: its range is free, or about to be."""

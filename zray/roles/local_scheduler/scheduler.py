@@ -265,7 +265,7 @@ class LocalScheduler(Role):
         if contained:
             self.objects.contain(entry, contained)
         if type(value) is StoredValue:
-            self.objects.dying.pop(entry.object_id, None)
+            self.objects.dies_no_more(entry.object_id)
             self.to_seal.append(entry.object_id)
         elif len(value) > self.objects.small_max:  # type: ignore[arg-type]
             self.objects.inline_bytes += len(value)  # type: ignore[arg-type]
