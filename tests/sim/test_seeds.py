@@ -444,8 +444,3 @@ def test_a_node_that_is_to_leave_is_no_hope_for_what_has_no_place():
     """It waited for a task that waited for that."""
     options = {"deaths": True, "drains": True, "groups": True, "cuts": True, "oneway": True, "schedulers": True}
     assert_all_is_well([971502764], nodes=10, shards=4, tight=True, weather=True, **options)
-
-
-def test_what_is_still_being_read_where_it_is_wanted_anew_does_not_wait_for_its_reader():
-    """That was a blocked worker, which had been sent a task that was taken back; it waited for what took it."""
-    assert_all_is_well([1700001217], nodes=2, shards=1, oneway=True, weather=True)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sim.test_seeds import assert_all_is_well
 from zray.sim.main import run_program
 
 pytestmark = pytest.mark.sim
@@ -35,3 +36,8 @@ def test_nodes_share_the_values_of_a_program_outside_while_links_break_and_nodes
         line = {"bandwidth": 50e6, "slow_line": slow_line, "has_guest": True, "gives_max": 1 + seed % 3 % 2}
         outcome = run_program("shared", seed=seed, nodes=5, chunk_bytes=4_096, **line, **faults)
         assert not outcome.error, f"seed {seed}: {outcome.error}"
+
+
+def test_what_is_still_being_read_where_it_is_wanted_anew_does_not_wait_for_its_reader():
+    """That was a blocked worker, which had been sent a task that was taken back; it waited for what took it."""
+    assert_all_is_well([1700001217], nodes=2, shards=1, oneway=True, weather=True)
