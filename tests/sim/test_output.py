@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.sim.test_seeds import assert_all_is_well
 from zray.sim import main
 from zray.sim.options import Wanted, options_of
 from zray.sim.simulator import Simulator
@@ -26,3 +27,8 @@ def test_lines_of_other_nodes_are_among_them():
     world = Simulator(options)
     main._run(world)
     assert any(line for kept in world.output.kept.values() for line in kept)
+
+
+def test_output_of_nodes_that_only_the_head_cannot_hear_takes_as_long_as_their_verdict():
+    """Which a head that hears of nobody gives only after a minute: it may be the one that is cut off."""
+    assert_all_is_well([2000001683], nodes=3, deaths=True)

@@ -139,9 +139,13 @@ def _have_all_output(world: Simulator, seconds: float) -> None:
     live = [driver for driver in world.drivers if driver.is_alive]
     for driver in live:
         driver.ask_for_output()
-    is_there = world.run(
-        world.now + seconds, unless=lambda: all(driver.has_all_output or not driver.is_alive for driver in live)
-    )
+
+    def are_told() -> bool:
+        return all(driver.has_all_output or not driver.is_alive for driver in live)
+
+    is_there = world.run(world.now + seconds, unless=are_told)
+    if not is_there and world.heads.alone_count:  # as for their results: nodes are out of reach, and no verdict falls
+        is_there = world.run(world.now + WAIT_SECONDS * world.heads.alone_count, unless=are_told)
     assert is_there, "the output of workers does not come to its end"
     if all(driver.is_alive for driver in world.drivers):
         world.output.check(before)
