@@ -28,8 +28,13 @@ from .tasks import Function
 # Of an object: why nobody makes it again, and what helps.
 ANSWER_IS_LOST = "an actor's answer, went with a node that is lost"
 PUT_HELP = "What a task returns would be made again: have one make it, or put it again"
-CALL_HELP = "A call that may be repeated (max_task_retries) is made once more then"
 TASK_HELP = "One that may be repeated (max_retries) is run again then"
+
+
+def answer_is_lost(method: str) -> str:
+    """Of what a call of that method has returned, which may not be repeated."""
+    help = "A call that may be repeated (max_task_retries) is made once more then"
+    return f"{ANSWER_IS_LOST} (a call of {method!r}).  {help}"
 
 
 class RecordTasks(Message, tag=100):

@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING
 from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.chain import LineageFound
 from ...wire.gcs import (
-    ANSWER_IS_LOST,
-    CALL_HELP,
     PUT_HELP,
     TASK_HELP,
     CannotRebuild,
     NodeLost,
     ObjectLost,
     RebuildObject,
+    answer_is_lost,
 )
 from ...wire.task_spec import TaskSpec, parse_options
 from .tables import ObjectRecord
@@ -94,7 +93,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     if maker is None:
         if not options.may_run_again:
             if options.actor_id:
-                why = f", {ANSWER_IS_LOST} (a call of {options.method!r}).  {CALL_HELP}"
+                why = f", {answer_is_lost(options.method)}"
             else:
                 what = f"task {options.name!r}" if options.name else "task"
                 why = f" went with a node that is lost; its {what} may run once only.  {TASK_HELP}"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import is_put, return_id
-from ...wire.gcs import ANSWER_IS_LOST, CALL_HELP, CannotRebuild, NodeLost, ObjectLost, RebuildObject
+from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, answer_is_lost
 from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..latest import LOST_MAX, Latest
@@ -159,7 +159,7 @@ class Recovery:
             is_over = bool(options.actor_id) and not options.may_run_again
             job = None if is_over else self._job_that_wants(entry)
             if is_over:  # others of ours hear of it from the shard
-                why = f"{ANSWER_IS_LOST} (a call of {options.method!r}).  {CALL_HELP}"
+                why = answer_is_lost(options.method)
                 self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {why}.", True))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
