@@ -28,6 +28,9 @@ HANDSHAKE_MS = 5_000
 # One that ends after so much of it was not refused: the other side, or we, had no time for it.
 UNANSWERED_MS = 4_000
 CONNECT_MS = 5_000
+# Until libzmq would connect again by itself: we have closed the socket long before.  Told that it never shall (-1), it
+# gives up the pipe as soon as the connection ends, and what had come by then and was not read is lost: the goodbye.
+NEVER_MS = 24 * 3600 * 1000
 # Connected, and no answer to the greeting.
 ATTEMPT_SECONDS = 10.0
 # A cable that is pulled says nothing: silence for so long is a break.  The kernels ask each other, and what is under
@@ -80,7 +83,7 @@ def client(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair, server_key: b
     """A DEALER that only speaks to whoever has that key; not connected yet."""
     socket = context.socket(zmq.DEALER)
     set_limits(socket)
-    socket.reconnect_ivl = -1
+    socket.reconnect_ivl = NEVER_MS
     socket.connect_timeout = CONNECT_MS
     socket.curve_serverkey = text(server_key)
     socket.curve_publickey = text(keys.public)
