@@ -260,6 +260,54 @@ def test_what_is_wanted_no_more_in_that_moment_goes_when_its_last_reader_does(dy
     assert ONE not in dying.scheduler.objects.entries and not dying.scheduler.fetches.ordered
 
 
+@pytest.fixture
+def dying_with_a_ref(desk):
+    """The same, of a value with a ref inside: this node holds what that refers to no more."""
+    desk.tell("objects", ObjectFetched(ONE, StoredValue(0, 0, SIZE), (INNER,)))
+    desk.tell("gcs-0", HoldAtNodeReply(1))
+    let_go(desk)
+    desk.tell("gcs-0", FreeCopies([ONE]))
+    assert INNER not in desk.scheduler.objects.entries
+    desk.tell(DRIVER, HoldObjects([ONE]))
+    wait_for(desk, ONE, 2)
+    located(desk, ONE)
+    desk.take_sent()
+    desk.tell("timer", StillHere(ONE))
+    assert desk.take_sent() == [("gcs-0", HoldAtNode("local", [INNER], 2, are_inside=True))]
+    return desk
+
+
+def test_what_is_still_being_read_here_and_has_refs_inside_is_here_when_these_are_held(dying_with_a_ref):
+    desk = dying_with_a_ref
+    desk.tell("gcs-0", HoldAtNodeReply(2))
+    ((_, ready),) = desk.take_sent(ObjectsReady)
+    assert ready.objects == [(ONE, StoredValue(0, 0, SIZE))]
+    assert desk.scheduler.objects.entries[INNER].count == 1
+    assert not (desk.scheduler.objects.dying or desk.scheduler.fetches.ordered)
+
+
+def test_what_is_still_being_read_here_with_something_inside_that_is_gone_comes_from_elsewhere(dying_with_a_ref):
+    desk = dying_with_a_ref
+    desk.tell("gcs-0", HoldAtNodeReply(2, are_gone=True))
+    said = [message for _, message in desk.take_sent()]
+    assert said == [SubscribeObject("local", ONE), ReleaseAtNode("local", [INNER])]
+    located(desk, ONE)
+    assert len(desk.take_sent(FetchObject)) == 1
+    desk.tell(DRIVER, UnpinObjects([(ONE, 1)]))
+    assert desk.take_sent(FreeObjects) == [("objects", FreeObjects([ONE]))]
+
+
+def test_what_its_last_reader_lets_go_of_before_what_is_inside_is_held_is_freed_once(dying_with_a_ref):
+    desk = dying_with_a_ref
+    desk.tell(DRIVER, UnpinObjects([(ONE, 1)]))
+    assert desk.take_sent(FreeObjects) == [("objects", FreeObjects([ONE]))]
+    desk.tell("gcs-0", HoldAtNodeReply(2))
+    said = [message for _, message in desk.take_sent()]
+    assert said == [SubscribeObject("local", ONE), ReleaseAtNode("local", [INNER])]
+    located(desk, ONE)
+    assert len(desk.take_sent(FetchObject)) == 1
+
+
 @pytest.mark.parametrize("value", [b"small", StoredValue(0, 0, SIZE)])
 def test_what_has_refs_inside_is_here_when_these_are_held(desk, value):
     """Who is given it may take one, and record a task that takes that."""

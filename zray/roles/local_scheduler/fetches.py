@@ -7,7 +7,7 @@ What was let go of here, and is still being read, need not come: it is there.  (
 lets go of it; and that one may wait for a task that takes it.)
 
 What has refs inside is here when the shards have said that this node holds these: they may have gone before, with the
-node that sent the value.
+node that sent the value, or when the value was let go of here.
 """
 
 from __future__ import annotations
@@ -84,10 +84,14 @@ class Fetches:
         entry = objects.entries.get(object_id)
         if entry is None or entry.value is not None:
             self.ordered.pop(object_id, None)
-        elif object_id in objects.revivable:
-            self._is_here(entry, ObjectFetched(object_id, objects.dying[object_id]))
-        else:
+        elif object_id not in objects.revivable:
             self.failed(FetchFailed(object_id, "who has read it here has let go of it"))
+        else:
+            copy = ObjectFetched(object_id, objects.dying[object_id], objects.revivable[object_id])
+            if copy.contained:
+                self._take_inside(entry, copy, was_here=True)
+            else:
+                self._is_here(entry, copy)
 
     def stop(self, object_id: bytes, reason: str = "") -> None:
         """Nobody here wants it any more; or, for this reason, it can never be here."""
@@ -110,7 +114,7 @@ class Fetches:
         else:
             self._is_here(entry, message)
 
-    def _take_inside(self, entry: ObjectEntry, message: ObjectFetched) -> None:
+    def _take_inside(self, entry: ObjectEntry, message: ObjectFetched, *, was_here: bool = False) -> None:
         """Nobody here takes a ref from it before the shards know that we hold it.
 
         Who gave us the value may be lost, and with it what it held: a program that nobody hears for a minute reads what
@@ -124,21 +128,24 @@ class Fetches:
         request = node.acks.next_request()
         self.unheld[request] = False
         expected = node.remote._hold_at_shards(inside, request, are_inside=True)
-        node.acks.expect(request, expected, lambda: self._inside_is_held(entry, message, request))
+        node.acks.expect(request, expected, lambda: self._inside_is_held(entry, message, request, was_here))
 
     def inside_is_gone(self, request: int) -> None:
         """A shard's word: it did not hold all that this request, if it is one of these, was for."""
         if request in self.unheld:
             self.unheld[request] = True
 
-    def _inside_is_held(self, entry: ObjectEntry, message: ObjectFetched, request: int) -> None:
+    def _inside_is_held(self, entry: ObjectEntry, message: ObjectFetched, request: int, was_here: bool) -> None:
         node, object_id = self.node, message.object_id
         is_in_vain = self.unheld.pop(request)
         is_wanted = node.objects.entries.get(object_id) is entry and entry.value is None
-        if is_wanted and not is_in_vain:
+        is_there = not was_here or node.objects.dying.get(object_id) is message.value
+        if is_wanted and is_there and not is_in_vain:
             self._is_here(entry, message)
             return
-        if type(message.value) is StoredValue:
+        if was_here:  # whoever reads it frees it
+            node.objects.revivable.pop(object_id, None)  # what is ordered next is another copy
+        elif type(message.value) is StoredValue:
             node.objects.freed_places.append(object_id)
         if is_wanted:
             contained, entry.contained = entry.contained, ()

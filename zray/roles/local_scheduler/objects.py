@@ -29,7 +29,7 @@ class ObjectTable:
         # object -> process -> how often it was told the place.  Only large values.
         self.pins: dict[bytes, dict[Process, int]] = {}
         self.dying: dict[bytes, StoredValue] = {}  # freed but still pinned
-        self.revivable: set[bytes] = set()  # those of them that have no refs inside; membership only
+        self.revivable: dict[bytes, tuple[bytes, ...]] = {}  # those of them that may be a value again: the refs inside
         self.freed_places: list[bytes] = []
         self.freed_recorded: deque[bytes] = deque()
         self.freed_shared: list[bytes] = []
@@ -179,8 +179,7 @@ class ObjectTable:
         if type(entry.value) is StoredValue:
             if entry.object_id in self.pins:
                 self.dying[entry.object_id] = entry.value
-                if not entry.contained:
-                    self.revivable.add(entry.object_id)
+                self.revivable[entry.object_id] = entry.contained
             else:
                 self.freed_places.append(entry.object_id)
         if entry.is_recorded:
@@ -251,7 +250,7 @@ class ObjectTable:
 
     def dies_no_more(self, object_id: bytes) -> bool:
         """It is an entry's value again, or gone.  False: it was not dying."""
-        self.revivable.discard(object_id)
+        self.revivable.pop(object_id, None)
         return self.dying.pop(object_id, None) is not None
 
     def claim(self, object_id: bytes, process: Process) -> StoredValue | None:
