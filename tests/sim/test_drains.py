@@ -5,7 +5,7 @@ import pytest
 from zray.roles.effects import DrainOrdered
 from zray.roles.local_scheduler import drain
 from zray.roles.replica_effects import MachineIsFree
-from zray.sim.language import Get, Put, Sleep, Submit, remote
+from zray.sim.language import Call, Create, Drop, Get, Put, Sleep, Submit, remote
 from zray.sim.main import run_program, run_seed
 from zray.sim.options import Options, Wanted
 from zray.sim.simulator import Simulator
@@ -111,3 +111,90 @@ def test_calls_that_are_held_back_go_on_where_what_they_take_fills_the_only_stor
     asked = {"deaths": True, "drains": True, "groups": True, "crashes": True, "oneway": True, "schedulers": True}
     outcome = run_seed(970008612, Wanted(nodes=4, shards=4, replicas=3, tight=True, weather=True, **asked))
     assert not outcome.error, outcome.error
+
+
+@remote
+class Teller:
+    """Tells others of what it is told, and does not wait; those it asks it waits for."""
+
+    def __init__(self):
+        self.count, self.others, self.asked = 0, [], []
+
+    def save(self):
+        return [self.count, self.others, self.asked]
+
+    def restore(self, state):
+        self.count, self.others, self.asked = state
+        yield from ()
+
+    def meet(self, others, asked):
+        self.others, self.asked = others, asked
+
+    def tell(self, value):
+        self.count += 1
+        for other in self.others:
+            ref = yield Put(Big(value.fill, SIZE))
+            yield Call(other, "tell", (ref,), max_retries=-1)
+        for other in self.asked:
+            yield Get((yield Call(other, "look", (), max_retries=-1)))
+        yield Sleep(0.01)
+        return self.count
+
+    def look(self):
+        return self.count
+
+
+def tell_while_leaving(world, name, *, calls_back, count=0):
+    """One on n2 tells one on n3.  A driver calls the first one as fast as it answers, has that node leave, and goes on
+    until it has left, or for so many calls.  calls_back: the other one asks the first for each.
+    """
+
+    def program():
+        made = []
+        for node in ("n2", "n3"):
+            where = Where(node=node, is_soft=True)
+            made.append((yield Create(Teller, (), max_restarts=-1, checkpoint_interval=7, where=where)))
+        first, second = made
+        yield Get((yield Call(first, "meet", ([second], []), max_retries=-1)))
+        yield Get((yield Call(second, "meet", ([], [first] if calls_back else []), max_retries=-1)))
+        refs, answers, told = [], [], 0
+        while told < count if count else name in world.nodes or told < 60:
+            told += 1
+            value = yield Put(Big(told % 250, SIZE))
+            refs.append((yield Call(first, "tell", (value,), max_retries=-1)))
+            yield Drop([value])
+            if told == 30:
+                world.call_later(0.0, have_leave, world, [name])
+            if len(refs) > 10:
+                answers.append((yield Get(refs.pop(0))))
+        answers += yield Get(refs)
+        while (yield Get((yield Call(second, "look", (), max_retries=-1)))) < told:
+            yield Sleep(0.1)
+        while name in world.nodes:
+            yield Sleep(0.1)
+        heard = yield Get((yield Call(second, "look", (), max_retries=-1)))
+        return answers == list(range(1, told + 1)), heard - told
+
+    return world.start_driver(world.nodes["n1"], 1, program, ())
+
+
+@pytest.mark.parametrize("name", ["n2", "n3"])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_node_leaves_while_its_actor_calls_or_is_called_as_fast_as_it_answers(name, seed):
+    """Some call, message or argument of theirs was always under way (found by hand: it left when the program ended)."""
+    world = Simulator(Options(seed=seed, nodes=3, cpus=2))
+    world.run(0.3)
+    driver = tell_while_leaving(world, name, calls_back=False)
+    assert world.run(6.0, unless=lambda: driver.is_done), world.nodes[name].scheduler.drain._unfinished()
+    assert driver.result == (True, 0)
+
+
+@pytest.mark.parametrize("name", ["n2", "n3"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_who_waits_for_a_call_that_is_held_back_gets_its_answer(name, seed):
+    """The node waits for one that waits for its actor."""
+    world = Simulator(Options(seed=seed, nodes=3, cpus=2))
+    world.run(0.3)
+    driver = tell_while_leaving(world, name, calls_back=True, count=100)
+    assert world.run(60.0, unless=lambda: driver.is_done)
+    assert driver.result == (True, 0)

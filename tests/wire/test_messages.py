@@ -248,6 +248,7 @@ TAGS = {
     272: "ActorNamesFound",
     273: "LookUpActorNames",
     274: "ActorNamesListed",
+    275: "HoldCalls",
 }
 
 ROLES = (

@@ -116,6 +116,7 @@ from .homes import (
     ActorUnguarded,
     GuardActor,
     GuardianLeaves,
+    HoldCalls,
     LocateActor,
     UnguardActor,
 )
@@ -221,7 +222,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             ),
             *(ForwardCalls, CallsAccepted, CallsFinished, ResultsHeld, KillActor),
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
-            *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves),
+            *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves, HoldCalls),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
             *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing),

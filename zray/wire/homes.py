@@ -10,6 +10,7 @@ local scheduler    ActorGuarded      back: I hold what its constructor takes
 local scheduler    ActorRestarted    to the guardian: its process was replaced here
 local scheduler    UnguardActor      to the guardian: it is dead, or somebody else guards it
 local scheduler    GuardianLeaves    back: find others
+local scheduler    HoldCalls         to all others: I am to leave; keep your calls until my actors are elsewhere
 local scheduler    ActorUnguarded    the guardian, to the actor's shard: I do not have it any more
 GCS shard          ActorOrphaned     to the guardian: its node is lost.  It claims it; or -> ActorUnguarded
 
@@ -166,3 +167,9 @@ class ActorOrphaned(Message, tag=270):
 
 class GuardianLeaves(Message, tag=198):
     """local scheduler -> local scheduler.  I am to leave: have others guard your actors."""
+
+
+class HoldCalls(Message, tag=275):
+    """local scheduler -> local scheduler.  I am to leave: send no calls on actors to me.  is_over: do so again."""
+
+    is_over: bool

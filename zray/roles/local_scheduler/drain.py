@@ -131,8 +131,10 @@ class Drain:
         self.send_away()
         self._give_back()
         wards = self.going.leave_wards()
-        waits_for = self._unfinished()
-        if waits_for:
+        waits_for, count = self._unfinished()
+        if count:
+            self.going.hold_back_a_while(count)
+        elif waits_for:
             self.going.let_on()
         elif count := self.going.hold_back():
             waits_for = [_count(count, "actor call")]
@@ -161,8 +163,8 @@ class Drain:
         self.told = self.node.addresses.monitor
         self.node.send(self.told, DrainReport(self.node.address, waits_for, self.is_done and not self.is_alone))
 
-    def _unfinished(self) -> list[str]:
-        """What has to end, in words."""
+    def _unfinished(self) -> tuple[list[str], int]:
+        """What has to end, in words; and how much, if none of it runs here, so that actors that go may have made it."""
         node = self.node
         drivers = sum(process.kind == "driver" for process in node.processes.values())
         goes = self.going.goes
@@ -172,7 +174,9 @@ class Drain:
         told += [_count(number, what) for number, what in ((actors, "actor"), (drivers, "program")) if number]
         expected = [request for request in node.acks.expected if request not in self.own_requests]
         under_way = sum(map(len, (node.remote.leaving, node.remote.arriving, expected, node.moves.offers)))
-        return told or ([_count(under_way, "message") + " under way"] if under_way else [])
+        told = told or ([_count(under_way, "message") + " under way"] if under_way else [])
+        is_work_here = actors or drivers or tasks[TaskState.SENT]
+        return told, 0 if is_work_here else tasks.total() + under_way
 
     # --- objects ---
 
@@ -266,6 +270,7 @@ class Drain:
     def node_lost(self, lost: str, *, is_drained: bool) -> None:
         """What it took is gone with it, unless it has left in order: then others have it."""
         self.taking.node_lost(lost)
+        self.going.closed.pop(lost, None)
         if not self.is_on:
             return
         self.asked = {request: asked for request, asked in self.asked.items() if asked[0] != lost}

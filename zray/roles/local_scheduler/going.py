@@ -4,10 +4,15 @@
                                                              when a node is lost; that is one of its restarts
     any other one (no max_restarts, or its log nowhere else) the node waits for its end
 
-When nothing but such actors keeps the node they are given no more calls; what they run ends first, for PATIENCE_SECONDS
-at most, since it may wait for a call that is held back.  Where the node's objects find no room elsewhere, calls go on
-for a moment: what those that are held back take may fill the stores.  A call without an answer is what it is after the
-death of a node: repeated, where it may be (max_task_retries), else an ActorUnavailableError.
+When nothing but such actors keeps the node they are given no more calls, and other nodes keep theirs; what they run
+ends first, for PATIENCE_SECONDS at most, since it may wait for a call that is held back.  Where the node's objects find
+no room elsewhere, calls go on for a moment: what those that are held back take may fill the stores.  A call without an
+answer is what it is after the death of a node: repeated, where it may be (max_task_retries), else an
+ActorUnavailableError.
+
+Where calls elsewhere, tasks or messages keep the node, these actors may make them as fast as they end.  So they are
+given no calls then either; but what is to end may wait for one: where nothing ends for PATIENCE_SECONDS, they are for
+as long.
 
 A guardian that is to leave says so (GuardianLeaves): its wards' nodes let it go, and find another one.
 """
@@ -16,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...wire.homes import GuardianLeaves
+from ...wire.homes import GuardianLeaves, HoldCalls
 from .tables import Actor, ActorState, Task
 
 if TYPE_CHECKING:
@@ -30,7 +35,11 @@ class Going:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.since: float | None = None  # from then on they have been given no calls; None: they are
+        self.since: float | None = None  # they are given no calls, and nothing has ended since then; None: they are
+        self.least = (0, 0)  # the fewest calls that they have run since, and what was unfinished beside those
+        self.again_at = 0.0  # they are given calls until then
+        self.are_told = False  # other nodes keep their calls
+        self.closed: dict[str, None] = {}  # nodes that have told us to do so
 
     def goes(self, actor: Actor) -> bool:
         """Whether it does not keep the node."""
@@ -52,17 +61,44 @@ class Going:
         """They alone keep the node.  Returns how many calls are still to end."""
         now = self.node.now
         if self.since is None:
+            self._close()
             self.since = now
-        if now - self.since >= PATIENCE_SECONDS:
-            return 0
+        return 0 if now - self.since >= PATIENCE_SECONDS else self._running()
+
+    def _running(self) -> int:
+        """How many of their calls have begun, and not ended where others know of it."""
         return sum(
             len(actor.inflight) + (actor.shipping is not None and not actor.shipping.is_safe)
             for actor in self.node.calls.actors.values()
             if self.goes(actor)
         )
 
+    def hold_back_a_while(self, unfinished: int) -> None:
+        """So much keeps the node, and they may be who makes it."""
+        now, left = self.node.now, (self._running(), unfinished)
+        if self.since is None:
+            if now >= self.again_at:
+                self._close()
+                self.since, self.least = now, left
+        elif left < self.least:
+            self.since, self.least = now, left
+        elif now - self.since >= PATIENCE_SECONDS:
+            self.let_on()
+            self.again_at = now + PATIENCE_SECONDS
+
+    def _close(self) -> None:
+        node = self.node
+        if not self.are_told and any(map(self.goes, node.calls.actors.values())):
+            self.are_told = True
+            for peer in node.members.peers:
+                node.send(peer, HoldCalls(is_over=False))
+
     def let_on(self) -> None:
         """There is something else to be done first, which may need them."""
+        if self.are_told:
+            self.are_told = False
+            for peer in self.node.members.peers:
+                self.node.send(peer, HoldCalls(is_over=True))
         if self.since is not None:
             self.since = None
             for actor_id in self.node.calls.actors:
@@ -71,6 +107,15 @@ class Going:
     def is_held(self, actor: Actor) -> bool:
         """Whether it is given no more calls."""
         return self.since is not None and self.goes(actor)
+
+    def on_hold_calls(self, message: HoldCalls) -> None:
+        """HoldCalls."""
+        node, home = self.node, self.node.sender
+        if message.is_over:
+            self.closed.pop(home, None)
+            node.routes.touched.update((route.actor_id, None) for route in node.routes.by_actor.values())
+        elif home in node.members.peers:
+            self.closed[home] = None
 
     # --- guardians ---
 
@@ -96,4 +141,5 @@ class Going:
 
 HANDLERS: dict[type, Any] = {
     GuardianLeaves: lambda self, message: self.drain.going.on_guardian_leaves(),
+    HoldCalls: lambda self, message: self.drain.going.on_hold_calls(message),
 }

@@ -409,7 +409,9 @@ class Reasons:
         elif self._missing(task):
             self._of_missing(task, depth, name)
         else:
-            self.say(depth, f"{name} is about to leave for node {name_of(route.home)}")
+            leaves = route.home in self.node.drain.going.closed
+            until = " when its actor has moved: that node leaves the cluster (`zray drain`)" if leaves else ""
+            self.say(depth, f"{name} is about to leave for node {name_of(route.home)}{until}")
 
     # --- a process that waits ---
 

@@ -223,7 +223,7 @@ class Routes:
         touched, self.touched = self.touched, {}
         for actor_id in touched:
             route = self.by_actor.get(actor_id)
-            if route is not None and route.home:
+            if route is not None and route.home and route.home not in self.node.drain.going.closed:
                 self._send_calls(route)
                 if route.is_killed:
                     route.is_killed = False
