@@ -56,6 +56,8 @@ def test_a_node_whose_key_is_revoked_is_out_on_all_nodes_and_ends(cluster):
     cluster.wait_for_nodes()
     again = keys(cluster, "revoke", doomed.node_id)
     assert again.returncode == 1 and "no key that is let in is called so" in again.stderr
+    itself = keys(cluster, "revoke", cluster.head_node.node_id[:12])
+    assert itself.returncode == 1 and f"{cluster.head_node.node_id} is the head: end it by `zray stop`" in itself.stderr
     api.shutdown()
     assert is_running(other.pid)
     cluster.remove_node(other)

@@ -193,9 +193,9 @@ def hangs_up(call):
 @pytest.mark.parametrize(
     "answer, found",
     [
-        (greets_first, "it began with b'SSH-2.0-"),
+        (greets_first, "it began with 'SSH-2.0-"),
         (hangs_up, "hung up without"),
-        (reads_a_line, "began with b'HTTP"),
+        (reads_a_line, "began with 'HTTP"),
     ],
 )
 def test_a_newcomer_to_another_programs_port_is_told_so_and_does_not_wait(head, monkeypatch, answer, found):

@@ -15,7 +15,7 @@ from tests.gates import DEADLINE_S
 from tests.scripts import start_script
 from zray.host import workers
 from zray.host.machine import why_store_is_too_large
-from zray.host.session import Session
+from zray.host.session import Session, live_sessions
 from zray.host.workers import Workers
 from zray.roles.effects import WorkerStarted
 
@@ -34,6 +34,18 @@ def test_a_node_launches_its_fork_server_before_it_imports_anything_large():
     code = "import sys; from zray.host import context; import zray.host.node_main; print(*sys.modules)"  # as spawn does
     done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {code}"], **OPTIONS)
     assert not {"msgspec", "zmq", "inspect"} & set(done.stdout.split())
+
+
+def test_a_program_that_is_killed_before_it_has_a_node_leaves_no_folder(monkeypatch, tmp_path):
+    """Nobody would remove that of its sessions (found by chance: it takes a kill within a millisecond)."""
+    monkeypatch.setenv("ZRAY_TMPDIR", str(tmp_path))
+    assert live_sessions() == []
+    session = Session.named_anew()
+    assert not any(tmp_path.iterdir())
+    session.make_folder()
+    assert Session.named_anew().folder != session.folder and os.path.isdir(session.logs)
+    session.remove()
+    assert not any(tmp_path.iterdir())
 
 
 def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_it(monkeypatch, tmp_path):

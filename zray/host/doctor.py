@@ -21,7 +21,7 @@ from .dealing import DENIED, WRONG_KEY
 from .founding import NEEDS_NEW
 from .keys import Token, require_curve
 from .membership import READER_MAY_NOT, ask_once
-from .probes import is_greeting, read_greeting, why_no_node
+from .probes import is_greeting, read_greeting, said, why_no_node
 from .tokens import VARIABLE, cluster_address
 from .versions import python_version
 
@@ -91,7 +91,8 @@ def _greeting(call: socket.socket, address: str) -> Step:
     if is_greeting(heard):
         return Step(True, "A node of zray greets there (or another program that speaks ZeroMQ).")
     if heard:
-        return Step(False, f"What listens there is no zray: it began with {heard!r}.  See whether the port is right.")
+        why = f"it began with {said(heard)}.  See whether the port is right."
+        return Step(False, f"What listens there is no zray: {why}")
     if why := why_no_node(address):  # it only waited for a question
         return Step(False, f"The call was taken, and {why}.")
     return Step(

@@ -9,7 +9,7 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..exceptions import ClusterLostError
+from ..exceptions import ClusterLostError, ZrayError
 from ..wire.session import Goodbye
 from . import context, interrupts
 from .machine import why_store_is_too_large
@@ -71,8 +71,10 @@ def start(
             infeasible=infeasible,
             runtime_env=runtime_env,
         )
-    except BaseException:
+    except BaseException as error:
         interrupts.uninstall()
+        if isinstance(error, (ConnectionError, ZrayError)):  # the text says it all
+            raise error.with_traceback(None) from None
         raise
     if _own_pid != os.getpid():
         _own_pid = os.getpid()

@@ -68,6 +68,8 @@ class Orders:
         found = found or [key for key in keys if message.name and key.name.startswith(message.name)]
         if len({key.name for key in found}) != 1:
             what = "several keys begin so" if found else "no key that is let in is called so"
+            if message.name and not found and self.node.host.startswith(message.name):
+                return OrderReply(message.request, [], f"{self.node.host} is the head: end it by `zray stop`")
             return OrderReply(message.request, [], f"{message.name[:80]!r}: {what}; `zray keys list` shows them")
         if found[0].kind in ("replica", "scheduler", "head"):
             text = f"{found[0].name} is the head's own {found[0].kind}: its key ends with its process"

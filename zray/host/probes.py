@@ -40,8 +40,9 @@ def why_unreached(endpoint: str) -> str:
         socket.create_connection((name, int(port)), ASK_SECONDS).close()
     except ConnectionRefusedError:
         return (
-            "that machine answers, and nobody listens there: the head has ended, or has another port (`zray start "
-            "--head` said which), or is for its own machine only (start it with --host)"
+            "that machine answers, and nobody listens there: the head has ended (is it being started again?  Then try "
+            "once more), or has another port (`zray start --head` said which), or is for its own machine only (start "
+            "it with --host)"
         )
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
@@ -50,6 +51,11 @@ def why_unreached(endpoint: str) -> str:
             f"up, and no firewall keeps port {port} closed"
         )
     return "it did not answer in time, and does now: try again"
+
+
+def said(heard: bytes) -> str:
+    """What somebody else's program has said, as text in quotes."""
+    return repr(heard.decode("latin-1"))
 
 
 def read_greeting(call: socket.socket, seconds: float) -> tuple[bytes, bool]:
@@ -92,7 +98,7 @@ def why_no_node(endpoint: str) -> str:
     except OSError:
         return ""
     if heard and heard[0] != SIGNATURE[0]:
-        return f"what listens there is no zray: it began with {heard!r}.  See whether the port is right"
+        return f"what listens there is no zray: it began with {said(heard)}.  See whether the port is right"
     if not heard and has_ended:
         return (
             "what listens there is no zray: it hung up without a greeting.  See whether the port is right; or it is a "

@@ -40,7 +40,9 @@ SOCKET_PATH_BYTES_MAX = 100
 
 
 def session_root() -> str:
-    """The folder of this user's sessions, made if need be; its own, and nobody else's to enter.
+    """The folder of this user's sessions, which can be made; its own, and nobody else's to enter.
+
+    A node makes it with its session's: whoever asks may be killed before there is one, and nothing is to be left.
 
     Raises:
         ZrayError: somebody else owns it, or others may enter it.
@@ -70,6 +72,7 @@ def session_root() -> str:
             f"{root} must be a folder of this user with mode 0700, but it has mode {stat.S_IMODE(status.st_mode):o} "
             f"and owner {status.st_uid}.  Remove it, or set ZRAY_TMPDIR."
         )
+    Session("", root).remove_root()
     return root
 
 

@@ -158,10 +158,13 @@ class Cuts:
         world.call_later(2 * FLAP_SECONDS, self._flap, name, count - 1)
 
     def _cut_off_head(self, seconds: float) -> None:
-        """Its cable is out: nobody is lost by that, where there are several others."""
+        """Its cable is out: nobody is lost by that, where it has heard of several others."""
         world, head = self.world, self.world.heads.name
         is_cut = world.now < self.alone_until
-        if is_cut or not world.heads.is_alive or len(self._ordinary()) < NODES_MIN:
+        if is_cut or not world.heads.is_alive:
+            return
+        known = world.heads.monitor.nodes
+        if sum(world.nodes[name].scheduler.address in known for name in self._ordinary()) < NODES_MIN:
             return
         world.trace.event(world.now, head, f"is cut off from all others for {seconds:.1f} s")
         if world.options.loses_nodes or world.options.one_way_nodes:
