@@ -49,6 +49,15 @@ def test_a_program_outside_is_told_what_to_do(reason, advice, desk):
     assert reason in done[-1].reason and advice in done[-1].reason
 
 
+@pytest.mark.parametrize("kind", ["node", "driver"])
+def test_who_was_in_a_cluster_whose_head_has_ended_is_told_what_to_do(kind, desk):
+    desk.scheduler.members.facts = (kind, "", b"")
+    desk.scheduler.members.lease.head_has_ended = True
+    done = fence_of(desk)
+    desk.tell("monitor", NodeLost("local", "the head has ended"))
+    assert "objects there are gone; start a cluster" in done[-1].reason and "--driver-wait" not in done[-1].reason
+
+
 def run_lease(desk, seconds):
     """So much time passes in steps, without an answer.  The number of the last heartbeat."""
     for _ in range(round(seconds / LOAD_SECONDS)):

@@ -27,6 +27,10 @@ GUEST_IS_LOST = (
 GUEST_HELP = (
     "zray.shutdown() and zray.init() connect it anew, and `zray start --head --driver-wait S` has a cluster wait longer"
 )
+HEAD_HELP = (
+    "start a cluster, and the program once more (`zray start --head --state-dir PATH` keeps what is needed to go on "
+    "when it is started again in time, and `zray start --head-wait S` has nodes wait longer)"
+)
 REVOKED_HELP = "`zray keys token` on the head's machine draws a token that lets it in again"
 
 
@@ -214,9 +218,12 @@ class Members:
                 self.node.perform(KillWorker(worker.address))
             may_rejoin = may_rejoin and not self.node.drain.is_on
             text = f"not a member of its cluster any more: {reason}"
+            advice = HEAD_HELP if self.lease.head_has_ended else ""
             if self.is_guest:
-                advice = REVOKED_HELP if "key was revoked" in reason else GUEST_HELP
+                advice = REVOKED_HELP if "key was revoked" in reason else advice or GUEST_HELP
                 text = GUEST_IS_LOST.format(reason=reason, help=advice)
+            elif advice:
+                text += f".  The tasks, actors and objects there are gone; {advice}"
             self.node.perform(EndSession(text, may_rejoin))
 
 
