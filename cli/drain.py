@@ -9,6 +9,8 @@ import click
 POLL_SECONDS = 0.2
 # What a node waits for may change with every look: a line a second can still be read.
 LINE_SECONDS = 1.0
+# After so long it is said what else can be done, as with a get() that waits.
+LONG_SECONDS = 10.0
 
 
 class Pace:
@@ -17,12 +19,22 @@ class Pace:
     def __init__(self) -> None:
         self.said: list[str] | None = None
         self.said_at = 0.0
+        self.began_at: float | None = None
+        self.was_long = False
 
     def is_due(self, state: list[str], now: float) -> bool:
         """Whether this state is to be said now."""
         if state == self.said or (self.said is not None and now - self.said_at < LINE_SECONDS):
             return False
         self.said, self.said_at = state, now
+        return True
+
+    def is_long(self, now: float) -> bool:
+        """Whether it has come to take long since the first time that this was asked: once."""
+        self.began_at = now if self.began_at is None else self.began_at
+        if self.was_long or now - self.began_at < LONG_SECONDS:
+            return False
+        self.was_long = True
         return True
 
 
@@ -60,4 +72,7 @@ def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) 
                 return
             if pace.is_due(found.waits_for, time.monotonic()):
                 click.echo(f"Node {node} waits for {', '.join(found.waits_for) or 'the others'} ...", err=True)
+            if pace.is_long(time.monotonic()) and not timeout:
+                text = f"It leaves when that has ended.  `zray drain {node} --timeout S` takes it out after S seconds."
+                click.echo(text, err=True)
             time.sleep(POLL_SECONDS)

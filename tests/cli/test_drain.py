@@ -177,6 +177,11 @@ def test_a_line_is_said_of_a_new_state_and_at_most_one_a_second():
     ]
 
 
+def test_what_else_can_be_done_is_said_once_when_it_takes_long():
+    pace = Pace()
+    assert [now for now in (5.0, 5.2, 14.9, 15.0, 15.2, 40.0) if pace.is_long(now)] == [15.0]
+
+
 def test_an_actor_is_waited_for(cluster):
     leaving, _ = cluster.worker_nodes
     make = api.remote(type("Holder", (), {"where": lambda self: where()}))
