@@ -114,7 +114,7 @@ def test_calls_that_are_held_back_go_on_where_what_they_take_fills_the_only_stor
 
 
 @remote
-class Teller:
+class Herald:
     """Tells others of what it is told, and does not wait; those it asks it waits for."""
 
     def __init__(self):
@@ -153,7 +153,7 @@ def tell_while_leaving(world, name, *, calls_back, count=0):
         made = []
         for node in ("n2", "n3"):
             where = Where(node=node, is_soft=True)
-            made.append((yield Create(Teller, (), max_restarts=-1, checkpoint_interval=7, where=where)))
+            made.append((yield Create(Herald, (), max_restarts=-1, checkpoint_interval=7, where=where)))
         first, second = made
         yield Get((yield Call(first, "meet", ([second], []), max_retries=-1)))
         yield Get((yield Call(second, "meet", ([], [first] if calls_back else []), max_retries=-1)))
