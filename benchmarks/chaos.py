@@ -189,6 +189,7 @@ def free_again() -> float:
         if total.get("CPU") == 3 * CPUS and zray.available_resources() == total:
             return time.perf_counter() - start
         time.sleep(0.05)
+    print(f"not free: there are {total}, and free are {zray.available_resources()}", file=sys.stderr, flush=True)
     return -1.0
 
 

@@ -8,9 +8,14 @@ import zmq
 
 from zray.host import reactor as reactor_module
 from zray.host.doorman import Doorman
+from zray.host.node import Node
 from zray.host.peers import LIGHT_BYTES, TURN_BYTES_MAX, Peers
 from zray.host.reactor import Reactor
+from zray.host.service_main import ServiceHost
+from zray.roles.effects import HeadChanged
 from zray.roles.role import Role
+from zray.wire.codec import Letter
+from zray.wire.hosts import HostWelcome
 from zray.wire.message import Local
 
 
@@ -151,3 +156,56 @@ def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owne
     with pytest.raises(BrokenPipeError):  # nobody listens any more: the node's end is closed
         os.write(held, b"?")
     os.close(held)
+
+
+class Hearing(Role):
+    """Remembers what it has heard."""
+
+    def __init__(self, address):
+        super().__init__(address)
+        self.heard = []
+
+    def on_any(self, message):
+        self.heard.append(type(message))
+
+    HANDLERS = {Said: on_any, HeadChanged: on_any}
+
+
+class Mail:
+    """Neighbours: the head, which was started again, welcomes us, and has more to say in the same breath."""
+
+    host, by_host = "us", {}
+
+    def __init__(self, on_new_head):
+        self.on_new_head = on_new_head
+
+    def take_in(self):
+        self.on_new_head("former", HostWelcome("head", ["head/global"]))
+        yield None, Letter("head/services", "us/local", [Said()])
+
+    def acknowledge(self):
+        pass
+
+
+@pytest.mark.parametrize("kind", [Node, ServiceHost])
+def test_a_new_head_is_known_before_what_it_says_is_heard(kind):
+    role = Hearing("us/local")
+    context = zmq.Context()
+    reactor = Reactor(
+        [role],
+        Peers(context, "inproc://nobody", lambda line: None),
+        {},
+        lambda identity, frame: None,
+        lambda peer, error: None,
+        lambda peer, message: None,
+    )
+    host = SimpleNamespace(reactor=reactor, local=role, member=role, doorman=role, chain_clients=[], tunnels=None)
+    changed = HeadChanged("former", "head", ["head/global"])
+    host.membership = SimpleNamespace(follow=lambda welcome: changed, hosted=None)
+    host.neighbours = mail = Mail(lambda former, welcome: kind._new_head(host, former, welcome))
+    try:
+        reactor.take_mail(mail)
+        assert role.heard[0] is HeadChanged and role.heard[-1] is Said
+    finally:
+        reactor.close()
+        context.term()

@@ -238,6 +238,7 @@ class Node:
         keepers = [self.membership.hosted.keeper] if self.membership.hosted is not None else []
         for role in (self.local, *self.chain_clients, self.doorman, *keepers):
             self.reactor.deliver(role.address, changed)
+        self.reactor.handle_delivered(time.monotonic())  # what it says itself may have arrived with its welcome
 
     def _expelled(self, host: str, reason: str) -> None:
         """By the head: the verdict; by others: they have heard of it before us."""

@@ -97,6 +97,15 @@ class Reactor:
         """A message of the host's own to a role; handled in this turn."""
         self.local.append((role, "host", message))
 
+    def handle_delivered(self, now: float) -> None:
+        """Now: it changes what is to be made of the mail that has arrived behind it."""
+        local = self.local
+        while local:
+            address, sender, message = local.popleft()
+            effects = self.role_by_address[address].handle(sender, message, now)
+            if effects:
+                self._perform(address, effects)
+
     def deliver_from_thread(self, role: str, message: Any, *, is_awaited: bool = True) -> None:
         """As `deliver`, from another thread: handled soon; if nobody waits for it, when something else is."""
         self.from_threads.append((role, message))
@@ -166,9 +175,9 @@ class Reactor:
 
     def take_mail(self, neighbours: Neighbours) -> None:
         """What other hosts have sent: handled now, and part of the turn that comes."""
-        now = time.monotonic()
         count = 0
         for neighbour, letter in neighbours.take_in():
+            now = time.monotonic()
             count += len(letter.messages)
             role = self.role_by_address[letter.target]
             try:
@@ -233,12 +242,7 @@ class Reactor:
                     self._perform(role.address, effects)
                     self._send_outbox()
         for _ in range(ROUND_COUNT_MAX):
-            while local:
-                address, sender, message = local.popleft()
-                role = self.role_by_address[address]
-                effects = role.handle(sender, message, now)
-                if effects:
-                    self._perform(address, effects)
+            self.handle_delivered(now)
             if is_light and self.letters:
                 self._post()
             is_over = True

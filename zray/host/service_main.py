@@ -156,6 +156,7 @@ class ServiceHost:
                 self.neighbours.forget(host)
         if self.member is not None:
             self.reactor.deliver(self.member.address, HeadChanged(former, self.head, welcome.global_schedulers))
+            self.reactor.handle_delivered(time.monotonic())  # as in node
 
     def _give_up(self, neighbour: Neighbour, reason: str) -> None:
         """The verdict is the monitor's."""
