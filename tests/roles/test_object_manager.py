@@ -187,7 +187,8 @@ def test_what_the_machine_has_no_pages_for_does_not_fill_the_store_itself():
     desk.allocate(IDS[0], 10_000)
     desk.tell("w1", AllocateObject(IDS[1], 50_000))
     (there,) = desk.outcomes
-    ((target, refused),) = desk.tell("host", PagesRefused(there.token, "/dev/shm has no room"))
+    wanted, (target, refused) = desk.tell("host", PagesRefused(there.token, "/dev/shm has no room"))
+    assert wanted == ("n1/local", RoomWanted())  # what is kept goes, and the next one has its pages
     assert (target, refused.object_id) == ("w1", IDS[1])
     assert refused.reason.startswith("/dev/shm has no room.  50,000 bytes asked")
     assert IDS[0].hex() in refused.reason and IDS[1].hex() not in refused.reason

@@ -221,6 +221,8 @@ class ObjectManager(Role):
         if stored is None or message.token != self.token:
             return
         self.refusal = message.reason
+        # It is of no use to this writer any more, and to the next one: pages of what goes serve again.
+        self.send(self.local_scheduler, RoomWanted())
         if not stored.is_gone:
             process = stored.process
             size = stored.place.size
