@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .. import chaos, cluster, transfer
 from ..timing import Effort
-from .results import EMULATED, Figure, Plot, Series
+from .results import EMULATED, TIME, Figure, Plot, Series
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def coming_and_going(figure: Figure, plan: Plan) -> None:
     figure.keep(f"time until the last of {plan.joins} is a member", [took for _, took in joins], "s", EMULATED)
     label = f"{plan.joins} nodes join at once, median of {plan.join_rounds}: until the last is a member"
     most = cluster.joins_seconds_max(plan.joins)
-    figure.add(label, seconds, "s", EMULATED, at_most=most)
+    figure.add(label, seconds, "s", EMULATED, at_most=most, scales=TIME)
     joined = min(joined for joined, _ in joins)
     figure.add_fact("all of them are members", joined == plan.joins, f"{joined} of {plan.joins}", EMULATED)
     each = ", ".join(f"{seconds:.1f}" for _, seconds in joins)

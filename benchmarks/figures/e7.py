@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..chain_failover import ENDS, LIMIT_MS, MIDDLE, failovers
 from ..chain_reads import COUNTERS
 from ..timing import Effort
-from .results import EMULATED, MEASURED, Figure, Plot, Series
+from .results import EMULATED, MEASURED, TIME, Figure, Plot, Series
 
 
 def measure(figure: Figure, effort: Effort) -> None:
@@ -28,6 +28,7 @@ def measure(figure: Figure, effort: Effort) -> None:
                 kind,
                 paper="< 30 ms with detection",
                 at_most=LIMIT_MS,
+                scales=TIME,
             )
         words = f"{result.acknowledged:,} requests acknowledged, {result.lost} of their records lost"
         figure.add_fact(f"nothing acknowledged is lost, {where}", result.lost == 0, words, kind)

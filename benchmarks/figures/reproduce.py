@@ -12,10 +12,11 @@ import sys
 import time
 from pathlib import Path
 
+from ..floors import measure_pipeline
 from ..microbenchmark import circumstances
 from ..timing import FULL, QUICK, Effort, deadline
 from .report import write_report
-from .results import Figure
+from .results import REFERENCE_RATE, Figure
 
 TITLES = {
     "E1": "empty tasks per second, on one node and on more",
@@ -32,6 +33,7 @@ TITLES = {
 FIGURE_SECONDS = 900.0  # after so long a figure is taken to hang
 QUICK_FIGURE_SECONDS = 180.0
 DEFAULT_FOLDER = "zray-report"
+BARE_SECONDS = 0.5  # that the bare pipeline gets, before each figure
 
 
 def chosen(names: list[str]) -> list[str]:
@@ -52,6 +54,7 @@ def run_figure(name: str, effort: Effort) -> Figure:
     """What cannot be had is a row that says why, not the end of the run."""
     figure = Figure(name, TITLES[name])
     seconds = QUICK_FIGURE_SECONDS if effort.quick else FIGURE_SECONDS
+    figure.pace = bare_rate() / REFERENCE_RATE
     try:
         with deadline(seconds, name):
             importlib.import_module(f".{name.lower()}", __package__).measure(figure, effort)
@@ -60,6 +63,11 @@ def run_figure(name: str, effort: Effort) -> Figure:
     except Exception as error:
         figure.leave_out(TITLES[name], f"the run failed: {type(error).__name__}: {error}")
     return figure
+
+
+def bare_rate() -> float:
+    """How fast this machine is now: tasks/s of a pipeline that does nothing but pass them on."""
+    return measure_pipeline(BARE_SECONDS, figures=["async_10k"])["async_10k"]
 
 
 def machine(quick: bool) -> dict[str, str]:
@@ -72,6 +80,7 @@ def machine(quick: bool) -> dict[str, str]:
         "system": found["machine"]["system"],
         "Python": found["python"],
         "zray": f"{found['version']}, commit {found['commit'] or 'unknown'}",
+        "the bare pipeline": f"{bare_rate():,.0f} tasks/s, and {REFERENCE_RATE:,.0f} where limits are meant for",
         "effort": "quick: few repeats, small sizes" if quick else "full",
     }
 

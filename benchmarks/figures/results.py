@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 
 MEASURED, EMULATED, SIMULATED = "measured", "emulated", "simulated"
 CLASSES = (MEASURED, EMULATED, SIMULATED)
+# Of the bare pipeline (floor_pipeline.py, async_10k), on the two quiet cores that limits in seconds and tasks/s are
+# meant for.
+REFERENCE_RATE = 296_000.0
+RATE, TIME = 1, -1  # what a machine twice as fast has twice as much of, and half of
 PAPERS_CLASS = {MEASURED: "R1", EMULATED: "R2", SIMULATED: "R3"}  # in the JSON
 REACHED, MISSED, SHOWN, ABSENT = "reached", "not reached", "no limit", "not measured"
 VERDICTS = (REACHED, MISSED, SHOWN, ABSENT)
@@ -85,6 +89,7 @@ class Figure:
     notes: list[str] = field(default_factory=list)
     samples: list[Samples] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)  # of what was drawn
+    pace: float | None = None  # of this machine, by the bare pipeline: 1 is that of REFERENCE_RATE
 
     def add(
         self,
@@ -96,11 +101,22 @@ class Figure:
         paper: str = "",
         at_least: float | None = None,
         at_most: float | None = None,
+        scales: int = 0,
     ) -> None:
-        """A row with a number, held against its limit where it has one."""
+        """A row with a number, held against its limit where it has one.
+
+        scales: RATE or TIME where the limit is meant for a machine of a certain speed.  A second row then says what
+        the number comes to on such a one.
+        """
+        values = {label: value}
+        if scales and self.pace is not None:
+            factor = self.pace**-scales
+            scaled = f"{label}: times {factor:.2f}, for a machine of the speed that the limit is meant for"
+            values[scaled] = value * factor
         needed = limit_in_words(at_least, at_most, unit)
-        verdict = verdict_of(value, at_least=at_least, at_most=at_most)
-        self.rows.append(Row(label, paper, f"{shown(value)} {unit}".strip(), kind, verdict, value, needed))
+        for words, number in values.items():
+            verdict = verdict_of(number, at_least=at_least, at_most=at_most)
+            self.rows.append(Row(words, paper, f"{shown(number)} {unit}".strip(), kind, verdict, number, needed))
 
     def keep(self, name: str, values: Iterable[float], unit: str, kind: str) -> None:
         """Raw values, for the JSON."""
