@@ -1,6 +1,7 @@
 """Fixtures for tests with real processes: a session per module, and the check that nothing outlives it."""
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +26,8 @@ hypothesis.settings.load_profile("fixed")
 
 def pytest_configure(config):
     """Sessions of this run keep their folders in one of its own, with a short path: sockets lie there."""
+    # A run in the background of a shell is told to ignore Ctrl-C, and so would be the programs that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     name, value = RUN_MARK.split("=")
     os.environ[name] = value
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where it was

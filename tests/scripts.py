@@ -1,6 +1,7 @@
 """Programs of their own: a script in a folder, run by this Python as a user would."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -39,12 +40,21 @@ def from_outside(cluster, folder):
     return {"ZRAY_TOKEN": cluster.token, "ZRAY_TMPDIR": str(outside)}
 
 
+class Script(subprocess.Popen):
+    """In a process group of its own.  A test that fails does not wait for it."""
+
+    def __exit__(self, kind, value, traceback):
+        if kind is not None and self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        super().__exit__(kind, value, traceback)
+
+
 def start_script(folder, code, variables=(), **options):
     """Start `code` as a script in a process group of its own, its output in pipes.
 
     variables: more of its environment; options as of Popen.
     """
-    return subprocess.Popen(
+    return Script(
         [sys.executable, str(write_script(folder, code))],
         env=environment() | dict(variables),
         stdout=subprocess.PIPE,
