@@ -102,6 +102,22 @@ def print_returning(fact: dict[str, Any]) -> None:
     )
 
 
+def shards_in_words(counts: dict[str, int]) -> list[tuple[str, str]]:
+    """How many replicas have all that was acknowledged, shard by shard; counted on the head.
+
+    What a user who is about to stop a machine looks for: a shard is lost with its last one.
+    """
+    found = []
+    shards = [name.partition("_replicas_wanted")[0] for name in counts if name.endswith("_replicas_wanted")]
+    for number, shard in sorted((int(shard.rpartition("-")[2]), shard) for shard in shards):
+        there, wanted, nodes = (counts[f"{shard}_{name}"] for name in ("replicas", "replicas_wanted", "machines"))
+        words = f"{there} of {wanted} replicas" if wanted > 1 else f"{there} replica"
+        words += f", on {nodes} nodes" if nodes > 1 else ""
+        words += "; another one catches up" if 0 < there < wanted else ""
+        found.append((f"GCS shard {number}", words))
+    return found
+
+
 def print_table(fact: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -118,6 +134,8 @@ def print_table(fact: dict[str, Any]) -> None:
     table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use")
     for name in ROWS:
         table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}")
+    for name, words in shards_in_words(counts):
+        table.add_row(name, words)
     table.add_row("node", fact["node_id"])
     table.add_row("logs", Text(fact["logs"]))
     show(table)

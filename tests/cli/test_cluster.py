@@ -266,6 +266,7 @@ def test_a_head_with_processes_of_its_own_and_a_state_folder(nothing_left, tmp_p
     options = ("--head", "--port", "0", "--num-cpus", "1", "--state-dir", str(state))
     try:
         start(*options, "--gcs-shards", "2", "--gcs-replicas", "2", "--global-schedulers", "2")
+        until(lambda: zray("status").stdout.count("2 of 2 replicas") == 2)  # of each shard
         second = zray("start", *options, "--gcs-shards", "2")
         assert second.returncode == 1 and "another head keeps its state" in second.stderr
         assert second.stderr.count(str(state)) == 1 and "`zray stop`" in second.stderr

@@ -365,6 +365,7 @@ class ChainMaster(Role):
         counts = {}
         for chain in self.chains.values():
             counts[f"{chain.shard}_replicas"] = len(chain.full())
+            counts[f"{chain.shard}_replicas_wanted"] = self.replicas
             counts[f"{chain.shard}_spares"] = len(chain.spares)
             counts[f"{chain.shard}_machines"] = len({self.spread.machine(member) for member in chain.full()})
         return counts
