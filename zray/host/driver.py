@@ -100,6 +100,7 @@ class Driver(Runtime):
             self.submit = self._submit_with_code  # type: ignore[method-assign]
         if log_to_driver:
             self.logs = LogFollower(session.job_logs(job_id))
+        self.begin()
 
     def close(self) -> None:
         super().close()

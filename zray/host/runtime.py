@@ -85,6 +85,9 @@ class Runtime:
         object_ref.on_restore = self._restored
         object_ref.resolve_future = self.futures.future_of
         self._helper = threading.Thread(target=flush_forever, args=(self,), name="zray-flush", daemon=True)
+
+    def begin(self) -> None:
+        """The helper starts, once all that it looks at is there: it may look before we have our next turn."""
         self._helper.start()
 
     # --- sending ---
@@ -400,7 +403,7 @@ class Runtime:
         self.armed.put(None)
         self.connection.close()
         self.futures.close()
-        if threading.current_thread() is not self._helper:
+        if self._helper.is_alive() and threading.current_thread() is not self._helper:
             self._helper.join(timeout=1.0)
         self.arena.leave()
         # What is left is in no cycle: it goes with the last thread that uses it, and not when garbage is collected.

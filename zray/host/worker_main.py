@@ -101,6 +101,7 @@ class Worker(Runtime):
         self.has_new_code = False  # there
         with self.lock:
             self._handle(early)
+        self.begin()
 
     def _note_output(self) -> None:
         """At the end of a task that has printed.  The calls of an actor belong together."""

@@ -1,0 +1,61 @@
+"""A worker on a machine so busy that it has no turn in the middle of its making."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from zray import object_ref
+from zray.host import worker_main
+from zray.wire.link import Link
+from zray.wire.session import Welcome
+
+
+class Joined:
+    """A connection to a node that says nothing."""
+
+    def __init__(self, address, node_pidfd):
+        self.lock = threading.RLock()
+        self.is_inside = self.lock._is_owned
+        self.link, self.is_closed, self.over = Link(), False, ""
+
+    def join(self, hello):
+        return Welcome("worker-1", bytes(8), "a-session", 1_000), []
+
+    def refuse_in_the_middle(self):
+        pass
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def hooks(monkeypatch):
+    """What a runtime sets for its process."""
+    for name in ("on_restore", "resolve_future"):
+        monkeypatch.setattr(object_ref, name, getattr(object_ref, name))
+    monkeypatch.setattr(worker_main.begun_lines, "on_written", worker_main.begun_lines.on_written)
+
+
+def test_its_helper_starts_when_all_that_it_looks_at_is_there(hooks, monkeypatch, tmp_path):
+    """It looked at what was not there yet, and died; what the worker's tasks said went nowhere then."""
+    running = []
+
+    def note(*given):
+        running.extend(thread.name for thread in threading.enumerate())
+        return SimpleNamespace(look=lambda: None)
+
+    monkeypatch.setattr(worker_main, "Connection", Joined)
+    monkeypatch.setattr(worker_main.posix_ipc, "Semaphore", lambda name: SimpleNamespace(acquire=lambda seconds: None))
+    for name in ("LogRoom", "CoreWaits"):
+        monkeypatch.setattr(worker_main, name, note)
+    session = SimpleNamespace(
+        address="", window_name=str, worker_log_path=lambda number, pid: str(tmp_path / "log"), note_output=print
+    )
+    worker = worker_main.Worker(session, "worker-1", 1, -1)
+    try:
+        assert running and "zray-flush" not in running
+        assert worker._helper.is_alive()
+    finally:
+        worker.close()
+    assert not worker._helper.is_alive()
