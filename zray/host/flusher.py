@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from queue import Empty
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,25 @@ FLUSH_IDLE_TICKS = 2
 RELEASE_SECONDS = 0.25
 
 
+# Of what should not happen, so much is shown.
+TROUBLES_SHOWN_MAX = 10
+
+
 def flush_forever(runtime: Runtime) -> None:
-    """The helper thread's life."""
+    """The helper thread's life.  Whatever goes wrong in it, what its process says after that must leave too."""
+    troubles = 0
+    while not runtime.is_over:
+        try:
+            _flush_until_over(runtime)
+        except Exception:
+            troubles += 1
+            if troubles <= TROUBLES_SHOWN_MAX:
+                traceback.print_exc()
+            time.sleep(RELEASE_SECONDS)  # it may come again at once
+            runtime.armed.put(None)
+
+
+def _flush_until_over(runtime: Runtime) -> None:
     released, unread, link = object_ref.released, runtime.unread, runtime.connection.link
     looked_at = time.monotonic()
     while not runtime.is_over:
