@@ -7,7 +7,8 @@ told is a line of tasks, each of which takes the result of the one before and a 
 result lives, all of them may have to be run again.  At the end the first one's is asked for, from a node that is lost.
 
 --cap: bytes that the process may take beside what it has at the start.  The kernel gives it no more than that (as
-RLIMIT_DATA), and what then becomes of it is reported.
+RLIMIT_DATA), and what then becomes of it is reported: a MemoryError, as a rule, and now and then the end of the
+process, where a library in C had not expected it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import json
 import os
 import queue
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from zray.host.shard_logs import ORDERS, ShardLog
@@ -40,6 +42,7 @@ ARGUMENT_BYTES = 1_000
 BATCH = 100
 POINTS = 40
 REBUILD_SECONDS = 30.0
+Point = tuple[int, int, int]  # tasks, bytes resident, bytes that specs in memory weigh
 
 
 class Replica:
@@ -120,19 +123,23 @@ def capped(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, former)
 
 
-def run(tasks: int, limit: int, cap: int = 0) -> dict[str, Any]:
-    """In this process.  points: (tasks, bytes resident, bytes that specs in memory weigh).  error: what it ended with
-    before all were recorded, for want of memory.  flushed: so many specs are on the disk alone.
+def run(
+    tasks: int, limit: int, cap: int = 0, on_point: Callable[[float, Point], None] = lambda seconds, point: None
+) -> dict[str, Any]:
+    """In this process.  error: what it ended with before all were recorded, for want of memory.  flushed: so many specs
+    are on the disk alone.  on_point: told of each as soon as it is there, and of the seconds until then.
     """
     with tempfile.TemporaryDirectory(prefix="zray-flushing-") as folder:
         replica = Replica(folder + "/log", limit)
         gc.collect()
-        points: list[tuple[int, int, int]] = []
+        points: list[Point] = []
         error = ""
         start = time.perf_counter()
         try:
             with capped(cap):
-                record(replica, tasks, points)
+                for point in record(replica, tasks):
+                    points.append(point)
+                    on_point(time.perf_counter() - start, point)
         except MemoryError as found:
             error = type(found).__name__
         except OSError as found:
@@ -149,8 +156,8 @@ def run(tasks: int, limit: int, cap: int = 0) -> dict[str, Any]:
     return result
 
 
-def record(replica: Replica, tasks: int, points: list[tuple[int, int, int]]) -> None:
-    """The line of tasks."""
+def record(replica: Replica, tasks: int) -> Iterator[Point]:
+    """The line of tasks; POINTS of them, or one more, are looked at."""
     before = resident_bytes()
     for first in range(0, tasks, BATCH):
         numbers = range(first, min(first + BATCH, tasks))
@@ -159,7 +166,7 @@ def record(replica: Replica, tasks: int, points: list[tuple[int, int, int]]) -> 
         replica.say("n1", RecordTasks("n1/local", specs), ReleaseAtNode("n1/local", given_up))
         if first // BATCH % max(1, tasks // BATCH // POINTS) == 0:
             assert replica.member.replica is not None
-            points.append((first + BATCH, resident_bytes() - before, replica.member.replica.shard.tasks.weight))
+            yield first + BATCH, resident_bytes() - before, replica.member.replica.shard.tasks.weight
 
 
 def rebuild(replica: Replica) -> TaskSpec | None:
@@ -177,18 +184,39 @@ def rebuild(replica: Replica) -> TaskSpec | None:
 
 
 def run_apart(tasks: int, limit: int, cap: int = 0) -> dict[str, Any]:
-    """In a process of its own.  limit 0: nothing is flushed; cap 0: it may take as much memory as there is."""
+    """In a process of its own.  limit 0: nothing is flushed; cap 0: it may take as much memory as there is.
+
+    One that dies where it has no more memory had got as far as its last point.
+    """
     command = [sys.executable, "-m", __name__, "--tasks", str(tasks), "--limit", str(limit), "--cap", str(cap)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # type: ignore[no-any-return]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not cap or done.returncode >= 0:
+        done.check_returncode()
+    return as_result(done.returncode, done.stdout)
+
+
+def as_result(code: int, printed: str) -> dict[str, Any]:
+    """What a process of its own has found.  code: what it ended with; below 0: a signal."""
+    found = [json.loads(line) for line in printed.splitlines()]
+    if code >= 0:
+        return found[-1]  # type: ignore[no-any-return]
+    result: dict[str, Any] = {"points": [point for _, point in found], "seconds": found[-1][0]}
+    result |= {"error": signal.Signals(-code).name, "flushed": 0, "records": found[-1][1][0], "rebuilt": False}
+    return result
 
 
 def main() -> int:
+    """A line for each point, and then one with all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=500_000)
     parser.add_argument("--limit", type=int, default=64 << 20)
     parser.add_argument("--cap", type=int, default=0)
     arguments = parser.parse_args()
-    print(json.dumps(run(arguments.tasks, arguments.limit, arguments.cap)))
+
+    def on_point(seconds: float, point: Point) -> None:
+        print(json.dumps([seconds, point]), flush=True)
+
+    print(json.dumps(run(arguments.tasks, arguments.limit, arguments.cap, on_point)))
     return 0
 
 

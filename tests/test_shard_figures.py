@@ -52,6 +52,14 @@ def test_while_a_tail_is_killed_clients_read_and_nothing_is_lost(nothing_left):
     assert found.reads > 20 and found.acknowledged > 20 and len(found.silences["tail"]) == 1
 
 
+def test_a_process_that_dies_for_want_of_memory_had_got_as_far_as_its_last_point():
+    printed = "[0.5, [100, 2000, 1500]]\n[0.9, [200, 4000, 3000]]\n"
+    found = flushing.as_result(-11, printed)
+    assert (found["error"], found["records"], found["seconds"]) == ("SIGSEGV", 200, 0.9)
+    assert found["points"] == [[100, 2000, 1500], [200, 4000, 3000]] and not found["rebuilt"]
+    assert flushing.as_result(0, printed + '{"error": ""}\n') == {"error": ""}
+
+
 FLUSHED = {"points": [(n, 30e6, 9e6) for n in range(0, 100, 5)], "records": 100, "seconds": 1.0, "flushed": 5}
 FLUSHED |= {"rebuilt": True, "error": ""}
 KEPT = FLUSHED | {"points": [(n, n * 1e6, n * 1e6) for n in range(0, 60, 5)], "records": 58, "rebuilt": False}
@@ -83,7 +91,8 @@ def test_memory_that_is_used_up_is_an_error_where_nothing_is_flushed_alone(kept,
 def test_a_shard_that_may_take_no_more_memory_goes_on_where_it_flushes():
     tasks, cap = 12_000, 12 << 20
     kept, flushed = (flushing.run_apart(tasks, limit, cap) for limit in (0, 2 << 20))
-    assert kept["error"] == "MemoryError" and 0 < kept["records"] < tasks and not kept["rebuilt"]
+    # msgspec dies now and then where it gets no memory for what it decodes.
+    assert kept["error"] in ("MemoryError", "SIGSEGV") and 0 < kept["records"] < tasks and not kept["rebuilt"]
     assert kept["points"][-1][1] > e8.AT_CAP * cap
     assert not flushed["error"] and flushed["records"] == tasks and flushed["rebuilt"] and flushed["flushed"] > 0
 
