@@ -3,6 +3,13 @@
 import pytest
 
 from tests.host.wires import Host, are_up, join, pump
+from zray.host import dealing
+
+
+@pytest.fixture
+def brief_handshakes(monkeypatch):
+    """Whoever does not end one is hung up on sooner than in production, where machines may be slow."""
+    monkeypatch.setattr(dealing, "HANDSHAKE_MS", 2_000)
 
 
 @pytest.fixture

@@ -190,6 +190,7 @@ def test_raw_bytes_disturb_nobody(pair):
     assert are_up(*pair) and len(head.links.by_identity) == 1
 
 
+@pytest.mark.usefixtures("brief_handshakes")
 def test_a_connection_that_says_nothing_is_closed(pair):
     """B01."""
     import socket

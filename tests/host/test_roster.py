@@ -96,18 +96,19 @@ def test_members_keep_their_order(again):
 
 def test_its_log_has_an_end(again, tmp_path, monkeypatch):
     """Programs of other machines come and go for years: one life of a head."""
-    monkeypatch.setattr(roster_module, "LOG_RECORDS_MAX", 50, raising=False)
+    monkeypatch.setattr(roster_module, "LOG_RECORDS_MAX", 50)
+    monkeypatch.setattr(roster_module, "LOST_MAX", 200)
     roster, token, stays = again(), drawn("joiner", "token"), drawn(name="f" * 16)
     roster.enter(token)
     roster.join(token, stays, "10.0.0.7")
     sizes = []
-    for number in range(1_500):
+    for number in range(300):
         key = drawn("driver", f"{number:016}")
         roster.join(token, key, "10.0.0.8")
         roster.registered(member(key.name, "driver"))
         roster.judged(f"{key.name}/local", "it has ended")
         sizes.append(sum(file.stat().st_size for file in (tmp_path / "members").iterdir()))
-    assert max(sizes[1_200:]) < 1.2 * max(sizes[1_000:1_200])
+    assert max(sizes[240:]) < 1.2 * max(sizes[200:240])
     assert roster.ring.why_not(key.public).startswith("revoked key of driver"), "its refusal says why"
     lost = dict(roster.lost)
     roster = again()

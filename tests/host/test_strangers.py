@@ -85,6 +85,7 @@ def test_a_session_that_was_recorded_cannot_be_played_again():
         assert not head.links.offences.count and not head.links.dropped_frames
 
 
+@pytest.mark.usefixtures("brief_handshakes")
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("size", [0, 300, 2_000, 60_000])
 def test_metadata_that_is_too_long_reaches_nobody(pair, size, is_known):
