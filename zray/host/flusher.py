@@ -22,8 +22,6 @@ FLUSH_BUSY_SECONDS = 0.004
 FLUSH_IDLE_TICKS = 2
 # Refs that die while nothing is sent are noticed this soon.
 RELEASE_SECONDS = 0.25
-
-
 # Of what should not happen, so much is shown.
 TROUBLES_SHOWN_MAX = 10
 
@@ -39,7 +37,7 @@ def flush_forever(runtime: Runtime) -> None:
             if troubles <= TROUBLES_SHOWN_MAX:
                 traceback.print_exc()
             time.sleep(RELEASE_SECONDS)  # it may come again at once
-            runtime.armed.put(None)
+            runtime.armed.put(None)  # for what it was to look at then
 
 
 def _flush_until_over(runtime: Runtime) -> None:
