@@ -15,7 +15,7 @@ import gc
 import statistics
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import zray
@@ -33,6 +33,8 @@ WARM_UP = 16  # so that every node knows how long the task takes
 GATE = 0.20
 FEW, MANY = 1, 3  # waves, for CPU time per task
 SETTLE_SECONDS = 0.5  # virtual: the nodes know each other
+TURNS = 3  # of measuring throughput and costs: a machine that others use has one speed now and another in a minute
+LOOKS = 4  # at the costs of handlers in each turn, of less than a second each
 STEP = 64  # submissions between two looks at the driver's clock
 END_SECONDS = 1e4  # virtual
 
@@ -193,7 +195,7 @@ def measure_session(effort: Effort) -> Session:
         zray.get([nothing.remote() for _ in range(5 * WAVE)])
         rates, submitting, waves = [], 0.0, 0
         node, all_of_it, mine = node_seconds(pid), cpu_seconds([pid]), time.process_time()
-        end = time.perf_counter() + (3.0 if effort.quick else 20.0)
+        end = time.perf_counter() + (3.0 if effort.quick else 7.0)
         while time.perf_counter() < end:
             started, begun = time.perf_counter(), time.process_time()
             refs = [nothing.remote() for _ in range(WAVE)]
@@ -205,7 +207,7 @@ def measure_session(effort: Effort) -> Session:
         done = waves * WAVE
         mine = time.process_time() - mine
         workers = cpu_seconds([pid]) - all_of_it - (node_seconds(pid) - node)
-        count = 2_000 if effort.quick else 10_000
+        count = 2_000 if effort.quick else 4_000
         node = node_seconds(pid)
         for _ in range(count):
             zray.get(nothing.remote())
@@ -233,9 +235,13 @@ def frame_seconds(kinds: dict[str, float], alone: float) -> float:
 
 
 def calibrated(effort: Effort) -> Model:
-    """A model that has been held against its machine."""
-    session = measure_session(effort)
-    kinds = handler_costs(WAVE if effort.quick else 4 * WAVE)
+    """A model that has been held against its machine: the middle of what some turns of measuring have shown."""
+    sessions, costs_seen = [], []
+    for _ in range(1 if effort.quick else TURNS):
+        sessions.append(measure_session(effort))
+        costs_seen += [handler_costs(WAVE if effort.quick else 4 * WAVE) for _ in range(1 if effort.quick else LOOKS)]
+    session = Session(*(statistics.median(values) for values in zip(*map(astuple, sessions), strict=True)))
+    kinds = {kind: statistics.median(seen[kind] for seen in costs_seen) for kind in costs_seen[0]}
     frame = frame_seconds(kinds, session.node_alone)
     costs = Costs(kinds=kinds, frame=frame, worker_task=session.workers, cores=2)
     model = Model(costs, session.submit, session.fetch, session.rate)
