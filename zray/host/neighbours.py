@@ -36,6 +36,7 @@ from ..wire.session import Ack
 from . import doubts
 from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
+from .heap import keep_freed
 from .keys import Key, KeyPair, KeyRing, hosts_gone
 from .listener import Arrival, Listener, Wire
 from .neighbour import CUT_SECONDS, DENIALS, LAST_WORDS_MS, Cut, Loop, Neighbour, Retry, Unmet
@@ -85,6 +86,7 @@ class Neighbours:
         self.log = BoundedLog(log)
         self.restless: dict[Any, None] = {}  # sockets that may have something for us
         self.loop: Loop
+        keep_freed()
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self.gate = Gate(self.context, ring, self.log)
         self.listener = Listener(self.context, keys, ring)
