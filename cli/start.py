@@ -35,6 +35,10 @@ Note: {count} on this machine already:
 {joins}
 To end one: {ends}"""
 
+TWICE = """\
+Note: this machine is in that cluster already, with {sessions}.  What it has is counted twice,
+unless --num-cpus and the others say what each of them offers.
+To end one: {ends}"""
 
 # A head need not know where others reach it: who joins says so.
 HEAD_IS_ADVERTISED = (
@@ -123,6 +127,19 @@ def note_others(new: str) -> None:
     click.echo(text, err=True)
 
 
+def note_nodes_beside(new: Any) -> None:
+    """Say on standard error which nodes of the same cluster this user has on this machine besides `new`."""
+    from zray.host.session import lasting_sessions
+
+    found = [(session.name, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
+    cluster = next((info.cluster for name, info in found if name == new.name), "")
+    beside = [name for name, info in found if cluster and info.cluster == cluster and name != new.name]
+    if beside:
+        ends = ", ".join(f"zray stop {name}" for name in (*beside, new.name))
+        sessions = "session " if len(beside) == 1 else "sessions "
+        click.echo(TWICE.format(sessions=sessions + ", ".join(beside), ends=ends), err=True)
+
+
 @click.command()
 @click.option("--head", is_flag=True, help="Start a cluster on this machine.")
 @click.option(
@@ -196,6 +213,8 @@ def start(
     say_how(session, "Ctrl-C" if block else f"zray stop {session.name}")
     if head:
         note_others(session.name)
+    else:
+        note_nodes_beside(session)
     if interrupted is not None and not interrupted.wait(node_pid):
         nodes.end_node(session, node_pid)
         raise click.ClickException(f"The session has ended{why_it_ended(log)}.")

@@ -19,8 +19,13 @@ from zray.host.keys import KeyPair, Token
 TOKEN = Token.draw(KeyPair.draw().public).encode()  # of no cluster
 
 
-def start(*arguments, token="", text=None, cwd=ROOT):
+def start(*arguments, **how):
     """`zray start ...`; what it printed."""
+    return started(*arguments, **how).stdout
+
+
+def started(*arguments, token="", text=None, cwd=ROOT):
+    """The same; all that it said."""
     variables = {**environment(), **({"ZRAY_TOKEN": token} if token else {})}
     done = subprocess.run(
         command_line("start", *arguments),
@@ -32,7 +37,7 @@ def start(*arguments, token="", text=None, cwd=ROOT):
         timeout=40,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done
 
 
 @pytest.fixture
@@ -61,6 +66,15 @@ def test_what_a_node_has_to_say_of_how_it_is_reached_is_said_when_it_starts(caps
     info = SimpleNamespace(kind="node", cluster="192.0.2.1:1", notice="There is a router between.")
     say_how(SimpleNamespace(name="it", read_info=lambda: info), "Ctrl-C")
     assert capsys.readouterr().err == "\nNote: There is a router between.\n"
+
+
+def test_a_second_node_on_a_machine_is_told_that_what_it_has_is_counted_twice(head):
+    address, token = head
+    (here,) = statuses()
+    said = started("--address", address, token=token).stderr
+    assert f"in that cluster already, with session {here}." in said and "counted twice" in said
+    (new,) = set(statuses()) - {here}
+    assert said.splitlines()[-1] == f"To end one: zray stop {here}, zray stop {new}"
 
 
 def test_three_nodes_and_a_program(head, tmp_path):
