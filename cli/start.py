@@ -103,13 +103,19 @@ def read_token(path: str | None, from_stdin: bool) -> str:
     return token.strip()
 
 
+def other_sessions(new: str) -> list[Any]:
+    """(session, what its node says of it) of each that outlives its drivers on this machine, but for `new`."""
+    from zray.host.session import lasting_sessions
+
+    found = [(session, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
+    return [(session, info) for session, info in found if session.name != new]
+
+
 def note_others(new: str) -> None:
     """Say on standard error which sessions ran already, and which one a program will join: `new` is the latest."""
     from zray.host.nodes import find_session
-    from zray.host.session import lasting_sessions
 
-    others = [(session, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
-    others = [(session, info) for session, info in others if session.name != new]
+    others = other_sessions(new)
     if not others:
         return
     try:
@@ -129,11 +135,10 @@ def note_others(new: str) -> None:
 
 def note_nodes_beside(new: Any) -> None:
     """Say on standard error which nodes of the same cluster this user has on this machine besides `new`."""
-    from zray.host.session import lasting_sessions
-
-    found = [(session.name, info) for session in lasting_sessions() if (info := session.read_info()) is not None]
-    cluster = next((info.cluster for name, info in found if name == new.name), "")
-    beside = [name for name, info in found if cluster and info.cluster == cluster and name != new.name]
+    info = new.read_info()
+    if info is None:
+        return  # it has ended already
+    beside = [session.name for session, other in other_sessions(new.name) if other.cluster == info.cluster]
     if beside:
         ends = ", ".join(f"zray stop {name}" for name in (*beside, new.name))
         sessions = "session " if len(beside) == 1 else "sessions "

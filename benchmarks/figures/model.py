@@ -237,9 +237,10 @@ def frame_seconds(kinds: dict[str, float], alone: float) -> float:
 def calibrated(effort: Effort) -> Model:
     """A model that has been held against its machine: the middle of what some turns of measuring have shown."""
     sessions, costs_seen = [], []
-    for _ in range(1 if effort.quick else TURNS):
+    turns, looks, wave = (1, 1, WAVE) if effort.quick else (TURNS, LOOKS, 4 * WAVE)
+    for _ in range(turns):
         sessions.append(measure_session(effort))
-        costs_seen += [handler_costs(WAVE if effort.quick else 4 * WAVE) for _ in range(1 if effort.quick else LOOKS)]
+        costs_seen += [handler_costs(wave) for _ in range(looks)]
     session = Session(*(statistics.median(values) for values in zip(*map(astuple, sessions), strict=True)))
     kinds = {kind: statistics.median(seen[kind] for seen in costs_seen) for kind in costs_seen[0]}
     frame = frame_seconds(kinds, session.node_alone)

@@ -15,14 +15,16 @@ import os, resource, sys
 from zray.host import heap
 from zray.host.keys import KeyPair, KeyRing
 from zray.host.neighbours import Neighbours
+from zray.roles.object_manager.pulls import CHUNK_BYTES
+from zray.roles.object_manager.sources import WINDOW_BYTES_MAX
 
 if sys.argv[1] == "neighbours":
     neighbours = Neighbours("host", KeyPair.draw(), KeyRing(), print)
-CHUNK, COUNT = 256 << 10, 64  # a source's window
+CHUNK, COUNT = CHUNK_BYTES, WINDOW_BYTES_MAX // CHUNK_BYTES
 
-def faults_of_a_round(chunk=CHUNK, count=COUNT):
+def faults_of_a_round(count=COUNT):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    chunks = [bytes([number % 255 + 1]) * chunk for number in range(count)]
+    chunks = [bytes([number % 255 + 1]) * CHUNK for number in range(count)]
     del chunks
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
@@ -34,7 +36,7 @@ for _ in range(3):
     faults_of_a_round()
 print(min(faults_of_a_round() for _ in range(5)) * resource.getpagesize() / (CHUNK * COUNT))
 before = resident()
-faults_of_a_round(CHUNK, 1_024)
+faults_of_a_round(16 * COUNT)
 print(resident() - before < heap.FREED_BYTES_MAX + (8 << 20), flush=True)
 os._exit(0)
 """

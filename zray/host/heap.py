@@ -8,7 +8,7 @@ _M_MMAP_THRESHOLD = -3
 # Of each thread's heap, what lies free at its end and is kept: a source's whole window of chunks may be under way
 # (object_manager/sources.py), and comes and goes many times in a second.
 FREED_BYTES_MAX = 32 << 20
-# What is longer has pages of its own, which go at once: more than any chunk, and than what a link sends in one go.
+# What is longer has pages of its own, which go at once: more than the chunks of one frame (MAIL_BULK_BYTES_MAX).
 IN_HEAP_BYTES_MAX = 4 << 20
 
 
@@ -17,8 +17,8 @@ def keep_freed() -> None:
 
     By itself it gives the end of a heap back as soon as half a megabyte of it is free.  Where the end happened to be
     free, each chunk that came in was then written to pages that the kernel had to zero first: 75,000 of them for each
-    gigabyte, a fifth of the throughput, in every third cluster or so (benchmarks/transfer.py).  Another C library than
-    glibc does as it likes.
+    gigabyte, a fifth of the throughput, in some clusters and not in others (benchmarks/transfer.py).  Another C library
+    than glibc does as it likes.
     """
     import ctypes
 
