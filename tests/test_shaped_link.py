@@ -1,5 +1,7 @@
 """The figure of locality over a link of a set rate."""
 
+import statistics
+
 import pytest
 
 from benchmarks.figures import e9, shaped_link
@@ -43,8 +45,9 @@ def test_where_no_link_can_be_shaped_the_report_says_why(figure, monkeypatch):
 @pytest.mark.slow
 def test_what_crosses_it_takes_as_long_as_its_rate_says(nothing_left):
     try:
-        found = shaped_link.latencies_over_it("no_locality", 4, sizes=(SMALL, LARGE))
+        # Half of the tasks go to where their argument is not: one in a billion that none does.
+        found = shaped_link.latencies_over_it("no_locality", 30, sizes=(SMALL, LARGE))
     except NotImplementedError as error:
         pytest.skip(str(error))
-    assert max(found[SMALL]) < min(1.0, max(found[LARGE]))
-    assert max(found[LARGE]) >= 8 * LARGE / BITS_PER_S
+    seconds = 8 * LARGE / BITS_PER_S
+    assert statistics.median(found[SMALL]) < seconds <= max(found[LARGE])
