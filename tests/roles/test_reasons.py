@@ -138,7 +138,9 @@ def test_what_runs_waits_itself():
     node.finish_one(other)
     node.now += 2
     assert node.ask(one)[0] == f"{ref(one)}: task outer runs on node local (pid 101) for 7 s"  # it has its CPU again
-    assert "task third waits for 1 CPU" in node.ask(third)[0]
+    lines = node.ask(third)
+    assert "task third waits for 1 CPU" in lines[0]
+    assert lines[1] == "  held by task outer for 2 s"  # that CPU was the inner one's before
 
 
 def test_a_worker_that_waits_for_its_cpu():

@@ -174,7 +174,7 @@ class Lending:
                     scarce.add(name)
                     continue
                 resources.take(share)
-                frame.cpu_lent = False
+                frame.cpu_lent, frame.cpu_since = False, self.node.now
             self.resuming.remove(worker)
             wait, frame.wait = frame.wait, None
             worker.progress_at = self.node.now
@@ -265,7 +265,7 @@ class Lending:
         if missing > 0 and not (actor.queue and self._lend_writers(name, missing)):
             return False
         self.node.resources.take(share)
-        frame.cpu_lent = False
+        frame.cpu_lent, frame.cpu_since = False, self.node.now
         del self.lenders[actor.actor_id]
         self.node.calls.touch(actor.actor_id)
         return True

@@ -254,7 +254,7 @@ class Reasons:
         for worker in self.node.pool.workers.values():
             for frame in worker.frames:
                 if any(self._holds(frame, name) for name in wanted):
-                    since = worker.progress_at if worker.actor is not None else frame.began_at
+                    since = worker.progress_at if worker.actor is not None else max(frame.began_at, frame.cpu_since)
                     groups.setdefault(self._doing(worker, frame), []).append(since)
         for count, (what, times) in enumerate(groups.items()):
             if count == HOLDERS_MAX:

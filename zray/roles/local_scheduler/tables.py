@@ -126,7 +126,7 @@ class Frame:
     Level 0 is the worker's ordinary queue; a blocked worker that runs what it waits for has more.
     """
 
-    __slots__ = ("began_at", "cpu_lent", "depth", "gpus", "resources", "task", "wait")
+    __slots__ = ("began_at", "cpu_lent", "cpu_since", "depth", "gpus", "resources", "task", "wait")
 
     def __init__(
         self, resources: dict[str, int], depth: int, now: float, gpus: Shares, task: Task | None = None
@@ -138,6 +138,7 @@ class Frame:
         self.task = task  # levels above 0: the one task that runs there
         self.wait: Wait | None = None  # what this level is blocked on
         self.cpu_lent = False  # its CPU was given back for the time of the wait
+        self.cpu_since = now  # when it was given its CPU, the last time
 
 
 class WorkerState(enum.IntEnum):
