@@ -183,8 +183,20 @@ def test_programs_are_as_the_sequential_run_says():
     assert Sequential().run(task_programs.run_chain, (10, 2, True)) == [11, 12]
 
 
-@pytest.mark.parametrize("asked", [["--drains"], ["--drains", "--nodes", "1"], ["--heads", "--nodes", "3"]])
-def test_what_so_few_nodes_cannot_do_is_refused_with_how_many_it_takes(asked, capsys):
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--drains"],
+        ["--drains", "--nodes", "1"],
+        ["--heads", "--nodes", "3"],
+        ["--alone", "--nodes", "2"],
+        ["--oneway"],
+        ["--cuts"],
+        ["--schedulers", "--nodes", "1"],
+        ["--disks"],
+    ],
+)
+def test_what_so_few_nodes_or_replicas_cannot_do_is_refused_with_how_many_it_takes(asked, capsys):
     with pytest.raises(SystemExit):
         main(asked)
     assert "at least" in capsys.readouterr().err

@@ -255,8 +255,11 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--schedulers kills global schedulers beside a head that lives: say it without --heads")
     if given.alone and (given.nodes < 3 or given.cuts):
         parser.error("--alone needs two other nodes, and no programs outside: say --nodes, at least 3, without --cuts")
-    if given.drains and given.nodes < 2:
-        parser.error("--drains needs nodes that can leave: say --nodes, at least 2")
+    for name in ("drains", "oneway", "cuts", "schedulers"):
+        if getattr(given, name) and given.nodes < 2:
+            parser.error(f"--{name} needs other nodes: say --nodes, at least 2")
+    if given.disks and not given.replicas:
+        parser.error("--disks is of those of replicas: say --replicas, at least 1")
     began = time.perf_counter()
     wanted = Wanted(**{name: getattr(given, name) for name in Wanted.__struct_fields__})
     outcomes = run_seeds(given.seed, given.runs, wanted)
