@@ -3,13 +3,19 @@
 import pytest
 
 from tests.host.wires import Host, are_up, join, pump
-from zray.host import dealing
+from zray.host import dealing, strangers
 
 
 @pytest.fixture
 def brief_handshakes(monkeypatch):
     """Whoever does not end one is hung up on sooner than in production, where machines may be slow."""
     monkeypatch.setattr(dealing, "HANDSHAKE_MS", 2_000)
+
+
+@pytest.fixture
+def brief_looks(monkeypatch):
+    """What strangers have sent is seen almost at once."""
+    monkeypatch.setattr(strangers, "LOOK_SECONDS", 0.001)
 
 
 @pytest.fixture

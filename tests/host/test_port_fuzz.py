@@ -6,6 +6,9 @@ Its memory and descriptors stay what they were, and it goes on with its work.
 import os
 import random
 import socket
+import struct
+import threading
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,10 +18,11 @@ from hypothesis import strategies as st
 
 import zray as api
 from tests.gates import until
+from tests.host.curve import LONG_COMMAND
 from tests.host.raw import random_message
 from zray import __version__
 from zray.cluster_utils import Cluster
-from zray.host.dealing import client
+from zray.host.dealing import FRAME_BYTES_MAX, client
 from zray.host.keys import KeyPair, Token
 from zray.host.versions import python_version
 from zray.wire.codec import MESSAGE_TYPES, Letter, Mail, encode
@@ -36,6 +40,7 @@ POOLS_BYTES_MAX, POOLS_ROUNDS = 128 << 20, 3
 # It may open a file of its own meanwhile; of connections there are hundreds.
 DESCRIPTORS_MORE = 8
 EXAMPLES = 400
+STRANGERS = 20
 
 GREETINGS = [b"\xff" + bytes(8) + b"\x7f\x03\x01" + name.ljust(20, b"\0") + bytes(32) for name in (b"NULL", b"CURVE")]
 RAW = st.one_of(
@@ -91,6 +96,40 @@ def test_bytes_of_strangers(cluster, unmoved):
 
     fire()
     stays(cluster, unmoved, descriptors)
+
+
+def test_long_frames_of_strangers(cluster, unmoved):
+    """Each is as long as a member's may be, and all come at once."""
+    host, _, port = cluster.address.rpartition(":")
+    head = psutil.Process(cluster.head_node.pid)
+    descriptors = head.num_fds()
+    sent = []
+
+    def say():
+        with socket.create_connection((host, int(port)), timeout=20) as wire:
+            try:
+                wire.sendall(GREETINGS[1] + bytes([LONG_COMMAND]) + struct.pack(">Q", FRAME_BYTES_MAX))
+                for _ in range(FRAME_BYTES_MAX >> 20):
+                    wire.sendall(bytes(1 << 20))
+                    sent.append(1 << 20)
+            except OSError:
+                pass  # it has hung up before the end
+
+    most = peak(head)
+    strangers = [threading.Thread(target=say) for _ in range(STRANGERS)]
+    for stranger in strangers:
+        stranger.start()
+    for stranger in strangers:
+        stranger.join()
+    assert sum(sent) < STRANGERS * FRAME_BYTES_MAX // 2
+    assert peak(head) - most < STRANGERS * FRAME_BYTES_MAX // 4
+    stays(cluster, unmoved, descriptors, POOLS_BYTES_MAX)
+
+
+def peak(process):
+    """The most memory that it has ever had, in bytes."""
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return int(fields["VmHWM"].split()[0]) << 10
 
 
 def frames(token, pick):

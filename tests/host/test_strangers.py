@@ -1,17 +1,23 @@
 """Connections of those who have no key: they cost little, and nobody else notices (S10; B02)."""
 
 import socket
+import struct
 
 import pytest
 
 from tests.host import curve
 from tests.host.wires import Host, Wire, are_up, beat, join, pump
+from zray.host.dealing import FRAME_BYTES_MAX
 from zray.host.keys import KeyPair
-from zray.host.listener import HALF_OPEN_MAX
+from zray.host.strangers import BYTES_MAX, HALF_OPEN_MAX
 
 STRANGERS = 1_000
 # In which who has a key comes in all the same.
 JOIN_SECONDS = 3.0
+
+
+def known_by(host):
+    return host.links.listener.strangers
 
 
 def is_open(stranger):
@@ -43,26 +49,68 @@ def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkey
             newcomer.say("local", head.role("local"), beat(1))
             pump((head, node, newcomer), lambda: head.heard)
             pump((head, node), lambda: sum(map(is_open, strangers)) <= HALF_OPEN_MAX)
-            assert len(head.links.listener.half_open) <= HALF_OPEN_MAX
+            assert len(known_by(head).half_open) <= HALF_OPEN_MAX
             node.say("local", head.role("local"), beat(2))
             pump((head, node), lambda: len(head.heard) == 2)
         finally:
             for stranger in strangers:
                 stranger.close()
-        pump((head, node), lambda: not head.links.listener.half_open and not head.links.listener.being_cut)
+        pump(
+            (head, node),
+            lambda: not known_by(head).half_open and not known_by(head).being_cut,
+        )
         assert are_up(node)
+
+
+@pytest.mark.usefixtures("brief_looks")
+def test_a_stranger_who_announces_a_long_frame_is_hung_up_on_before_it_is_here(pair):
+    """S10: libzmq would hold 64 MiB for each of them, though a key has yet to be shown."""
+    head, node = pair
+    announced = FRAME_BYTES_MAX - 1
+    with socket.create_connection(("127.0.0.1", head.port), timeout=20) as stranger:
+        stranger.setblocking(False)
+        stranger.sendall(curve.GREETING + bytes([curve.LONG_COMMAND]) + struct.pack(">Q", announced))
+        sent = 0
+        while sent < announced:
+            try:
+                sent += stranger.send(bytes(min(BYTES_MAX, announced - sent)))
+            except BlockingIOError:
+                pass
+            except OSError:
+                break
+            head.turn()
+        assert sent < announced // 2
+        pump(pair, lambda: not known_by(head).half_open)
+        pump(pair, lambda: not known_by(head).being_cut)
+    node.say("local", head.role("local"), beat(1))
+    pump(pair, lambda: head.heard)
+    assert are_up(*pair)
+
+
+@pytest.mark.usefixtures("brief_looks")
+def test_what_members_say_as_soon_as_they_may_is_not_too_much():
+    """Much has waited for the connection, and comes right behind its beginning."""
+    with Host("head") as head, Host() as node:
+        join(node, head)
+        messages = [beat(number) for number in range(20_000)]
+        node.say("local", head.role("local"), *messages)
+        wire = node.links.by_host[head.name]
+        pump((head, node), lambda: len(head.heard) == len(messages))
+        assert head.messages() == messages
+        assert wire.attempt == 1
+        pump((head, node), lambda: not known_by(head).half_open)
 
 
 def test_the_comings_and_goings_of_strangers_are_not_told_to_members(pair):
     head, node = pair
     link = node.links.by_host[head.name].link
-    pump(pair, lambda: not head.links.listener.half_open)
+    pump(pair, lambda: not known_by(head).half_open)
     before, looks = link.received, []
     head.links.answer = lambda *arguments: looks.append(arguments)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", head.port), timeout=20):
-            pump(pair, lambda: head.links.listener.half_open)
-        pump(pair, lambda: not head.links.listener.half_open)
+            pump(pair, lambda: known_by(head).half_open)
+        pump(pair, lambda: not known_by(head).half_open)
     assert not looks and link.received == before
 
 

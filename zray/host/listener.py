@@ -15,11 +15,8 @@ from ..wire.session import Ack
 from .dealing import server
 from .keys import Key, KeyPair, KeyRing
 from .sockets import NOBLOCK, SEND_MORE, has_arrived, monitor_event, receive, receive_bulk, send, send_mail
+from .strangers import Strangers
 from .tcp import opened, repeat_steadily
-
-# Connections on which nobody has spoken yet (USERS S10): each costs a descriptor, for HANDSHAKE_MS at most unless it
-# is let in, and a node that has no descriptors left is of no use.  Many times as many as hosts that join at once.
-HALF_OPEN_MAX = 256
 
 
 class Wire:
@@ -50,20 +47,6 @@ def _other_end(connection: socket.socket) -> Any:
         return None
 
 
-def _cut_stranger(descriptor: int, port: int) -> bool:
-    """End a connection to our port; the number may be something else's by now.  Whether it was one."""
-    copy = opened(descriptor)
-    try:
-        is_ours = copy.family == socket.AF_INET and copy.getsockname()[1] == port
-        if is_ours:
-            copy.shutdown(socket.SHUT_RDWR)
-        return is_ours
-    except OSError:
-        return False
-    finally:
-        copy.close()
-
-
 class Arrival:
     """A frame, and where it comes from."""
 
@@ -87,9 +70,8 @@ class Listener:
         self.ring = ring
         self.socket = server(context, keys)
         self.port = 0
-        self.half_open: dict[int, None] = {}  # connections that nobody has spoken on yet, the oldest first
-        self.being_cut: set[int] = set()  # those that were too many
-        self.lost: set[int] = set()  # others that have ended, since the last look
+        self.strangers = Strangers()
+        self.lost: set[int] = set()  # connections that have ended, since the last look
         self.monitor: Any = self.socket.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         self.monitor.linger = 0
 
@@ -107,7 +89,7 @@ class Listener:
                 why = f"port {port} of {host} is taken"
             raise OSError(error.errno, why) from error
         endpoint: Any = self.socket.getsockopt(zmq.LAST_ENDPOINT)
-        self.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
+        self.port = self.strangers.port = int(endpoint.rstrip(b"\0").rpartition(b":")[2])
         return self.port
 
     def bind_here(self, path: str) -> str:
@@ -130,9 +112,9 @@ class Listener:
             identity = receive(router, NOBLOCK)
             frame = router.recv(zmq.NOBLOCK, copy=False)
             key, address = self._key_of(frame), str(frame.get("Peer-Address"))
-            if self.half_open or has_arrived(self.monitor):
+            if self.strangers.half_open or has_arrived(self.monitor):
                 self._look()  # its beginning may be among the news
-                self.half_open.pop(int(frame.get(zmq.SRCFD)), None)
+                self.strangers.has_spoken(int(frame.get(zmq.SRCFD)))
             bulk = receive_bulk(router) if frame.more else []
             yield Arrival(identity, key, frame, bulk, address)
 
@@ -153,7 +135,7 @@ class Listener:
             return False
         return True
 
-    # --- strangers ---
+    # --- connections that end ---
 
     def take_lost(self) -> set[int]:
         """The descriptors of connections that have ended since the last call; each may be another one's by now."""
@@ -170,18 +152,10 @@ class Listener:
         while has_arrived(self.monitor):
             event, descriptor = monitor_event(self.monitor)
             if event == zmq.EVENT_ACCEPTED:
-                self.half_open[descriptor] = None
+                self.strangers.has_come(descriptor)
                 repeat_steadily(descriptor)
-            elif descriptor in self.being_cut:
-                self.being_cut.remove(descriptor)
-            else:
-                self.half_open.pop(descriptor, None)
+            elif self.strangers.has_ended(descriptor):
                 self.lost.add(descriptor)  # half open too: its first words may lie here, and not be heard yet
-        while len(self.half_open) > HALF_OPEN_MAX:
-            descriptor = next(iter(self.half_open))
-            del self.half_open[descriptor]
-            if _cut_stranger(descriptor, self.port):
-                self.being_cut.add(descriptor)
 
     def close(self, linger_ms: int) -> None:
         """No more."""

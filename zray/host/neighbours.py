@@ -33,7 +33,7 @@ from ..wire.hosts import (
 from ..wire.link import MailFrame, open_unnumbered, unnumbered
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import Ack
-from . import doubts
+from . import doubts, strangers
 from .dealing import ATTEMPT_SECONDS, DENIED, Dealer
 from .gate import Gate
 from .heap import keep_freed
@@ -348,6 +348,7 @@ class Neighbours:
             if self.listener in self.restless and count >= TURN_FRAMES_MAX:
                 return
         doubts.look_around(self)
+        strangers.watch(self)
 
     def _bad(self, identity: bytes, key: Key | None, reason: str) -> None:
         """A frame that is none, or that is not its sender's to send."""

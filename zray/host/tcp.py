@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 
 # Linux's number of it (tcp(7)); Python has no name for it.
 _TCP_THIN_LINEAR_TIMEOUTS = 16
+# Where Linux's struct tcp_info (linux/tcp.h, since 4.1) has tcpi_bytes_received, and how long that is.
+_BYTES_RECEIVED, _NUMBER_BYTES = 128, 8
 
 
 def opened(descriptor: int) -> socket.socket:
@@ -38,3 +41,14 @@ def repeat_steadily(descriptor: int) -> None:
     """
     with opened(descriptor) as connection, contextlib.suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_THIN_LINEAR_TIMEOUTS, 1)
+
+
+def bytes_received(descriptor: int) -> int:
+    """How many the other side of this connection has sent; 0 where the kernel does not say."""
+    end = _BYTES_RECEIVED + _NUMBER_BYTES
+    with opened(descriptor) as connection:
+        try:
+            facts = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, end)
+        except OSError:
+            return 0
+    return int.from_bytes(facts[_BYTES_RECEIVED:end], sys.byteorder)
