@@ -41,3 +41,9 @@ def test_a_slip_is_found(monkeypatch, owner, name, slip, word):
     monkeypatch.setattr(owner, name, slip)
     found = [run_seed(seed, Wanted(nodes=1, gpus=True)).error for seed in range(1, 11)]
     assert any(word in error for error in found), found
+
+
+def test_a_new_heads_node_takes_an_actor_in_before_others_have_been_told_of_it():
+    """The actor's origin had not, and heard no more of it: its calls waited for ever."""
+    asked = ("heads", "deaths", "drains", "cuts")
+    assert_all_is_well([3100001059], nodes=5, shards=4, replicas=1, gpus=True, **dict.fromkeys(asked, True))

@@ -169,7 +169,7 @@ class ActorMoves:
         """ActorAccepted: it goes, if it is still to go."""
         node, home = self.node, self.node.sender
         ask = self.asks.get(message.actor_id)
-        if home not in node.members.peers:
+        if node.members.comes_early(message) or home not in node.members.peers:
             return
         if ask is None or ask.actor.life.birth != message.birth:
             node.send(home, ActorRefused(message.actor_id, message.birth))

@@ -121,6 +121,7 @@ def _of_objects(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
 def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     """At most one per node of the cluster, worker, or actor."""
     peers = len(node.members.peers)
+    yield "messages of nodes that are none yet", len(node.members.early), members.EARLY_MAX
     yield "labels of nodes", len(node.members.labels), peers
     yield "nodes outside of the cluster", len(node.members.outside), peers
     yield "nodes that are to leave", len(node.members.leaving), peers

@@ -173,6 +173,8 @@ class Guards:
         """GuardActor."""
         node, spec = self.node, message.spec
         home = node.sender
+        if node.members.comes_early(message):
+            return
         if home not in node.members.peers:
             node.reject("an actor of a lost node to guard")
             return

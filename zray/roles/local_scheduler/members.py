@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.groups import AttendShard, plain
 from ...wire.hosts import WAS_LOST
+from ...wire.message import Message
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ..replica_effects import ShardStalled
 from ..work_effects import OthersUnheard
@@ -31,6 +32,9 @@ HEAD_HELP = (
     "start a cluster, and the program once more (`zray start --head --state-dir PATH` keeps what is needed to go on "
     "when it is started again in time, and `zray start --head-wait S` has nodes wait longer)"
 )
+# Of nodes that we have not been told of, messages that are kept until we are: what a new head's node says of as many
+# actors, some 500 bytes each, before its monitor has said who it is.
+EARLY_MAX = 10_000
 REVOKED_HELP = "`zray keys token` on the head's machine draws a token that lets it in again"
 
 
@@ -49,6 +53,7 @@ class Members:
         self.facts = ("node", "", b"")  # as registered
         self.hostname = ""
         self.is_fenced = False
+        self.early: list[tuple[str, Message]] = []  # sender, what it has said
         self.others_silence = ""  # in words
         self.stalled: dict[str, list[str]] = {}  # shards that answer nothing -> why; for people alone
 
@@ -137,6 +142,28 @@ class Members:
                 self.node.keeping.nodes_changed()
                 self.node.guards.node_joined()
 
+        self._hear_what_came_early(message.node)
+
+    def comes_early(self, message: Message) -> bool:
+        """Whether its sender, another node, is none that we have been told of yet.  It is heard when we are."""
+        sender = self.node.sender
+        if sender in self.peers or sender in self.node.recovery.lost:
+            return False
+        if len(self.early) < EARLY_MAX:
+            self.early.append((sender, message))
+        return True
+
+    def _hear_what_came_early(self, joined: str) -> None:
+        early, self.early = self.early, []
+        told_by = self.node.sender
+        for sender, message in early:
+            if sender == joined:
+                self.node.sender = sender
+                self.node.handlers[type(message)](self.node, message)
+            else:
+                self.early.append((sender, message))
+        self.node.sender = told_by
+
     def are_leaving(self, nodes: Iterable[str]) -> None:
         """As somebody has said."""
         self.leaving.update(node for node in nodes if node in self.peers)
@@ -192,6 +219,7 @@ class Members:
         self._register()
 
     def _forget_node(self, message: NodeLost) -> None:
+        self.early = [(sender, said) for sender, said in self.early if sender != message.node]
         self.peers.pop(message.node, None)
         self.labels.pop(message.node, None)
         self.outside.discard(message.node)
