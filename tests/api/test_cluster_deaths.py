@@ -8,7 +8,7 @@ import pytest
 import zray
 from tests.gates import is_running, until
 from zray.cluster_utils import Cluster
-from zray.exceptions import ObjectLostError, ObjectReconstructionFailedError
+from zray.exceptions import NodeDiedError, ObjectLostError, ObjectReconstructionFailedError
 
 # From the kill on, on a machine that may have other things to do.  How soon the verdict comes by the monitor's clock
 # is the matter of tests/roles/test_losses.py.
@@ -122,9 +122,29 @@ def test_what_its_task_may_not_make_again_is_said_to_be_beyond_that(cluster):
         zray.get(zray.remote(np.sum).remote(large), timeout=20)
 
 
-def test_a_task_that_may_run_once_only_fails_with_its_node(cluster):
-    from zray.exceptions import NodeDiedError
+def test_a_task_that_may_run_once_only_runs_once_however_soon_its_node_dies_behind_it(cluster, tmp_path):
+    """The shard may not have heard yet that it has run; or the node that had it run there may not, and says so."""
+    runs = tmp_path / "runs"
 
+    @zray.remote(max_retries=0)
+    def once():
+        with open(runs, "a") as file:
+            file.write("x")
+        return np.ones(100_000)
+
+    for count in range(1, 5):
+        doomed = cluster.add_node(num_cpus=1, resources={"doomed": 1})
+        large = once.options(resources={"doomed": 1}).remote()
+        assert zray.wait([large], fetch_local=False, timeout=20)[0]
+        kill(cluster, doomed)
+        other = cluster.add_node(num_cpus=1, resources={"doomed": 1})
+        with pytest.raises((ObjectReconstructionFailedError, NodeDiedError), match="is lost"):
+            zray.get(large, timeout=20)
+        cluster.remove_node(other)
+        assert runs.read_text() == count * "x"
+
+
+def test_a_task_that_may_run_once_only_fails_with_its_node(cluster):
     stay = zray.remote(lambda: __import__("threading").Event().wait()).options(max_retries=0)
     seen = [stay.remote() for _ in range(4)]
     until(lambda: zray.available_resources().get("CPU", 0) == 0)

@@ -9,6 +9,7 @@ from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN, return_id
 from zray.wire.actors import CallResult, CallsFinished, ForwardCalls, ResultsHeld
 from zray.wire.gcs import (
+    CannotRebuild,
     HoldAtNode,
     NodeLost,
     RebuildObject,
@@ -129,6 +130,18 @@ def test_what_lies_elsewhere_is_recorded_before_its_node_may_forget_it(desk):
         assert (spec in recorded) == is_recorded
         desk.tell(DRIVER, ReleaseObjects([OBJECT]))
         desk.heard()
+
+
+def test_a_task_that_may_run_once_only_has_run_and_is_an_error_now(desk):
+    """Its node is lost before the shard has heard of what it returned there, and takes it to be in our hands still."""
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(max_retries=0, name="f"))
+    object_id = return_id(spec.task_id, 1)
+    found = errors(lost_and_wanted(desk, spec, object_id))
+    assert type(found[object_id]).__name__ == "ObjectReconstructionFailedError"
+    assert "its task 'f' may run once only" in str(found[object_id])
+    assert CannotRebuild("local", object_id) in desk.told
+    assert not desk.scheduler.tasks
 
 
 def run_here(desk, **options):

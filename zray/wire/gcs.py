@@ -22,7 +22,7 @@ from __future__ import annotations
 from ..ids import FunctionID, ObjectID, TaskID
 from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural
-from .task_spec import TaskSpec
+from .task_spec import TaskOptions, TaskSpec
 from .tasks import Function
 
 # Of an object: why nobody makes it again, and what helps.
@@ -31,10 +31,13 @@ PUT_HELP = "What a task returns would be made again: have one make it, or put it
 TASK_HELP = "One that may be repeated (max_retries) is run again then"
 
 
-def answer_is_lost(method: str) -> str:
-    """Of what a call of that method has returned, which may not be repeated."""
-    help = "A call that may be repeated (max_task_retries) is made once more then"
-    return f"{ANSWER_IS_LOST} (a call of {method!r}).  {help}"
+def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
+    """Of what a task or an actor's call has returned that may run once only."""
+    if options.actor_id:
+        help = "A call that may be repeated (max_task_retries) is made once more then"
+        return f"Object {object_id.hex()}, {ANSWER_IS_LOST} (a call of {options.method!r}).  {help}."
+    what = f"task {options.name!r}" if options.name else "task"
+    return f"Object {object_id.hex()} went with a node that is lost; its {what} may run once only.  {TASK_HELP}."
 
 
 class RecordTasks(Message, tag=100):

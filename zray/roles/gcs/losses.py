@@ -22,12 +22,11 @@ from ...ids import FIRST_RETURN, is_put, task_of
 from ...wire.chain import LineageFound
 from ...wire.gcs import (
     PUT_HELP,
-    TASK_HELP,
     CannotRebuild,
     NodeLost,
     ObjectLost,
     RebuildObject,
-    answer_is_lost,
+    result_is_lost,
 )
 from ...wire.task_spec import TaskSpec, parse_options
 from .tables import ObjectRecord
@@ -92,12 +91,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
     maker = tasks.makers.get(task_id)
     if maker is None:
         if not options.may_run_again:
-            if options.actor_id:
-                why = f", {answer_is_lost(options.method)}"
-            else:
-                what = f"task {options.name!r}" if options.name else "task"
-                why = f" went with a node that is lost; its {what} may run once only.  {TASK_HELP}"
-            _give_up(shard, item, f"Object {name}{why}.", has_task=True)
+            _give_up(shard, item, result_is_lost(object_id, options), has_task=True)
             return
         maker = tasks.makers[task_id] = next(iter(item.subscribers))
     shard.send(maker, RebuildObject(object_id, spec))

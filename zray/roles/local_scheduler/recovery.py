@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ...exceptions import encode_system_error, is_error_value
 from ...ids import is_put, return_id
-from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, answer_is_lost
+from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, result_is_lost
 from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ..latest import LOST_MAX, Latest
@@ -156,11 +156,11 @@ class Recovery:
             node.send(node.addresses.shard_of(object_id), CannotRebuild(node.address, object_id))
         else:
             options = parse_options(spec.options)
-            is_over = bool(options.actor_id) and not options.may_run_again
+            # It has ended, and the node where that lay is lost before the shard had heard of it.
+            is_over = not options.may_run_again
             job = None if is_over else self._job_that_wants(entry)
             if is_over:  # others of ours hear of it from the shard
-                why = answer_is_lost(options.method)
-                self.object_lost(ObjectLost(object_id, f"Object {object_id.hex()}, {why}.", True))
+                self.object_lost(ObjectLost(object_id, result_is_lost(object_id, options), True))
             if job is None:
                 shard = node.addresses.shard_of(object_id)
                 node.remote.subscribed.discard(object_id)  # with this the shard forgets that we have asked
