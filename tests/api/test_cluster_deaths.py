@@ -133,11 +133,12 @@ def test_a_task_that_may_run_once_only_runs_once_however_soon_its_node_dies_behi
         return np.ones(100_000)
 
     for count in range(1, 5):
-        doomed = cluster.add_node(num_cpus=1, resources={"doomed": 1})
-        large = once.options(resources={"doomed": 1}).remote()
+        there = {f"there-{count}": 1}
+        doomed = cluster.add_node(num_cpus=1, resources=there)
+        large = once.options(resources=there).remote()
         assert zray.wait([large], fetch_local=False, timeout=20)[0]
         kill(cluster, doomed)
-        other = cluster.add_node(num_cpus=1, resources={"doomed": 1})
+        other = cluster.add_node(num_cpus=1, resources=there)
         with pytest.raises((ObjectReconstructionFailedError, NodeDiedError), match="is lost"):
             zray.get(large, timeout=20)
         cluster.remove_node(other)
