@@ -227,6 +227,24 @@ def test_where_there_will_be_room_it_is_waited_for(small, gate):
     assert zray.get([first, second], timeout=60) == [SIZE // 8] * 2
 
 
+def test_what_a_task_takes_comes_to_its_own_node_alone(nothing_left, gate):
+    """It came to the program's, too, where it could never run, and left no room for what ran there."""
+    with Cluster(True, head_node_args={"num_cpus": 1, "object_store_memory": SIZE + SIZE // 2}) as cluster:
+        other, large = (cluster.add_node(num_cpus=1) for _ in range(2))
+        cluster.wait_for_nodes()
+        cluster.connect()
+        late = zray.remote(lambda: gate.wait(50) or pattern()).options(scheduling_strategy=there(cluster.head_node))
+        make = zray.remote(pattern).options(scheduling_strategy=there(other))
+        both = zray.remote(lambda one, two: len(one) + len(two)).options(scheduling_strategy=there(large))
+        early = make.remote()
+        result = both.remote(late.remote(), early)
+        zray.wait([early], fetch_local=False)
+        assert not is_occupied(cluster.head_node)
+        gate.open()
+        assert zray.get(result, timeout=60) == SIZE // 8 * 2
+        zray.shutdown()
+
+
 def test_a_chain_of_large_results_is_made_again_from_its_first_task_on(nothing_left, tmp_path):
     """All of them lay on the node that is killed; their records are spread over two shards."""
     length, tally = 24, Tally(tmp_path / "made")

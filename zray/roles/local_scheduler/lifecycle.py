@@ -12,6 +12,7 @@ from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
 from .tables import Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
+from .trips import LACKING_MAX
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -163,7 +164,7 @@ class Lifecycle:
             missing += 1
         task.missing = missing
         if elsewhere is not None:
-            self.node.remote.bring_or_go(task, elsewhere)
+            self.node.trips.bring_or_go(task, elsewhere)
 
     def argument_is_here(self, task: Task) -> None:
         """One thing that the task waited for has come."""
@@ -177,6 +178,8 @@ class Lifecycle:
                 self.node.calls.arguments_are_here(task)
             elif task.state == TaskState.LOGGED:
                 task.worker.is_here(task)
+        elif task.missing <= LACKING_MAX:
+            self.node.trips.argument_is_here(task)
 
     def tasks_finished(self, message: TasksFinished) -> None:
         process = self.node.processes.get(self.node.sender)

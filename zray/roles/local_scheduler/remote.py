@@ -51,25 +51,7 @@ class Remote:
         # Values that are here, and not said to be, until the shards have acknowledged what they contain: the request.
         self.unsaid: dict[bytes, int] = {}
 
-    # --- tasks that go up ---
-
-    def bring_or_go(self, task: Task, elsewhere: list[ObjectEntry]) -> None:
-        """Its missing arguments lie on other nodes: bring them here, or, when there is no room here now, have the
-        global scheduler weigh where to run it (Ray paper, figure 7).
-        """
-        node, where = self.node, task.options.where
-        waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
-        if waits_for_all and node.members.peers and not task.origin and node.groups.is_elsewhere(task):
-            node.departures.spill(task)
-            return
-        if waits_for_all and node.members.peers and not task.origin and not node.strategies.is_bound(where):
-            request = task.options.resources
-            has_room = node.resources.fits(request)
-            if not has_room or node.trips.is_long_way(elsewhere) or node.strategies.would_go(where, request):
-                node.departures.spill(task)
-                return
-        for entry in elsewhere:
-            self.want(entry)
+    # --- what leaves with tasks that go up ---
 
     def _share(self, object_ids: Iterable[bytes], request: int, *, is_log: bool = False) -> int:
         """Mark them, and what they contain, as known to others; tell the shards that we hold them, and what is here.
@@ -343,9 +325,10 @@ class Remote:
         is_small = message.size <= node.inline_bytes_max
         if entry.waiting and not entry.watchers and not is_small and not shared.is_fetching:
             node.trips.go_to_arguments(entry)
+        is_taken = bool(entry.waiting) and (is_small or not all(map(node.trips.is_for_others, entry.waiting)))
         is_kept = message.object_id in node.guards.wanted
         comes_unasked = entry.holders is not None and message.size <= node.small_values.bytes_max
-        if entry.waiting or entry.watchers or is_kept or comes_unasked:
+        if is_taken or entry.watchers or is_kept or comes_unasked:
             node.fetches.begin(entry, shared, is_urgent=bool(entry.watchers))
         elif entry.holders is not None:
             node.waits.lies_elsewhere(entry)

@@ -20,6 +20,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from ...wire.amounts import is_enough
 from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 SPILL_WAIT_SECONDS = 0.02
 # What an unknown function is taken to need, for that estimate.
 UNKNOWN_TASK_SECONDS = 0.1
+# Of a task that waits for more than this, what lies elsewhere is brought here: with each that comes, all are looked at.
+LACKING_MAX = 64
 # Tasks that were placed here, and are passed over on the way to others.
 SAMPLE_MAX = 512
 # A queue of such is not looked through again for so long, unless one that could go comes behind them.
@@ -125,6 +128,46 @@ class Trips:
                     node.dispatch.ready_count -= 1
                     node.departures.spill(task)
 
+    # --- up, to where their arguments are ---
+
+    def bring_or_go(self, task: Task, elsewhere: list[ObjectEntry]) -> None:
+        """Its missing arguments lie on other nodes: bring them here, or, when there is no room here now, have the
+        global scheduler weigh where to run it (Ray paper, figure 7).
+        """
+        node, where = self.node, task.options.where
+        waits_for_all = task.missing == len(elsewhere) and task.state == TaskState.WAITING
+        if waits_for_all and node.members.peers and not task.origin and node.groups.is_elsewhere(task):
+            node.departures.spill(task)
+            return
+        if waits_for_all and node.members.peers and not task.origin and not node.strategies.is_bound(where):
+            request = task.options.resources
+            has_room = node.resources.fits(request)
+            if not has_room or self.is_long_way(elsewhere) or node.strategies.would_go(where, request):
+                node.departures.spill(task)
+                return
+        stays = not self.is_for_others(task)
+        for entry in elsewhere:
+            if stays or not entry.is_elsewhere:
+                node.remote.want(entry)
+
+    def is_for_others(self, task: Task) -> bool:
+        """Whether it could never run here: what it takes stays where it is, and it leaves when all of that is made."""
+        node, where, request = self.node, task.options.where, task.options.resources
+        if task.state != TaskState.WAITING or task.origin or task.attempts or task.missing > LACKING_MAX:
+            return False
+        if not node.members.peers or node.strategies.is_bound(where):
+            return False
+        return (
+            node.members.is_guest
+            or not is_enough(node.resources.total, request)
+            or not node.strategies.may_run_here(where, request)
+        )
+
+    def argument_is_here(self, task: Task) -> None:
+        """It waits for others still, which may all lie elsewhere."""
+        if self.is_for_others(task) and self._only_lacks_what_is_elsewhere(task):
+            self.node.departures.spill(task)
+
     def is_long_way(self, elsewhere: list[ObjectEntry]) -> bool:
         """Whether these arguments take so long to come that the task had better go to where they are."""
         if self.node.policy == NO_LOCALITY:
@@ -136,12 +179,13 @@ class Trips:
     def go_to_arguments(self, entry: ObjectEntry) -> None:
         """It lies on other nodes, and is large: tasks that only wait for such go to where they are."""
         node = self.node
-        if not node.members.peers or not self.is_long_way([entry]):
+        if not node.members.peers:
             return
+        is_long_way = self.is_long_way([entry])
         tasks, entry.waiting = entry.waiting, []
         leaving = []
         for task in tasks:
-            if self._only_lacks_what_is_elsewhere(task):
+            if (is_long_way or self.is_for_others(task)) and self._only_lacks_what_is_elsewhere(task):
                 leaving.append(task)
             else:
                 entry.waiting.append(task)
