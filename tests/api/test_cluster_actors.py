@@ -110,6 +110,17 @@ def test_handles_travel_and_names_are_found_everywhere(cluster):
     until(is_disk_free)
 
 
+def test_whoever_kills_an_actor_finds_its_name_free(cluster):
+    """Its own node says so to the shard, and that takes a moment."""
+    for number in range(10):
+        log = Log.options(name="again", get_if_exists=True).remote(number)
+        assert zray.get(log.add.remote(number), timeout=20) == number
+        assert zray.get(log.everything.remote(), timeout=20) == [number]
+        zray.kill(log)
+        with pytest.raises(ValueError, match="again"):
+            zray.get_actor("again")
+
+
 def test_actors_of_all_kinds(cluster):
     @zray.remote(resources={"disk": 1})
     class Meeting:

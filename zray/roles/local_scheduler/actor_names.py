@@ -26,11 +26,18 @@ from ...wire.actors import (
     RegisterActor,
 )
 from ...wire.limits import ITEMS_MAX
+from ...wire.message import Local
+from ..latest import Latest
 from .tables import Actor, ActorState, ObjectEntry, Process
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
+# An actor of another node that a process of ours has killed is not found here by its name any more, whatever its shard
+# has heard; its name is free when its node has said so.  Far longer than that takes; then its maker may have made it
+# anew.  So many of them, some 100 bytes each.
+KILLED_SECONDS, KILLED_MAX = 10.0, 10_000
+REGISTER_AGAIN_SECONDS = 0.02
 # The value behind the handles of a living actor: None, as the store writes it.
 NOTHING = b"\xc0"
 
@@ -38,6 +45,12 @@ NOTHING = b"\xc0"
 def name_key(namespace: str, name: str) -> bytes:
     """What hashes to the shard that is the authority for a name."""
     return f"{namespace}\0{name}".encode().rjust(16, b"\0")[-16:]
+
+
+class RegisterAgain(Local):
+    """Whoever has its name was killed: has its node said so by now?"""
+
+    actor_id: bytes
 
 
 class Listing(Struct, eq=False):
@@ -56,6 +69,7 @@ class ActorNames:
         self.node = node
         self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
         self.listings: dict[int, Listing] = {}
+        self.killed: Latest[bytes, float] = Latest(KILLED_MAX)  # actors of other nodes, by processes of ours -> when
         self.count = 0  # of listings, so far
 
     def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
@@ -75,10 +89,22 @@ class ActorNames:
     def name_taken(self, message: ActorNameTaken) -> None:
         """ActorNameTaken."""
         actor = self.node.calls.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
+        if self._was_killed(message.holder):
+            self.node.set_timer(REGISTER_AGAIN_SECONDS, RegisterAgain(message.actor_id))
+        elif actor is not None and actor.state == ActorState.REGISTERING:
             name = actor.options.name
             text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
             self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
+
+    def register_again(self, message: RegisterAgain) -> None:
+        """RegisterAgain."""
+        actor = self.node.calls.actors.get(message.actor_id)
+        if actor is not None and actor.state == ActorState.REGISTERING:
+            self.register(actor)
+
+    def _was_killed(self, actor_id: bytes) -> bool:
+        at = self.killed.get(actor_id)
+        return at is not None and self.node.now - at < KILLED_SECONDS
 
     def find(self, message: FindActor) -> None:
         """FindActor: the shard knows."""
@@ -105,6 +131,8 @@ class ActorNames:
         is_here = message.node == self.node.address and actor_id not in self.node.guards.guarded
         if actor_id and (here is None or here.is_going) and (is_here or here is not None):
             actor_id = b""  # it died, or began to leave, while we asked
+        if self._was_killed(actor_id):
+            actor_id = b""
         if actor_id and here is None:
             self.node.routes.name_found(actor_id, message.node)
         if actor_id:
@@ -149,4 +177,5 @@ HANDLERS: dict[type, Any] = {
     ActorNamesListed: lambda self, message: self.names.listed(message),
     ActorRegistered: lambda self, message: self.names.registered(message),
     ActorNameTaken: lambda self, message: self.names.name_taken(message),
+    RegisterAgain: lambda self, message: self.names.register_again(message),
 }

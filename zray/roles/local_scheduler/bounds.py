@@ -13,6 +13,7 @@ from ...wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX
 from ..latest import LOST_MAX
 from . import (
     actor_ends,
+    actor_names,
     actor_room,
     batches,
     calls,
@@ -123,6 +124,7 @@ def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     peers = len(node.members.peers)
     yield "messages of nodes that are none yet", len(node.members.early), members.EARLY_MAX
     yield "labels of nodes", len(node.members.labels), peers
+    yield "actors that were killed from here", len(node.names.killed), actor_names.KILLED_MAX
     yield "nodes outside of the cluster", len(node.members.outside), peers
     yield "nodes that are to leave", len(node.members.leaving), peers
     yield "global schedulers that place tasks here", len(node.load.placed_counts), load.PLACERS_MAX

@@ -212,6 +212,7 @@ class Routes:
         route = self.route(message.actor_id)
         if message.no_restart:
             self.node.send(self.node.addresses.shard_of(message.actor_id), ActorKilled(message.actor_id))
+            self.node.names.killed[message.actor_id] = self.node.now
         if route.home:
             self._send_calls(route)
             self.node.send(route.home, message)
