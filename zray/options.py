@@ -240,7 +240,7 @@ def _label_rule(key: str, text: str) -> LabelRule:
         values = tuple(value.strip() for value in said[3:-1].split(","))
     else:
         values = (said,)
-    if not all(values):
+    if not all(values) or any(set(value) & set("()!,") for value in values):
         raise ValueError(f'The value of label {key!r} must be like "a", "!a", "in(a, b)" or "!in(a, b)", not {text!r}.')
     return LabelRule(key, values, is_negated)
 

@@ -50,6 +50,11 @@ WRONG = {
     "as_completed, not a number": (ValueError, "nan", lambda ref, actor: list(zray.as_completed([ref], timeout=NAN))),
     "next to no CPU": (ValueError, "0.0001", lambda ref, actor: Counter.options(num_cpus=1e-9)),
     "next to nothing": (ValueError, "0.0001", lambda ref, actor: Counter.options(resources={"a": 0.00009})),
+    "label, no end": (
+        ValueError,
+        r"must be like .* not 'in\(ssd'",
+        lambda ref, actor: Counter.options(label_selector={"disk": "in(ssd"}),
+    ),
     "no such method": (AttributeError, "It has: add", lambda ref, actor: actor.__len__),
     "init, namespace": (TypeError, "namespace", lambda ref, actor: zray.init(namespace=4)),
     "init, address": (TypeError, "address", lambda ref, actor: zray.init(address=b"auto")),

@@ -91,6 +91,12 @@ def test_a_token_says_whom_to_trust_and_what_to_join_with():
     assert (again.pair.public, again.pair.secret) == (token.pair.public, token.pair.secret)
 
 
+def test_it_may_stand_behind_the_name_of_its_variable():
+    """As `zray keys token` prints it, for a file or a pipe."""
+    token = Token.draw(KeyPair.draw().public)
+    assert Token.decode(f"ZRAY_TOKEN={token.encode()}\n").pair.secret == token.pair.secret
+
+
 def test_a_token_with_one_character_changed_is_none():
     token = Token.draw(KeyPair.draw().public).encode()
     for index, letter in enumerate(token[:-1]):

@@ -20,6 +20,7 @@ import zmq
 from ..exceptions import ZrayError
 from ..roles.latest import LOST_MAX, Latest
 from ..wire.hosts import WAS_LOST, HostAdded
+from .tokens import VARIABLE
 
 KEY_BYTES = 32
 # How long a join token is good for, and how often (USERS S4).
@@ -249,7 +250,7 @@ class Token:
         """Raises:
         ValueError: it is no token (the text does not quote it).
         """
-        encoded = encoded.strip()
+        encoded = encoded.strip().removeprefix(f"{VARIABLE}=")  # as `zray keys token` prints it
         try:
             decoded = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):

@@ -354,7 +354,9 @@ class ActorMoves:
             node.infeasible.note_actor(actor)
             self._ask_again_later(ask)
         else:
-            error = node.infeasible.text("hold this actor", message.reason, options.resources)
+            error = f"No node can ever hold this actor: {message.reason}."
+            if not message.is_final:
+                error = node.infeasible.text("hold this actor", message.reason, options.resources)
             node.ends.bury(actor, encode_system_error("ActorUnschedulableError", error))
 
     def forget(self, actor_id: bytes) -> None:

@@ -298,7 +298,7 @@ class Calls:
     def is_elsewhere(self, actor_id: bytes) -> bool:
         """Whether it may be on another node, or was on one that is lost: its shard says what becomes of it."""
         node = self.node
-        return bool(node.members.peers) or actor_id in node.guards.guarded or actor_id in node.routes.by_actor
+        return node.members.has_had_others or actor_id in node.guards.guarded or actor_id in node.routes.by_actor
 
     def pump(self) -> None:
         """End of a turn: send what can be sent, place what can be placed, see off who leaves."""

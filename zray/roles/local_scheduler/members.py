@@ -78,6 +78,11 @@ class Members:
         elsewhere too."""
         return self.facts[0] == "driver"
 
+    @property
+    def has_had_others(self) -> bool:
+        """Whether there is another node, or was one."""
+        return bool(self.peers or self.node.recovery.lost)
+
     def silence(self) -> str:
         """As the lease says it; at the head, that it hears of no other machine."""
         return self.lease.silence(is_guest=self.is_guest) or self.others_silence

@@ -1,8 +1,9 @@
-"""The name of an actor of another node that a process of this one has killed: not found any more, and free."""
+"""Actors of other nodes that are gone: killed by a process of this one, or with the last of the others."""
 
 import pytest
 
 from tests.roles.desk import DRIVER, Acknowledged, Desk
+from zray.exceptions import decode_system_error
 from zray.ids import FIRST_RETURN
 from zray.roles.local_scheduler.actor_names import KILLED_SECONDS, RegisterAgain
 from zray.wire.actors import (
@@ -15,8 +16,10 @@ from zray.wire.actors import (
     LookUpActorReply,
     RegisterActor,
 )
+from zray.wire.gcs import NodeLost
+from zray.wire.homes import ActorLocated, LocateActor
 from zray.wire.objects import HoldObjects
-from zray.wire.task_spec import ActorOptions
+from zray.wire.task_spec import ActorOptions, TaskOptions, encode_options
 from zray.wire.tasks import ObjectsReady
 
 OTHER = "other/local"
@@ -70,3 +73,21 @@ def test_one_that_a_living_actor_has_is_taken(desk):
     desk.tell(DRIVER, CreateActor(spec, ActorOptions(resources={}, name="n")))
     desk.tell("gcs-0", ActorNameTaken(spec.task_id, b"b" * 16))
     assert spec.task_id not in desk.scheduler.calls.actors
+
+
+def test_of_one_that_was_on_the_last_other_node_its_shard_says_what_became_of_it(desk):
+    """Of a node that was drained in vain, say; it was said that there is no such actor, and never was."""
+    actor = b"b" * 16
+    desk.tell(DRIVER, HoldObjects([actor + FIRST_RETURN]))
+    desk.tell("monitor", NodeLost(OTHER, "it was drained, and had not finished"))
+    desk.heard()
+    desk.told.clear()
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(resources={}, actor_id=actor, method="m"))
+    desk.submit(spec)
+    desk.heard()
+    assert LocateActor(actor, "local") in desk.told
+    desk.tell("gcs-0", ActorLocated(actor, "", OTHER))
+    (ready,) = [message for _, message in desk.heard() if type(message) is ObjectsReady]
+    ((_, error),) = ready.objects
+    assert "died: its node other/local is lost (it was drained" in str(decode_system_error(error))
