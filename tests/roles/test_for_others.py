@@ -9,6 +9,7 @@ from zray.wire.gcs import NodeJoined, NodeLost, ObjectLocated, SubscribeObject
 from zray.wire.objects import FetchObject, HoldObjects
 from zray.wire.scheduling import SpillTask
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, TaskSpec, encode_options
+from zray.wire.where import LabelRule, Where
 
 OTHER = "other/local"
 LARGE = 100 << 20
@@ -25,9 +26,9 @@ class Node(Acknowledged, Desk):
         self.tell("monitor", NodeJoined(OTHER, {"CPU": RESOURCE_UNIT, **DISK}))
         self.tell(DRIVER, HoldObjects([ELSEWHERE]))
 
-    def take(self, *deps, resources=DISK, number=0):
+    def take(self, *deps, resources=DISK, where=None, number=0):
         spec = TaskSpec(b"t" * 15 + bytes([number]), FUNCTION, deps=deps)
-        spec.options = encode_options(TaskOptions(resources=dict(resources)))
+        spec.options = encode_options(TaskOptions(resources=dict(resources), where=where))
         self.submit(spec)
         return spec
 
@@ -54,10 +55,19 @@ def node():
     return Node()
 
 
-def test_it_leaves_when_the_rest_is_made_and_nothing_comes_here_for_it(node):
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"resources": {}, "where": Where(node="other")},
+        {"resources": {}, "where": Where(hard=(LabelRule("zone", ("a",)),))},
+    ],
+    ids=["resources", "node", "label"],
+)
+def test_it_leaves_when_the_rest_is_made_and_nothing_comes_here_for_it(node, asked):
     """It came here, and might find no room, or leave none (a newcomer's program)."""
     here, worker = node.make()
-    spec = node.take(here, ELSEWHERE)
+    spec = node.take(here, ELSEWHERE, **asked)
     node.locate(ELSEWHERE)
     assert node.said() == ([], [])
     node.finish_one(worker)
@@ -82,10 +92,11 @@ def test_what_is_known_to_lie_elsewhere_when_it_comes_stays_there(node):
     assert node.said() == ([], [spec.task_id])
 
 
-def test_another_task_that_may_run_here_has_it_brought(node):
+@pytest.mark.parametrize("where", [None, Where(node="gone", is_soft=True)], ids=str)
+def test_another_task_that_may_run_here_has_it_brought(node, where):
     here, _ = node.make()
     node.take(here, ELSEWHERE)
-    node.take(here, ELSEWHERE, resources={"CPU": RESOURCE_UNIT}, number=1)
+    node.take(here, ELSEWHERE, resources={"CPU": RESOURCE_UNIT}, where=where, number=1)
     node.locate(ELSEWHERE)
     assert node.said() == ([ELSEWHERE], [])
 

@@ -33,6 +33,13 @@ class Strategies:
             return False
         return matches(self.node.labels, self._rules(where, request))
 
+    def is_barred(self, where: Where | None) -> bool:
+        """Whether it may not run here, whatever other nodes there are."""
+        if where is None:
+            return False
+        is_anothers = bool(where.node) and where.node != self.host and not where.is_soft
+        return is_anothers or not (where.fallbacks or matches(self.node.labels, where.hard))
+
     def would_go(self, where: Where | None, request: Amounts) -> bool:
         """Whether a global scheduler is to choose its place, though there may be room here."""
         if where is None or where.node == self.host:

@@ -151,16 +151,18 @@ class Trips:
                 node.remote.want(entry)
 
     def is_for_others(self, task: Task) -> bool:
-        """Whether it could never run here: what it takes stays where it is, and it leaves when all of that is made."""
-        node, where, request = self.node, task.options.where, task.options.resources
+        """Whether it could never run here, whoever comes and goes: what it takes stays where it is, and it leaves when
+        all of that is made.
+        """
+        node, where = self.node, task.options.where
         if task.state != TaskState.WAITING or task.origin or task.attempts or task.missing > LACKING_MAX:
             return False
         if not node.members.peers or node.strategies.is_bound(where):
             return False
         return (
             node.members.is_guest
-            or not is_enough(node.resources.total, request)
-            or not node.strategies.may_run_here(where, request)
+            or not is_enough(node.resources.total, task.options.resources)
+            or node.strategies.is_barred(where)
         )
 
     def argument_is_here(self, task: Task) -> None:
