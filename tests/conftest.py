@@ -28,6 +28,8 @@ def pytest_configure(config):
     """Sessions of this run keep their folders in one of its own, with a short path: sockets lie there."""
     # A run in the background of a shell is told to ignore Ctrl-C, and so would be the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: this process goes on as it says, and they do not
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
     name, value = RUN_MARK.split("=")
     os.environ[name] = value
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where it was
