@@ -25,7 +25,7 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
     from zray.host import control
 
     lasting = {found.name: (found, info) for found, info in control.sessions() if not info.is_embedded}
-    names = ", ".join(lasting)
+    names = ", ".join(f"{name} ({info.kind} of {info.cluster})" for name, (_, info) in lasting.items())
     lasting.update({info.session: (found, info) for found, info in control.returning()})
     if everything and session is not None:
         raise click.UsageError("Give the name of a session or --all, not both.")

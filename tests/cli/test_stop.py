@@ -16,7 +16,8 @@ from zray.host.session_info import SessionInfo
 @pytest.fixture
 def ended(monkeypatch):
     """Sessions that were ended; there are two nodes, of which one has joined again in the place of "first"."""
-    infos = [SessionInfo("other", 1, is_embedded=False), SessionInfo("again", 2, is_embedded=False, called="first")]
+    of = {"is_embedded": False, "cluster": "10.0.0.1:6379"}
+    infos = [SessionInfo("other", 1, kind="head", **of), SessionInfo("again", 2, kind="node", called="first", **of)]
     found = [(SimpleNamespace(name=info.session), info) for info in infos]
     names = []
     monkeypatch.setattr(control, "sessions", lambda: found)
@@ -40,7 +41,15 @@ def test_it_is_enough_to_say_how_its_name_begins(ended, beginning, name):
 @pytest.mark.parametrize("name", ["nobody", "", "ther"])
 def test_a_name_of_nobody_is_refused(ended, name):
     done = CliRunner().invoke(stop, [name])
-    assert done.exit_code == 2 and "there are: other, again." in done.output and not ended
+    there = "there are: other (head of 10.0.0.1:6379), again (node of 10.0.0.1:6379)."
+    assert done.exit_code == 2 and there in " ".join(done.output.split()) and not ended
+
+
+def test_where_there_are_several_they_are_named_with_what_they_are(ended):
+    done = CliRunner().invoke(stop, [])
+    said = " ".join(done.output.split())
+    assert done.exit_code == 2 and not ended
+    assert "say which one, or --all: other (head of 10.0.0.1:6379), again (node of 10.0.0.1:6379)." in said
 
 
 def test_a_name_that_begins_several_is_refused(ended, monkeypatch):
