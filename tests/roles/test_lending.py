@@ -2,6 +2,8 @@
 
 from tests.roles.desk import Desk
 from zray.ids import return_id
+from zray.roles.local_scheduler.actor_room import SHORT_TASK_SECONDS, LookAgainTimeout
+from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, encode_options
 from zray.wire.tasks import CancelWait, TaskResult, TasksFinished, WaitObjects, WaitReply
 
 
@@ -95,3 +97,77 @@ def test_its_cpu_is_in_use_when_it_goes_on():
     assert desk.finish_one(other) is not None
     assert desk.replies() == [1]
     assert desk.free() == 10_000, "its lease has ended"
+
+
+FLOOD = 2_000
+
+
+def end_of_wait(desk, workers, request=1):
+    """How many tasks end until the wait is over."""
+    for count in range(FLOOD):
+        if request in desk.replies():
+            return count
+        for worker in workers:
+            if desk.queues[worker]:
+                desk.finish_one(worker)
+    raise AssertionError("the whole flood has run before it")
+
+
+def test_it_has_its_cpu_back_before_more_begins():
+    """USERS B20.  What another worker was given before ends first, and that is little (found by a newcomer)."""
+    desk = OneCpu()
+    desk.wait(1, desk.second)
+    other = desk.give_birth()
+    desk.submit(*[desk.new_spec() for _ in range(FLOOD)])
+    assert end_of_wait(desk, [other]) < 200
+    assert desk.free() == 0 and not desk.queues[other]
+    desk.end_first()
+    desk.run_all()
+    assert desk.free() == 10_000
+
+
+def spec_of(desk, cpus):
+    spec = desk.new_spec()
+    spec.options = encode_options(TaskOptions(resources={"CPU": cpus * RESOURCE_UNIT}))
+    return spec
+
+
+def test_one_that_lacks_several_has_what_comes_free_kept_for_it():
+    desk = Desk(cpus=2)
+    (large,) = desk.submit(spec_of(desk, 2))
+    worker = desk.give_birth()
+    (child,) = desk.submit(desk.new_spec())
+    desk.tell(worker, WaitObjects(1, [child], 1, False, True, False))
+    others = [desk.give_birth() for _ in range(len(desk.starting))]
+    desk.submit(*[desk.new_spec() for _ in range(FLOOD)])
+    while desk.starting:
+        others.append(desk.give_birth())
+    assert len(others) == 2
+    desk.replies = lambda: [message.request for _, message in desk.take_sent(WaitReply)]
+    assert end_of_wait(desk, others) < 200
+    desk.windows[worker] -= 1
+    desk.queues[worker] = []
+    desk.tell(worker, TasksFinished([TaskResult(large[:16], [b"\x01"])]))
+    desk.run_all()
+    assert desk.scheduler.resources.free["CPU"] == 2 * RESOURCE_UNIT
+
+
+def test_nothing_is_kept_for_it_while_the_rest_does_not_come():
+    """Who has the rest may wait for what is not begun, without a word."""
+    desk = Desk(cpus=2)
+    desk.submit(spec_of(desk, 2))
+    worker = desk.give_birth()
+    (child,) = desk.submit(desk.new_spec())
+    desk.tell(worker, WaitObjects(1, [child], 1, False, True, False))
+    first = desk.give_birth()
+    desk.submit(*[desk.new_spec() for _ in range(2)])
+    second = desk.give_birth() if desk.starting else None
+    assert second is not None and len(desk.queues[first]) and len(desk.queues[second])
+    desk.finish_one(first)  # the child: its parent may go on when both CPUs are free
+    while desk.queues[first]:
+        desk.finish_one(first)
+    desk.submit(desk.new_spec())
+    assert not desk.queues[first]
+    desk.now += 2 * SHORT_TASK_SECONDS
+    desk.tell("local", LookAgainTimeout())
+    assert desk.queues[first]

@@ -83,11 +83,15 @@ class ActorRoom:
         for name, amount in queue.resources.items():
             wanted = found.amounts.get(name, 0)
             if wanted and free.get(name, 0) - amount < wanted:
-                if not self.timer_is_set:
-                    self.timer_is_set = True
-                    self.node.set_timer(LOOK_AGAIN_SECONDS, LookAgainTimeout())
+                self.look_again_soon()
                 return True
         return False
+
+    def look_again_soon(self) -> None:
+        """Whether what is kept is kept for somebody still."""
+        if not self.timer_is_set:
+            self.timer_is_set = True
+            self.node.set_timer(LOOK_AGAIN_SECONDS, LookAgainTimeout())
 
     def is_lacking(self, worker: Worker, queue: ReadyQueue) -> bool:
         """Whether an actor lacks what this lease has."""

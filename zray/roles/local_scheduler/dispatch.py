@@ -197,7 +197,13 @@ class Dispatch:
             queue = worker.queue
             if queue is None or worker.stale or worker.frames[0].wait is not None:
                 continue
-            are_others = len(self.queues) > 1 or self.node.calls.wanting or self.node.actor_room.wishes
+            are_others = (
+                len(self.queues) > 1
+                or self.lending.resuming
+                or self.lending.lenders
+                or self.node.calls.wanting
+                or self.node.actor_room.wishes
+            )
             if queue.tasks and not (are_others and self._is_outranked(worker, queue)):
                 worker.fit_reach(has_run_dry=not worker.inflight, are_others=bool(are_others))
                 self.batches.fill(worker, queue)
@@ -205,9 +211,11 @@ class Dispatch:
                 self._end_lease(worker)
 
     def _is_outranked(self, worker: Worker, queue: ReadyQueue) -> bool:
-        """Whether the lease should run out: deeper tasks of the job wait, or it has lasted while others wait (tasks, or
-        an actor of another job).
+        """Whether the lease should run out: somebody waits for CPU that it lent, or deeper tasks of the job wait, or
+        it has lasted while others wait (tasks, or an actor of another job).
         """
+        if self.lending.is_owed(worker.frames[0].resources):
+            return True
         is_old = self.node.now - worker.leased_at > LEASE_SECONDS
         for other in self.queues:
             if (
@@ -272,6 +280,9 @@ class Dispatch:
         if not (self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)):
             return False
         room = self.node.actor_room
+        if self.lending.resuming and self.lending.is_kept_from(queue):
+            room.look_again_soon()
+            return False
         return not ((self.node.calls.wanting or room.wishes) and room.is_kept_from(queue))
 
     def _in_order(self) -> list[ReadyQueue]:

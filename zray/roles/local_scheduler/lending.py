@@ -16,13 +16,14 @@ task that made a group out of the CPU that it had lent, say, and waits for what 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...wire.task_spec import StoredValue
 from ...wire.tasks import AwaitRoom, StartTasks
 from ..effects import ReclaimTasks
+from .actor_room import SHORT_TASK_SECONDS
 from .resources import CPU, cpu_of
 from .tables import Actor, ActorState, Frame, ReadyQueue, Task, TaskState, Wait, Worker, WorkerState
 
@@ -186,6 +187,35 @@ class Lending:
             self._give_back_to_bundles()
         if self.lenders:
             self._give_back_to_actors()
+
+    def is_owed(self, resources: Mapping[str, int]) -> bool:
+        """Whether a worker waits for CPU of this kind that it has lent out: one whose wait is over, or an actor's."""
+        for worker in self.resuming:
+            frame = worker.frames[-1]
+            if frame.cpu_lent and not cpu_of(frame.resources).keys().isdisjoint(resources):
+                return True
+        for actor_id, worker in self.lenders.items():
+            actor = self.node.calls.actors.get(actor_id)
+            if actor is not None and actor.queue.has_ready():
+                if not cpu_of(worker.frames[0].resources).keys().isdisjoint(resources):
+                    return True
+        return False
+
+    def is_kept_from(self, queue: ReadyQueue) -> bool:
+        """Whether one more lease of it would take what the first that waits for its CPU has a part of, and has the rest
+        of soon.
+        """
+        frame = self.resuming[0].frames[-1]
+        share = cpu_of(frame.resources) if frame.cpu_lent else {}
+        if share.keys().isdisjoint(queue.resources):
+            return False
+        ((name, lacking),) = share.items()
+        lacking -= self.node.resources.free.get(name, 0)
+        for worker in self.dispatch.leased.values():
+            frame, is_short = worker.frames[-1], self.node.now - worker.progress_at <= SHORT_TASK_SECONDS
+            if is_short and frame.wait is None and not frame.cpu_lent:
+                lacking -= frame.resources.get(name, 0)
+        return lacking <= 0
 
     def _borrow(self, name: str, amount: int) -> bool:
         """Have so much of that CPU free, by what idle actors hold and, for the node's own, by what bundles do not use;
