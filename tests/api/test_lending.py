@@ -133,6 +133,26 @@ def test_what_a_thread_waits_for_that_its_task_has_left_behind(one_cpu, gate, tm
     gate.open()
 
 
+def test_whoever_has_waited_goes_on_before_a_flood_is_over(one_cpu, gate):
+    """It had its CPU back when the queue was empty, and no sooner: of a flood without end, never."""
+
+    class Keeper:
+        def keep(self):
+            gate.wait(30)
+
+    keeper = zray.remote(num_cpus=0, max_concurrency=2)(Keeper).remote()
+    waiting = zray.remote(lambda: zray.get(keeper.keep.remote())).remote()
+    short = zray.remote(lambda: threading.Event().wait(0.002))
+    zray.get(short.remote(), timeout=20)  # with the CPU of the one that waits
+    flood = [short.remote() for _ in range(2_000)]
+    zray.get(flood[0], timeout=20)
+    gate.open()
+    zray.get(waiting, timeout=20)
+    _, left = zray.wait(flood, num_returns=len(flood), timeout=0)
+    assert len(left) > len(flood) // 2
+    zray.get(flood, timeout=40)
+
+
 def test_all_of_it_is_there_again_afterwards(one_cpu):
     assert zray.get(in_threads.remote(2), timeout=60) == [0, 2]
     until(lambda: zray.available_resources().get("CPU") == 1)

@@ -91,7 +91,9 @@ class Recovery:
         if is_attempt and not node.lifecycle.may_retry(task):
             name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
             often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
-            text = f"The node that ran task {name} is lost{often}: {gone}: {self.lost[gone]}."
+            text = (
+                f"The node that had task {name}, which may have begun there, is lost{often}: {gone}: {self.lost[gone]}."
+            )
             node.lifecycle.fail(task, "NodeDiedError", text)
             return
         task.attempts += is_attempt
