@@ -55,10 +55,7 @@ def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkey
         finally:
             for stranger in strangers:
                 stranger.close()
-        pump(
-            (head, node),
-            lambda: not known_by(head).half_open and not known_by(head).being_cut,
-        )
+        pump((head, node), lambda: not known_by(head).half_open and not known_by(head).being_cut)
         assert are_up(node)
 
 

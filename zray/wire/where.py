@@ -77,6 +77,11 @@ def rules_of(where: Where, nodes: Iterable[tuple[Mapping[str, str], bool]]) -> t
     return where.hard
 
 
+def nobody_can(what: str, reason: str) -> str:
+    """For the user."""
+    return f"No node can ever {what}: {reason}."
+
+
 def no_such_node(node: str) -> str:
     """For the user."""
     return f"it may only run on node {node}, which is not there"

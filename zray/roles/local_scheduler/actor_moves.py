@@ -22,6 +22,7 @@ from ...wire.homes import ActorAt, ActorClaimed, ActorForgotten, ActorLife, Acto
 from ...wire.message import Local
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions, TaskSpec
+from ...wire.where import nobody_can
 from .copies import Copy
 from .names import died, in_words, name_of_call
 from .routes import Route
@@ -354,7 +355,7 @@ class ActorMoves:
             node.infeasible.note_actor(actor)
             self._ask_again_later(ask)
         else:
-            error = f"No node can ever hold this actor: {message.reason}."
+            error = nobody_can("hold this actor", message.reason)
             if not message.is_final:
                 error = node.infeasible.text("hold this actor", message.reason, options.resources)
             node.ends.bury(actor, encode_system_error("ActorUnschedulableError", error))

@@ -82,25 +82,28 @@ class ActorNames:
 
     def registered(self, message: ActorRegistered) -> None:
         """ActorRegistered: the name is ours."""
-        actor = self.node.calls.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
+        if actor := self._registering(message.actor_id):
             self.node.calls.want_worker(actor, ActorState.PENDING)
 
     def name_taken(self, message: ActorNameTaken) -> None:
         """ActorNameTaken."""
-        actor = self.node.calls.actors.get(message.actor_id)
-        if self._was_killed(message.holder):
+        actor = self._registering(message.actor_id)
+        if actor is not None and self._was_killed(message.holder):
             self.node.set_timer(REGISTER_AGAIN_SECONDS, RegisterAgain(message.actor_id))
-        elif actor is not None and actor.state == ActorState.REGISTERING:
+        elif actor is not None:
             name = actor.options.name
             text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
             self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
 
     def register_again(self, message: RegisterAgain) -> None:
         """RegisterAgain."""
-        actor = self.node.calls.actors.get(message.actor_id)
-        if actor is not None and actor.state == ActorState.REGISTERING:
+        if actor := self._registering(message.actor_id):
             self.register(actor)
+
+    def _registering(self, actor_id: bytes) -> Actor | None:
+        """One that is here, and has no name yet."""
+        actor: Actor | None = self.node.calls.actors.get(actor_id)
+        return actor if actor is not None and actor.state == ActorState.REGISTERING else None
 
     def _was_killed(self, actor_id: bytes) -> bool:
         at = self.killed.get(actor_id)

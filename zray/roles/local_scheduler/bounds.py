@@ -122,7 +122,7 @@ def _of_objects(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
 def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     """At most one per node of the cluster, worker, or actor."""
     peers = len(node.members.peers)
-    yield "messages of nodes that are none yet", len(node.members.early), members.EARLY_MAX
+    yield "messages of nodes that are none yet", node.members.early_count, members.EARLY_MAX
     yield "labels of nodes", len(node.members.labels), peers
     yield "actors that were killed from here", len(node.names.killed), actor_names.KILLED_MAX
     yield "nodes outside of the cluster", len(node.members.outside), peers

@@ -279,10 +279,9 @@ class Dispatch:
         """Whether one more lease of it would do now."""
         if not (self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)):
             return False
-        room = self.node.actor_room
         if self.lending.resuming and self.lending.is_kept_from(queue):
-            room.look_again_soon()
             return False
+        room = self.node.actor_room
         return not ((self.node.calls.wanting or room.wishes) and room.is_kept_from(queue))
 
     def _in_order(self) -> list[ReadyQueue]:

@@ -19,6 +19,7 @@ from ...wire.amounts import is_enough, number, why_nowhere
 from ...wire.message import Local
 from ...wire.scheduling import JobNotice
 from ...wire.task_spec import RESOURCE_UNIT
+from ...wire.where import nobody_can
 from .tables import Actor, ActorState, Job, Task, TaskState
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Infeasible:
                 "Add a node that has it (`zray start --address ...`), ask for less, or have it wait for such a node "
                 '(infeasible="wait" in zray.init)'
             )
-        return f"No node can ever {what}: {reason}.  {fix}."
+        return f"{nobody_can(what, reason)}  {fix}."
 
     def _init_arguments(self, request: Mapping[str, int]) -> str:
         total = self.node.resources.total
@@ -152,7 +153,7 @@ class Infeasible:
         if actor.options.where is not None and actor.options.where.group:
             return ""  # its bundle has what it asks for, or not
         if reason := self.node.strategies.why_no_actor(actor.options):
-            return f"No node can ever hold this actor: {reason}."
+            return nobody_can("hold this actor", reason)
         if self.node.resources.could_ever_fit(request) or self.is_met_elsewhere(request):
             return ""
         if self.is_patient(actor.job):

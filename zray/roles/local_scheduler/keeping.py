@@ -40,6 +40,7 @@ from ...wire.groups import (
 )
 from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
+from ...wire.where import nobody_can
 from .tables import Process
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Keeping:
         """The error, for the user."""
         what, bundles = f"hold placement group {kept.group_id.hex()}", kept.spec.bundles
         if self.node.is_embedded and kept.spec.strategy == STRICT_SPREAD and len(bundles) > 1:
-            return f"No node can ever {what}: {reason}.  Use another strategy, or a cluster of {len(bundles)} nodes."
+            return f"{nobody_can(what, reason)}  Use another strategy, or a cluster of {len(bundles)} nodes."
         return self.node.infeasible.text(what, reason, sum_of(bundles))
 
     def _is_patient(self, kept: Kept) -> bool:

@@ -190,16 +190,18 @@ class Lending:
 
     def is_owed(self, resources: Mapping[str, int]) -> bool:
         """Whether a worker waits for CPU of this kind that it has lent out: one whose wait is over, or an actor's."""
-        for worker in self.resuming:
-            frame = worker.frames[-1]
-            if frame.cpu_lent and not cpu_of(frame.resources).keys().isdisjoint(resources):
-                return True
-        for actor_id, worker in self.lenders.items():
-            actor = self.node.calls.actors.get(actor_id)
-            if actor is not None and actor.queue.has_ready():
-                if not cpu_of(worker.frames[0].resources).keys().isdisjoint(resources):
-                    return True
-        return False
+        actors = self.node.calls.actors
+        return self._is_awaited(resources) or any(
+            actor_id in actors
+            and actors[actor_id].queue.has_ready()
+            and not cpu_of(worker.frames[0].resources).keys().isdisjoint(resources)
+            for actor_id, worker in self.lenders.items()
+        )
+
+    def _is_awaited(self, resources: Mapping[str, int]) -> bool:
+        """Whether a worker whose wait is over waits for CPU of this kind."""
+        frames = (worker.frames[-1] for worker in self.resuming)
+        return any(frame.cpu_lent and not cpu_of(frame.resources).keys().isdisjoint(resources) for frame in frames)
 
     def is_kept_from(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would take what the first that waits for its CPU has a part of, and has the rest
@@ -215,6 +217,8 @@ class Lending:
             frame, is_short = worker.frames[-1], self.node.now - worker.progress_at <= SHORT_TASK_SECONDS
             if is_short and frame.wait is None and not frame.cpu_lent:
                 lacking -= frame.resources.get(name, 0)
+        if lacking <= 0:
+            self.node.actor_room.look_again_soon()
         return lacking <= 0
 
     def _borrow(self, name: str, amount: int) -> bool:
@@ -287,8 +291,7 @@ class Lending:
             return True
         frame = worker.frames[0]
         share = cpu_of(frame.resources)
-        is_awaited = any(cpu_of(other.frames[-1].resources).keys() == share.keys() for other in self.resuming)
-        if is_awaited:
+        if self._is_awaited(share):
             return False
         (name,) = share
         missing = share[name] - self.node.resources.free[name]

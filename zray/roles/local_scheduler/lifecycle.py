@@ -12,7 +12,6 @@ from ...ids import FIRST_RETURN, return_id
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
 from ...wire.tasks import SubmitTasks, TasksFinished
 from .tables import Job, ObjectEntry, Process, ReadyQueue, Task, TaskState
-from .trips import LACKING_MAX
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -178,7 +177,7 @@ class Lifecycle:
                 self.node.calls.arguments_are_here(task)
             elif task.state == TaskState.LOGGED:
                 task.worker.is_here(task)
-        elif task.missing <= LACKING_MAX:
+        elif self.node.members.peers:
             self.node.trips.argument_is_here(task)
 
     def tasks_finished(self, message: TasksFinished) -> None:

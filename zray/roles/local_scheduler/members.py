@@ -53,7 +53,7 @@ class Members:
         self.facts = ("node", "", b"")  # as registered
         self.hostname = ""
         self.is_fenced = False
-        self.early: list[tuple[str, Message]] = []  # sender, what it has said
+        self.early: dict[str, list[Message]] = {}  # by sender
         self.others_silence = ""  # in words
         self.stalled: dict[str, list[str]] = {}  # shards that answer nothing -> why; for people alone
 
@@ -154,19 +154,19 @@ class Members:
         sender = self.node.sender
         if sender in self.peers or sender in self.node.recovery.lost:
             return False
-        if len(self.early) < EARLY_MAX:
-            self.early.append((sender, message))
+        if self.early_count < EARLY_MAX:
+            self.early.setdefault(sender, []).append(message)
         return True
 
+    @property
+    def early_count(self) -> int:
+        """How many messages of all that are none yet."""
+        return sum(map(len, self.early.values()))
+
     def _hear_what_came_early(self, joined: str) -> None:
-        early, self.early = self.early, []
-        told_by = self.node.sender
-        for sender, message in early:
-            if sender == joined:
-                self.node.sender = sender
-                self.node.handlers[type(message)](self.node, message)
-            else:
-                self.early.append((sender, message))
+        told_by, self.node.sender = self.node.sender, joined
+        for message in self.early.pop(joined, ()):
+            self.node.handlers[type(message)](self.node, message)
         self.node.sender = told_by
 
     def are_leaving(self, nodes: Iterable[str]) -> None:
@@ -224,7 +224,7 @@ class Members:
         self._register()
 
     def _forget_node(self, message: NodeLost) -> None:
-        self.early = [(sender, said) for sender, said in self.early if sender != message.node]
+        self.early.pop(message.node, None)
         self.peers.pop(message.node, None)
         self.labels.pop(message.node, None)
         self.outside.discard(message.node)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...wire.amounts import Amounts, is_enough
 from ...wire.scheduling import SpillRefused
 from ...wire.task_spec import ActorOptions
-from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, rules_of
+from ...wire.where import LabelRule, Where, host_of, matches, no_such_labels, no_such_node, nobody_can, rules_of
 from .tables import ReadyQueue, Task, TaskState
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Strategies:
     def refuse(self, task: Task, refusal: SpillRefused) -> None:
         """No node may run it."""
         if refusal.is_final:
-            text = f"No node can ever run this task: {refusal.reason}."
+            text = nobody_can("run this task", refusal.reason)
             self.node.lifecycle.fail(task, "TaskUnschedulableError", text)
         else:
             self.node.infeasible.refuse_or_park(task, refusal.reason)

@@ -20,7 +20,6 @@ from collections.abc import Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from ...wire.amounts import is_enough
 from ...wire.message import Local
 from ...wire.scheduling import NO_LOCALITY, TaskDeferred, TaskGivenBack
 from ...wire.task_spec import RESOURCE_UNIT
@@ -161,7 +160,7 @@ class Trips:
             return False
         return (
             node.members.is_guest
-            or not is_enough(node.resources.total, task.options.resources)
+            or not node.resources.could_ever_fit(task.options.resources)
             or node.strategies.is_barred(where)
         )
 
