@@ -3,9 +3,23 @@
 import pytest
 
 from tests.roles.desk import DRIVER, JOB, Desk
+from zray.ids import FIRST_RETURN
 from zray.roles.effects import HeadChanged, ProcessLeft, SchedulerGone
 from zray.roles.local_scheduler.trips import AskAgainTimeout
-from zray.wire.gcs import HoldAtNode, HoldAtNodeReply, NodeJoined, NodeLost, RecordTasks, RecordTasksReply
+from zray.wire.gcs import (
+    AddLocations,
+    FreeCopies,
+    HoldAtNode,
+    HoldAtNodeReply,
+    NodeJoined,
+    NodeLost,
+    RebuildObject,
+    RecordTasks,
+    RecordTasksReply,
+    ReleaseAtNode,
+    RemoveLocations,
+)
+from zray.wire.objects import ResultMissing
 from zray.wire.scheduling import FindTasks, PlaceTask, SpillTask, TaskAccepted, TaskGivenBack, TaskPlaced, TasksFound
 from zray.wire.task_spec import RESOURCE_UNIT, TaskOptions, encode_options
 
@@ -187,3 +201,78 @@ def test_nothing_is_kept_of_questions_of_a_node_that_is_lost(desk):
     desk.tell("host", SchedulerGone("global"))
     assert found(desk) == []
     assert JOB in desk.scheduler.jobs
+
+
+# --- missed: the shard says that there is no copy of what a task returns that was accepted ---
+
+
+@pytest.mark.parametrize("max_retries, asks", [(3, True), (0, False)])
+def test_who_took_it_in_is_asked_for_what_is_missed_if_it_may_run_again(desk, max_retries, asks):
+    task_id = hand_up(desk, max_retries=max_retries)
+    spec, result = desk.scheduler.tasks[task_id].spec, task_id + FIRST_RETURN
+    desk.tell("global", TaskPlaced(task_id, N2))
+    desk.tell("gcs-0", RebuildObject(result, spec))
+    assert not desk.take_sent(ResultMissing)  # it may not be there yet: that would be asked for nothing
+    desk.tell(N2, TaskAccepted(task_id))
+    desk.tell("gcs-0", RebuildObject(result, spec))
+    assert desk.take_sent(ResultMissing) == [(N2, ResultMissing(result, 1, 0))] * asks
+
+
+def test_what_that_node_has_no_more_goes_up_again(desk):
+    task_id = hand_up(desk)
+    desk.tell(N2, TaskAccepted(task_id))
+    desk.tell("gcs-0", RebuildObject(task_id + FIRST_RETURN, desk.scheduler.tasks[task_id].spec))
+    desk.tell(N2, TaskGivenBack(task_id, 1, 0))
+    desk.tell("timer", AskAgainTimeout())
+    assert handed_again(desk) == [("global", task_id)]
+
+
+def placed_and_run(desk):
+    """A task of N2 that the shards know of; what it has returned lies here, and nobody here holds that."""
+    spec = desk.new_spec()
+    desk.tell("global", PlaceTask(spec, N2, JOB))
+    desk.run_all()
+    desk.take_sent()
+    return spec, spec.task_id + FIRST_RETURN
+
+
+def test_who_is_asked_for_what_is_over_and_gone_gives_it_back(desk):
+    spec, result = placed_and_run(desk)
+    desk.tell("gcs-0", FreeCopies([result]))
+    desk.take_sent()
+    desk.tell(N2, ResultMissing(result, 5, 2))
+    assert desk.take_sent() == [(N2, TaskGivenBack(spec.task_id, 5, 2))]
+
+
+def test_who_is_asked_and_has_the_value_says_so_to_the_shard(desk):
+    _, result = placed_and_run(desk)
+    desk.tell(N2, ResultMissing(result, 1, 0))
+    assert [message.objects for _, message in desk.take_sent(AddLocations)] == [[(result, 1)]]
+
+
+def test_who_is_asked_and_has_it_in_hand_says_nothing(desk):
+    spec = desk.new_spec()
+    desk.tell("global", PlaceTask(spec, N2, JOB))
+    desk.take_sent()
+    desk.tell(N2, ResultMissing(spec.task_id + FIRST_RETURN, 1, 0))
+    assert not desk.take_sent(TaskGivenBack)
+    desk.run_all()
+    assert desk.take_sent(AddLocations)
+
+
+def test_what_is_taken_for_made_outlives_the_word_that_was_under_way_that_nobody_holds_it(desk):
+    """The task comes again, from where its parent runs again: that node holds it, as the shard knows by then."""
+    spec, result = placed_and_run(desk)
+    desk.tell("global", PlaceTask(spec, N3, JOB, trip=4))
+    said = desk.take_sent()
+    assert (N3, TaskAccepted(spec.task_id, 4)) in said and not desk.starting
+    requests = [message.request for _, message in said if type(message) is HoldAtNode and message.request]
+    desk.tell("gcs-0", FreeCopies([result]))
+    said = [type(message) for _, message in desk.take_sent()]
+    assert AddLocations in said and RemoveLocations not in said and ReleaseAtNode not in said
+    assert desk.scheduler.objects.entries[result].value is not None
+    for request in requests:
+        desk.tell("gcs-0", HoldAtNodeReply(request))
+    assert desk.take_sent(ReleaseAtNode) == [("gcs-0", ReleaseAtNode("local", [result]))]
+    desk.tell("gcs-0", FreeCopies([result]))  # by then a word about what came after
+    assert desk.take_sent(RemoveLocations) == [("gcs-0", RemoveLocations("local", [result]))]

@@ -67,3 +67,9 @@ def test_a_head_that_is_cut_off_while_a_node_is_may_be_left_alone():
 def test_a_program_that_sleeps_while_the_head_hears_of_nobody_may_sleep_on():
     """When a node was heard of again all counts began anew, and its connection ended just then."""
     assert_all_is_well([991941920], nodes=8, shards=2, deaths=True, drains=True, cuts=True)
+
+
+def test_a_value_that_is_taken_for_made_stays_though_the_word_that_it_goes_is_under_way():
+    """Its parent ran again elsewhere, as the head was lost; the node that had run it was cut off."""
+    asked = {"deaths": True, "heads": True, "drains": True, "gpus": True}
+    assert_all_is_well([39000049], nodes=5, shards=4, replicas=1, cuts=True, **asked)

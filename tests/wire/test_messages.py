@@ -50,6 +50,7 @@ TAGS = {
     24: "InlineLimit",
     25: "AwaitRoom",
     26: "PutMissing",
+    27: "ResultMissing",
     30: "PutObjects",
     31: "HoldObjects",
     32: "ReleaseObjects",

@@ -145,6 +145,7 @@ from .objects import (
     PutMissing,
     PutObjects,
     ReleaseObjects,
+    ResultMissing,
     UnpinObjects,
 )
 from .orders import ORDERS
@@ -225,7 +226,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves, HoldCalls),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
-            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing),
+            *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing, ResultMissing),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
         }
     ),

@@ -13,6 +13,7 @@ object manager    FetchWaits        for room -> StopFetching, where none will co
 object manager    PullObject -> ObjectChunk ..., ObjectInline, PullElsewhere or PullRefused    at another node's
 object manager    PullDone          to the one that it was pulled from
 local scheduler   PutMissing        to the one that runs the task: there is no copy of what that puts
+local scheduler   ResultMissing     to the one that accepted the task: there is no copy of what that returns
 """
 
 from __future__ import annotations
@@ -74,6 +75,16 @@ class PutMissing(Message, tag=26):
     """
 
     object_id: ObjectID
+
+
+class ResultMissing(Message, tag=27):
+    """local scheduler -> local scheduler, which accepted the task that returns it.  There is no copy: if there is one
+    yet, or the task is in hand, all is well (the shard hears of it); else give it back, with these (TaskGivenBack).
+    """
+
+    object_id: ObjectID
+    trip: Natural
+    attempts: Natural
 
 
 class AllocateObject(Message, tag=34):

@@ -7,7 +7,7 @@ global scheduler    PlaceTask      to the chosen node's local scheduler
 global scheduler    TaskPlaced     to the one that spilled it: who was chosen
 global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
 local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs, or another node has
-                                   nothing to do, or it is here already, for another one; ask again
+                                   nothing to do, or it is here already, for another one; ask again.  Or it was here
 global scheduler    StealTasks     to a node with a long queue: others have nothing to do
 local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
 local scheduler     TaskDone       to the one that spilled it: small results, ahead of the news by way of the shard; or
@@ -154,7 +154,7 @@ class TaskDeferred(Message, tag=89):
 
 
 class TaskGivenBack(Message, tag=90):
-    """local scheduler -> local scheduler of the origin.  Actors here hold what it needs: it is yours again."""
+    """local scheduler -> local scheduler of the origin.  It is yours again: actors here hold what it needs, say."""
 
     task_id: TaskID
     trip: Natural

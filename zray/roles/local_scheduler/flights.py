@@ -7,6 +7,11 @@ the other nodes are asked, each when it hears nothing from that scheduler any mo
     SchedulerGone -> FindTasks to all -> TasksFound of all, or their ends -> what nobody has goes up again
 
 No attempt is used up, and no task is in two places.
+
+One that was accepted may be missed: the shard says that there is no copy of what it returns.  Mostly it is not done
+yet.  But it may be, and the copy be gone ahead of the news of it; so whoever took it in is asked:
+
+    RebuildObject -> ResultMissing -> it is there, or its value, which is announced anew; or TaskGivenBack
 """
 
 from __future__ import annotations
@@ -15,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...wire.scheduling import FindTasks, TasksFound
+from ...ids import ObjectID, task_of
+from ...wire.objects import ResultMissing
+from ...wire.scheduling import FindTasks, TaskGivenBack, TasksFound
 from ..effects import SchedulerGone
 from ..latest import Latest
 from .tables import Task, TaskState
@@ -156,9 +163,30 @@ class Flights:
         task_id = task.spec.task_id
         return self.aloft.get(task_id) == "" and search.trips.get(task_id) == task.trip
 
+    # --- missed ---
+
+    def is_missed(self, task: Task, object_id: ObjectID) -> None:
+        """A task of ours may run again, was accepted, and there is no copy of this, which it returns."""
+        task_id = task.spec.task_id
+        place = self.node.recovery.placed.get(task_id)
+        if place is not None and task_id not in self.aloft and task.options.may_run_again:
+            self.node.send(place, ResultMissing(object_id, task.trip, task.attempts))
+
+    def on_result_missing(self, message: ResultMissing) -> None:
+        """ResultMissing."""
+        node, object_id = self.node, message.object_id
+        task, entry = node.tasks.get(task_of(object_id)), node.objects.entries.get(object_id)
+        if task is not None:
+            node.remote.share_returns(task)
+        elif entry is not None and entry.value is not None and not entry.is_lost:
+            node.remote.share_anew([entry])
+        else:
+            node.send(node.sender, TaskGivenBack(task_of(object_id), message.trip, message.attempts))
+
 
 HANDLERS: dict[type, Any] = {
     FindTasks: lambda self, message: self.flights.on_find_tasks(message),
     TasksFound: lambda self, message: self.flights.on_tasks_found(message),
+    ResultMissing: lambda self, message: self.flights.on_result_missing(message),
     SchedulerGone: lambda self, message: self.flights.on_scheduler_gone(message),
 }

@@ -149,6 +149,8 @@ class Recovery:
             if self._is_orphan(known) and not known.options.actor_id:
                 known.origin = ""  # others count on it now, whatever it comes to
             node.remote.share_returns(known)
+            if known.state == TaskState.SPILLED:
+                node.flights.is_missed(known, object_id)
         elif is_here:
             assert entry is not None
             node.remote.share_value(entry)

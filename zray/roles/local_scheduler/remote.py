@@ -188,8 +188,7 @@ class Remote:
             if message.is_quiet:
                 node.send(message.origin, TaskGivenBack(spec.task_id, message.trip, message.attempts))
                 return
-            for entry in made:
-                self.share_value(entry)
+            self.share_anew(made)
             node.send(message.origin, TaskAccepted(spec.task_id, message.trip))
             return
         job = node.code.job_of(message.job_id, message.job)
@@ -215,6 +214,19 @@ class Remote:
         found = [self.node.objects.entries.get(return_id(spec.task_id, n + 1)) for n in range(options.num_returns)]
         made = [entry for entry in found if entry is not None and entry.value is not None and not entry.is_lost]
         return made if len(made) == len(found) and not any(is_error_value(entry.value) for entry in made) else []
+
+    def share_anew(self, made: list[ObjectEntry]) -> None:
+        """Values that nobody may have held for a while: the shard's word that they go may be under way.  So they are
+        held until it has heard that they stay.
+        """
+        node, object_ids = self.node, [entry.object_id for entry in made]
+        for object_id in object_ids:
+            node.objects.retain(object_id)
+        request = node.acks.next_request()
+        expected = self._hold_at_shards(object_ids, request)
+        for entry in made:
+            self.share_value(entry)
+        node.acks.expect(request, expected, lambda: node.objects.drop_all(object_ids))
 
     def take_arguments(self, task: Task, request: int) -> int:
         """Join the holders of what it takes, as far as others know of it.  Returns how many replies come."""
