@@ -246,7 +246,7 @@ class Calls:
         if journal is not None:
             journal.nested.is_settling = False
             journal.strays = children_prefix(stray_task_id(node.node_id, worker.worker_id))
-            order.checkpoint, order.call_count, order.failed = journal.checkpoint, journal.first, list(journal.failed)
+            order.checkpoint, order.call_count, order.failed = journal.checkpoint, journal.first, sorted(journal.failed)
             if actor.shipping is not None:
                 order.again = actor.shipping.answers.to_be_made_again((*journal.calls, *journal.reads.specs()))
             order.calls = journal.to_run_again(order.again)
