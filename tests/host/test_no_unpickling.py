@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from contextlib import ExitStack
 
 import psutil
 import pytest
@@ -165,8 +166,10 @@ def test_no_control_process_unpickles_or_could(cluster, tmp_path):
     zray.shutdown()
     hosting = "node 0" if services_of(processes, "node 0") else "node 1"
     ends = [services_of(processes, "head")[0], services_of(processes, "head")[-1], services_of(processes, hosting)[0]]
-    for pid in (*ends, processes[hosting], cluster.head_node.pid):
-        tell(pid, signal.SIGUSR2, until_true=lambda pid=pid: not is_running(pid))
-    for node in (cluster.head_node, cluster.worker_nodes[int(hosting[-1])]):
-        with open(node.session.log_path("node"), encoding="utf-8") as log:
+    hosts = (cluster.worker_nodes[int(hosting[-1])], cluster.head_node)
+    with ExitStack() as logs:  # a session's folder goes soon after its node
+        said = [logs.enter_context(open(node.session.log_path("node"), encoding="utf-8")) for node in hosts]
+        for pid in (*ends, *(node.pid for node in hosts)):
+            tell(pid, signal.SIGUSR2, until_true=lambda pid=pid: not is_running(pid))
+        for log in said:
             assert "a node must not unpickle" in log.read()

@@ -107,7 +107,7 @@ class Copy:
         for answer in message.answers:
             self.answers[answer.task_id] = answer
         if message.forgotten:
-            self._forget(set(message.forgotten))
+            self._forget(dict.fromkeys(message.forgotten))
         for nested in message.nested:
             self.nested_count += 1
             if nested.is_made:
@@ -131,7 +131,7 @@ class Copy:
             self.journal.read_is_over(task_id)
         self._advance()
 
-    def _forget(self, made: set[bytes]) -> None:
+    def _forget(self, made: dict[bytes, None]) -> None:
         """What these came to, that is here or is to come."""
         for step in self.steps:
             if (step.nested is not None or step.begun is not None) and step.spec.task_id in made:

@@ -34,7 +34,7 @@ class Item(Struct, gc=False, eq=False):
 
     task: Task
     home: str
-    missing: set[bytes]  # of what it returned
+    missing: dict[bytes, None]  # of what it returned
     taken: Callable[[], None]
 
 
@@ -50,8 +50,8 @@ class Unpulled:
         """It lies there.  taken: when nobody will ask for it again."""
         entries = self.node.objects.entries
         returns = self.node.lifecycle.returns_of(task)
-        missing = {
-            entry.object_id
+        missing: dict[bytes, None] = {
+            entry.object_id: None
             for entry in returns
             if entry.value is None and not entry.is_released and entries.get(entry.object_id) is entry
         }
@@ -67,7 +67,7 @@ class Unpulled:
         item = self.by_object.get(object_id)
         if item is not None:
             del self.by_object[object_id]
-            item.missing.discard(object_id)
+            item.missing.pop(object_id, None)
             if not item.missing:
                 self._forget(item)
 
