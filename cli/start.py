@@ -207,7 +207,7 @@ def start(
     try:
         total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
         if address is None:
-            session, node_pid = start_head(total, object_store_memory, where)
+            session, node_pid = start_head(total, object_store_memory, where, is_foreground=block)
         else:
             session, node_pid = join(total, object_store_memory, address, where, is_foreground=block)
     except (TypeError, ValueError) as error:
@@ -248,7 +248,7 @@ def why_it_ended(log: Any) -> str:
     return f": {found[-1]}" if found else ""
 
 
-def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) -> Any:
+def start_head(total: dict[str, int], store: int | None, where: dict[str, Any], *, is_foreground: bool) -> Any:
     """--head."""
     from zray.host import nodes, tokens
 
@@ -262,7 +262,8 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any]) 
         raise click.UsageError(HEAD_IS_ADVERTISED)
     plan = {name: where[name] for name in HEAD_OPTIONS if where[name] is not None}
     host = tokens.own_address(where["host"]) if where["host"] is not None else ""
-    return nodes.start_head(total, store, host=host, port=where["port"], labels=where["labels"], **plan)
+    further = {"host": host, "port": where["port"], "labels": where["labels"], "is_bound": is_foreground}
+    return nodes.start_head(total, store, **further, **plan)
 
 
 def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any], *, is_foreground: bool) -> Any:
@@ -283,6 +284,7 @@ def join(total: dict[str, int], store: int | None, address: str, where: dict[str
         "head_wait": where["head_wait"],
         "labels": where["labels"],
         "rejoin": not is_foreground,
+        "is_bound": is_foreground,
         "replicas": not where["no_replicas"],
     }
     return nodes.start_member(total, store, address, token, **further)

@@ -1,4 +1,6 @@
-"""Processes that end by what user code does: sys.exit(), which in an actor is its wish (0) or a death; max_calls."""
+"""Processes that end by what user code does: sys.exit(), which in an actor is its wish (0) or a death; os._exit();
+max_calls.
+"""
 
 import argparse
 import os
@@ -7,7 +9,7 @@ import sys
 import pytest
 
 import zray
-from tests.gates import Tally
+from tests.gates import Gate, Tally
 
 ActorDiedError, WorkerCrashedError = zray.exceptions.ActorDiedError, zray.exceptions.WorkerCrashedError
 
@@ -168,3 +170,78 @@ def test_a_task_with_a_gpu_has_a_worker_of_its_own():
     assert len({zray.get(pid.remote(), timeout=60) for _ in range(3)}) == 3
     same = zray.remote(num_gpus=1, max_calls=0)(os.getpid)
     assert len({zray.get(same.remote(), timeout=60) for _ in range(3)}) == 1
+
+
+# --- os._exit(): at once, without a word ---
+
+
+@pytest.mark.parametrize("count", [0, 40])
+def test_what_an_actor_has_answered_is_heard_though_its_next_call_ends_it_at_once(count):
+    class Fragile(Plain):
+        def end(self, code):
+            os._exit(code)
+
+    for _ in range(5):
+        actor = zray.remote(num_cpus=0)(Fragile).remote()
+        zray.get([actor.pid.remote() for _ in range(count)])
+        answers = [actor.pid.remote() for _ in range(3)]
+        end = actor.end.remote(3)
+        assert len(set(zray.get(answers, timeout=30))) == 1
+        with pytest.raises(ActorDiedError, match="exited with code 3"):
+            zray.get(end, timeout=30)
+
+
+def test_what_has_ended_before_a_task_that_ends_the_process_at_once_is_done():
+    """Though it may run once only, and the very function that has ended so often ends the process."""
+
+    @zray.remote(max_retries=0)
+    def works(value):
+        if value == 250:
+            os._exit(3)
+        return value
+
+    refs = [works.remote(value) for value in range(500)]
+    with pytest.raises(WorkerCrashedError, match="exited with code 3"):
+        zray.get(refs.pop(250), timeout=30)
+    assert sum(zray.get(refs, timeout=30)) == sum(range(500)) - 250
+
+
+def test_a_child_that_a_task_has_forked_ends_as_it_says():
+    @zray.remote
+    def forks():
+        child = os.fork()
+        if not child:
+            os._exit(7)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert zray.get(forks.remote(), timeout=30) == 7
+
+
+def test_a_wrong_code_is_refused_and_the_worker_goes_on():
+    @zray.remote
+    def wrong():
+        try:
+            os._exit("no number")
+        except TypeError:
+            return os.getpid()
+
+    pids = zray.get([wrong.remote() for _ in range(20)], timeout=30)
+    assert len(set(pids)) <= 2
+
+
+def test_results_leave_ahead_of_what_has_never_run_here(tmp_path):
+    """It may take long, or end this process in a way that nobody hears of."""
+
+    @zray.remote
+    class Waits:
+        def brief(self):
+            return 1
+
+        def long(self, gate):
+            gate.wait()
+
+    actor, gate = Waits.remote(), Gate(tmp_path / "gate")
+    first, long = actor.brief.remote(), actor.long.remote(gate)
+    assert zray.get(first, timeout=30) == 1
+    gate.open()
+    zray.get(long, timeout=30)

@@ -257,8 +257,9 @@ def test_a_first_start_has_nothing_to_note(start):
         assert zray("stop").returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_blocking_start_ends_its_session(number):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_a_blocking_start_ends_its_session(number, nothing_left):
+    """A hang-up is what a terminal that is closed sends."""
     with subprocess.Popen(
         command_line("start", "--head", "--num-cpus", "1", "--block"),
         env=environment(),
@@ -269,8 +270,26 @@ def test_a_blocking_start_ends_its_session(number):
         assert process.stdout.readline().startswith("zray runs: session ")
         assert len(statuses()) == 1
         process.send_signal(number)
+        assert process.wait(20) == (-number if number == signal.SIGKILL else 0)
+    until(lambda: not statuses())
+
+
+def test_a_blocking_start_that_is_to_outlive_its_terminal_does():
+    """nohup."""
+    with subprocess.Popen(
+        ["nohup", *command_line("start", "--head", "--num-cpus", "1", "--block")],
+        env=environment(),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        assert len(statuses()) == 1
+        process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-    assert not statuses()
 
 
 def test_a_blocking_start_says_that_its_node_has_died():

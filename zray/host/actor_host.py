@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,9 @@ class ActorHost:
         else:
             spec = self.claim_next()
             if spec is not None:
+                began = time.perf_counter()
                 self.run_call(spec)
+                worker.ended(spec, time.perf_counter() - began)
             worker.send_results_soon()
         self.leave_if_asked()
 

@@ -195,13 +195,14 @@ def end_return(session: Session, info: SessionInfo) -> bool:
 
 
 class Interrupted:
-    """Notes SIGTERM and SIGINT from now on, instead of dying of them.  For the main thread."""
+    """Notes SIGTERM, SIGINT and SIGHUP from now on, instead of dying of them.  For the main thread."""
 
     def __init__(self) -> None:
         self.reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, frame: None)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                signal.signal(number, lambda number, frame: None)
 
     def wait(self, node_pid: int) -> bool:
         """Wait for a signal (True), or for the end of the node (False)."""

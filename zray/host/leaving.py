@@ -1,4 +1,4 @@
-"""How a worker ends by what user code does: exit_actor(), sys.exit(), the last of max_calls.
+"""How a worker ends by what user code does: exit_actor(), sys.exit(), os._exit(), the last of max_calls.
 
 The node hears of a process's end from the fork server, which may be faster than the process's own last words: so
 what it has to say must have been heard before it ends.
@@ -6,9 +6,12 @@ what it has to say must have been heard before it ends.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import posix_ipc
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 GOODBYE_SECONDS = 10.0
 
 
-def leave(worker: Worker, reason: str, *news: Message, status: int = 0) -> NoReturn:
+def leave(
+    worker: Worker, reason: str, *news: Message, status: int = 0, end: Callable[[int], NoReturn] = end_process
+) -> NoReturn:
     """Results first, then the news, then the process.  What is queued here and not begun goes back to the node."""
     worker.claim = _no_more
     try:
@@ -39,7 +44,7 @@ def leave(worker: Worker, reason: str, *news: Message, status: int = 0) -> NoRet
         Runtime.receive_until(worker, lambda: worker.said_goodbye, time.monotonic() + GOODBYE_SECONDS)
     except ClusterLostError:
         pass
-    end_process(status)
+    end(status)
 
 
 def _no_more(seconds: float) -> None:
@@ -68,3 +73,23 @@ def crash(worker: Worker, name: str, error: SystemExit) -> NoReturn:
     except (OSError, ValueError, AttributeError):
         pass  # the stream is closed, or none
     leave(worker, f"sys.exit({code!r})"[:1000], status=status & 0xFF)
+
+
+@contextmanager
+def heard_before_exit(worker: Worker) -> Iterator[None]:
+    """os._exit() of user code ends the process at once, and what has ended before would be taken for lost with it: it
+    is heard first.  Not of a child that user code has forked, nor in the middle of a call of zray.
+    """
+    at_once = os._exit
+
+    def exit_of_user(status: int) -> NoReturn:
+        is_ours = os.getpid() == worker.pid and worker.claim is not _no_more and not worker.is_inside()
+        if is_ours and isinstance(status, int):
+            leave(worker, f"os._exit({status!r})"[:1000], status=status, end=at_once)
+        at_once(status)
+
+    os._exit = exit_of_user
+    try:
+        yield
+    finally:
+        os._exit = at_once

@@ -23,6 +23,7 @@ from .. import __version__
 from ..exceptions import ClusterLostError, DeserializationError, RuntimeEnvSetupError
 from ..ids import function_id as id_of_code
 from ..ids import return_id, stray_task_id
+from ..roles.latest import Latest
 from ..roles.task_executor import TaskExecutor
 from ..store.arguments import deserialize_arguments
 from ..store.errors import deserialize_error, serialize_error, serialize_system_error
@@ -39,7 +40,7 @@ from .connection import Connection
 from .core_waits import CoreWaits
 from .forks import end_child
 from .hints import add_hints
-from .leaving import crash, leave
+from .leaving import crash, heard_before_exit, leave
 from .log_room import LogRoom
 from .logs import begun_lines
 from .returns import WrongCount, several
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 
 # Results wait no longer than this for company.
 RESULT_SECONDS = 0.0005
+# Methods of an actor that are known to take less; each call may have options of its own.
+BRIEF_MAX = 1_000
 # Of runs that took longer than this it is asked whether they were only held up; shorter ones change no plan.
 ODD_SECONDS = 0.001
 
@@ -92,6 +95,8 @@ class Worker(Runtime):
         self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
         self.main_thread = threading.get_ident()
         self.sent_at = 0.0
+        # The actor's methods that take little, by the options of their calls.
+        self.brief: Latest[bytes, None] = Latest(BRIEF_MAX)
         self.aside = Aside(self)
         self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
         self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
@@ -240,17 +245,30 @@ class Worker(Runtime):
 
     def send_results_soon(self) -> None:
         """With the last of the queue, which the loop does; before that at once when they have waited long enough for
-        company; else the helper looks after them.
+        company, or what comes next may take long, or end this process; else the helper looks after them.
         """
-        if not self.executor.queue:
+        queue = self.executor.queue
+        if not queue:
             return
         now = time.perf_counter()
-        if now - self.sent_at > RESULT_SECONDS:
+        if now - self.sent_at > RESULT_SECONDS or not self.is_brief(queue[0]):
             self.sent_at = now
             self.flush()
             self.wait_for_room()
         elif not self.is_armed:
             self.arm()
+
+    def ended(self, spec: TaskSpec, took: float) -> None:
+        """A call of an actor: it is known now how long its method takes."""
+        if took < RESULT_SECONDS:
+            self.brief[spec.options] = None
+        else:
+            self.brief.pop(spec.options, None)
+
+    def is_brief(self, spec: TaskSpec) -> bool:
+        """Whether its function or method has ended here before, and takes less than results may wait."""
+        mean = self.executor.means.get(spec.function_id)
+        return mean.us < RESULT_SECONDS * 1e6 if mean is not None else spec.options in self.brief
 
     def run_task(self, spec: TaskSpec) -> None:
         """Run one, and note what came of it."""
@@ -401,7 +419,8 @@ def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
         runtime = Worker(session, worker, worker_id, node_pidfd)
         context.set_runtime(runtime)
         try:
-            runtime.run()
+            with heard_before_exit(runtime):
+                runtime.run()
         except Leave as leave:
             runtime.flush()
             return int(leave.code or 0)
