@@ -47,6 +47,8 @@ class Commands(click.Group):
             return super().invoke(context)
         except NotImplementedError as error:
             raise click.UsageError(str(error)) from error
+        except BrokenPipeError:
+            raise  # whoever read has enough: click says nothing
         except (ZrayError, OSError) as error:
             raise click.ClickException(str(error)) from error
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Iterator
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from .checks import check_timeout, check_wait
 from .exceptions import ZrayError
 from .host import context, gpus
 from .object_ref import ObjectRef
@@ -199,7 +200,7 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         TypeError, ValueError: not a ref.
     """
     if timeout is not None:
-        _check_timeout(timeout)
+        check_timeout(timeout)
     runtime = require_runtime(object_refs)
     try:
         if type(object_refs) is ObjectRef and not writable:
@@ -258,16 +259,16 @@ def wait(
         or _checked != (id(object_refs), len(object_refs))
         or (object_refs and type(object_refs[0]) is not ObjectRef)
     ):
-        _check_wait(object_refs)
+        check_wait(object_refs)
     count = len(object_refs)
     if not count:
         return [], []
     if not isinstance(num_returns, Integral):
         raise TypeError(f"num_returns must be an int, not {type(num_returns).__name__}.")
     if num_returns <= 0 or num_returns > count:
-        raise ValueError(f"num_returns must be from 1 to {count}, not {num_returns}.")
+        raise ValueError(f"wait() for {num_returns} of {count} refs: num_returns must be from 1 to {count}.")
     if timeout is not None:
-        _check_timeout(timeout)
+        check_timeout(timeout)
     runtime = require_runtime(object_refs)
     client = runtime.client
     if num_returns == 1:
@@ -277,33 +278,16 @@ def wait(
                 rest = object_refs[:index] + object_refs[index + 1 :]
                 _checked = (id(rest), count - 1)
                 return [ref], rest
-    is_ready = runtime.wait([ref.id for ref in object_refs], num_returns, timeout, fetch_local)
+    try:
+        is_ready = runtime.wait([ref.id for ref in object_refs], num_returns, timeout, fetch_local)
+    except ZrayError as error:
+        raise error.with_traceback(None) from error.__cause__  # as in get
     ready: list[ObjectRef] = []
     rest = []
     for ref in object_refs:
         (ready if len(ready) < num_returns and is_ready(ref.id) else rest).append(ref)
     _checked = (id(rest), len(rest))
     return ready, rest
-
-
-def _check_timeout(timeout: Any) -> Any:
-    if isinstance(timeout, bool) or not isinstance(timeout, Real):
-        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}.")
-    if timeout < 0 or timeout != timeout:
-        raise ValueError(f"timeout must be a number of seconds that is not negative, not {timeout}.")
-    return timeout
-
-
-def _check_wait(object_refs: Any) -> None:
-    if type(object_refs) is ObjectRef:
-        raise TypeError("wait() takes a list of ObjectRefs, not a single one.")
-    if not isinstance(object_refs, list):
-        raise TypeError(f"wait() takes a list of ObjectRefs, not {type(object_refs).__name__}.")
-    for ref in object_refs:
-        if type(ref) is not ObjectRef:
-            raise TypeError(f"wait() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
-    if len(set(object_refs)) != len(object_refs):
-        raise ValueError("wait() takes a list of different ObjectRefs, but one is in it twice.")
 
 
 def as_completed(
@@ -319,7 +303,7 @@ def as_completed(
     from .host.patience import why_late
 
     rest = list(object_refs)
-    deadline = None if timeout is None else time.monotonic() + _check_timeout(timeout)
+    deadline = None if timeout is None else time.monotonic() + check_timeout(timeout)
     while rest:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready, rest = wait(rest, num_returns=1, timeout=left)

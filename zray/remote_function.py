@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import api
+from .exceptions import SerializationError
 from .host import context
 from .ids import function_id as id_of_code
 from .ids import return_id
@@ -241,7 +242,10 @@ def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, An
         keep.append(ref)
         return ref.id
 
-    arguments = serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
+    try:
+        arguments = serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
+    except SerializationError as error:
+        raise error.with_traceback(None) from error.__cause__  # as in api.get
     check_refs(arguments.deps)
     check_refs(arguments.holds)
     if context.had_session:

@@ -317,3 +317,15 @@ def test_a_node_that_does_not_answer_is_killed(nothing_left):
     stopped = zray("stop")
     assert stopped.returncode == 0
     assert "did not answer and was killed" in stopped.stdout
+
+
+@pytest.mark.parametrize("command", [("status",), ("status", "--format", "json")], ids=" ".join)
+def test_a_reader_that_has_enough_is_no_error(command):
+    """zray status | head: what is written then finds nobody."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with subprocess.Popen(
+        command_line(*command), env=environment(), cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True
+    ) as process:
+        os.close(writer)
+        assert process.communicate(timeout=30)[1] == ""

@@ -90,4 +90,4 @@ def test_of_one_that_was_on_the_last_other_node_its_shard_says_what_became_of_it
     desk.tell("gcs-0", ActorLocated(actor, "", OTHER))
     (ready,) = [message for _, message in desk.heard() if type(message) is ObjectsReady]
     ((_, error),) = ready.objects
-    assert "died: its node other/local is lost (it was drained" in str(decode_system_error(error))
+    assert "died: its node other is lost (it was drained" in str(decode_system_error(error))

@@ -168,3 +168,14 @@ def _first_line(error: BaseException) -> str:
     except Exception:
         text = "its own message fails"
     return f"{type(error).__name__}: {text}"
+
+
+def is_of_users(error: BaseException) -> bool:
+    """Whether it came out of their own code (__getstate__, say), where its traceback tells them something."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        module: str = traceback.tb_frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in ("zray", "cloudpickle", "copyreg", "pickle"):
+            return True
+        traceback = traceback.tb_next
+    return False

@@ -278,9 +278,10 @@ def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None) -> bytes
     try:
         _careful_pickler()(file, 5, None if buffers is None else buffers.append).dump(value)
     except Exception as error:
-        from .inspect import explain
+        from .inspect import explain, is_of_users
 
-        raise explain(value, error) from error
+        error.__context__ = None  # the same, of the pickler that is tried first
+        raise explain(value, error) from (error if is_of_users(error) else None)
     return file.getvalue()
 
 

@@ -27,7 +27,10 @@ from .tasks import Function
 
 # Of an object: why nobody makes it again, and what helps.
 ANSWER_IS_LOST = "an actor's answer, went with a node that is lost"
-PUT_HELP = "What a task returns would be made again: have one make it, or put it again"
+PUT_HELP = (
+    "What a task returns would be made again: have one make it, and pass its ref where a large value was passed; or "
+    "put it again"
+)
 TASK_HELP = "One that may be repeated (max_retries) is run again then"
 
 

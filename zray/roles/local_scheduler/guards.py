@@ -34,6 +34,7 @@ from ...wire.homes import (
 )
 from ...wire.scheduling import CodeAdded, JobFacts
 from ...wire.task_spec import ActorOptions, TaskSpec
+from ...wire.where import host_of
 from .actor_names import name_key
 from .bundles import as_asked
 from .copies import Copy
@@ -349,7 +350,7 @@ class Guards:
         is_over = not options.detached and (guard.is_over or (known is None and facts.home in node.recovery.lost))
         job = node.code.job_of(guard.job_id, facts, is_detached=options.detached or is_over)
         actor = node.moves.receive(spec, options, guard.life, job)
-        lost = f"its node {guard.home} is lost ({node.recovery.lost.get(guard.home)})"
+        lost = f"its node {host_of(guard.home)} is lost ({node.recovery.lost.get(guard.home)})"
         copy, guard.copy = guard.copy, None
         why_not = copy.why_not() if copy is not None else ""
         if copy is not None and why_not:

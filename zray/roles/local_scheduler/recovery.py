@@ -21,6 +21,7 @@ from ...ids import is_put, return_id
 from ...wire.gcs import CannotRebuild, NodeLost, ObjectLost, RebuildObject, result_is_lost
 from ...wire.scheduling import TaskPlaced
 from ...wire.task_spec import StoredValue, TaskOptions, TaskSpec, parse_options
+from ...wire.where import host_of
 from ..latest import LOST_MAX, Latest
 from . import once_more
 from .puts import Puts
@@ -91,9 +92,8 @@ class Recovery:
         if is_attempt and not node.lifecycle.may_retry(task):
             name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
             often = f", in the last of {task.attempts + 1} attempts" if task.attempts else ""
-            text = (
-                f"The node that had task {name}, which may have begun there, is lost{often}: {gone}: {self.lost[gone]}."
-            )
+            how = f"{host_of(gone)}: {self.lost[gone]}"
+            text = f"The node that had task {name}, which may have begun there, is lost{often}: {how}."
             node.lifecycle.fail(task, "NodeDiedError", text)
             return
         task.attempts += is_attempt

@@ -22,6 +22,7 @@ from ...wire.actors import (
     ResultsHeld,
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
+from ...wire.where import host_of
 from .names import MADE_ANEW, name_of_call
 from .tables import Job, ObjectEntry, Task, TaskState
 from .unpulled import Asked, Unpulled
@@ -140,7 +141,9 @@ class Routes:
         elif message.lost:
             self.node.logs.made_is_gone(route.actor_id, message.lost)
             reason = f" ({lost[message.lost]})" if message.lost in lost else ""
-            self.fail_route(route, gone_error(f"{route.in_words()} died: its node {message.lost} is lost{reason}."))
+            self.fail_route(
+                route, gone_error(f"{route.in_words()} died: its node {host_of(message.lost)} is lost{reason}.")
+            )
         else:
             self.node.logs.made_is_gone(route.actor_id)
             self.fail_route(route, gone_error(f"{route.in_words()} is not there: it has ended, or never was."))
