@@ -150,3 +150,12 @@ def test_nothing_runs_on_the_machine_of_a_program_outside_of_the_cluster(cluster
         assert printed.split() == [str(run), "False"], errors
     zray.init(address=cluster.address, namespace="shop")
     zray.kill(zray.get_actor("counter"))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_program_that_names_the_address_of_a_node_on_its_machine_sits_on_that_node(cluster, number):
+    """Ray's documents give any node's."""
+    node = cluster.worker_nodes[number]
+    zray.init(address=node.address)
+    assert zray.get_runtime_context().get_node_id() == node.node_id
+    zray.shutdown()

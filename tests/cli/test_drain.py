@@ -199,8 +199,8 @@ def test_an_actor_is_waited_for(cluster):
 def test_what_cannot_be_drained_is_refused_in_a_line(cluster):
     session = ("--session", cluster.head_node.session.name)
     for arguments, code, words in (
-        (("nobody",), 1, "no node is called so"),
-        (("",), 1, "no node is called so"),
+        (("nobody",), 1, "no node's id begins so"),
+        (("",), 1, "no node's id begins so"),
         ((cluster.head_node.node_id,), 1, "is the head: end it by `zray stop`"),
         ((cluster.worker_nodes[0].node_id, "--timeout", "0"), 2, "above 0"),
         ((), 2, "Missing argument"),

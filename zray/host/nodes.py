@@ -344,13 +344,15 @@ def start_member(
 
 
 def find_node_of(cluster: str) -> tuple[Session, int] | None:
-    """A lasting node of that cluster on this machine: its head if it is here, else the newest."""
+    """A lasting node on this machine: the one that listens there; else one of the cluster whose head does, that head
+    if it is here, else the newest.
+    """
     found = None
     for session in lasting_sessions():
         info = session.read_info()
-        if info is not None and info.cluster == cluster:
+        if info is not None and cluster in (info.cluster, info.endpoint):
             found = (session, info.node_pid)
-            if info.kind == "head":
+            if info.kind == "head" or info.endpoint == cluster:
                 break
     return found
 

@@ -100,7 +100,7 @@ class Orders:
                 verdict = head.state.roster.lost.get(gone[0], "it was lost; why, nobody remembers")
                 reason = "" if verdict == DRAINED else verdict
                 return DrainReply(request, gone[0].partition("/")[0], [], True, reason)
-            what = "several nodes begin so" if there else "no node is called so"
+            what = "several nodes begin so" if there else "no node's id begins so"
             return OrderReply(request, [], f"{message.name[:80]!r}: {what}; `zray status` shows them")
         (node,) = there
         if monitor.nodes[node].kind != "node":
