@@ -1,7 +1,9 @@
-"""Requests for resources that nothing could mean are refused where they are made (B19)."""
+"""What nothing could mean, or nobody could take along, is refused where it is given (B19)."""
 
 import math
 import sys
+import threading
+import traceback
 
 import pytest
 
@@ -89,3 +91,22 @@ def test_a_method_whose_name_no_message_has_is_refused(session):
 def test_a_path_that_no_system_has_is_left_out(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, "/" + "x" * 100_000])
     assert import_path() and max(map(len, import_path())) < 100_000
+
+
+class Unwilling:
+    def __getstate__(self):
+        raise RuntimeError("mine")
+
+
+@pytest.mark.parametrize("value, is_theirs", [(threading.Lock(), False), (Unwilling(), True)], ids=["lock", "own"])
+@pytest.mark.parametrize("way", ["put", "task"])
+def test_what_cannot_be_pickled_is_said_where_it_is_given_and_how_only_of_their_own_code(
+    session, way, value, is_theirs
+):
+    """Where zray and its picklers have noticed tells nobody anything."""
+    give = zray.put if way == "put" else zray.remote(lambda value: value).remote
+    with pytest.raises(SerializationError) as caught:
+        give(value)
+    text = "".join(traceback.format_exception(caught.value))
+    assert ("RuntimeError: mine\n" in text) is is_theirs and ("cloudpickle.py" in text) is is_theirs
+    assert len(caught.traceback) <= 3
