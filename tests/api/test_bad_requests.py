@@ -100,9 +100,7 @@ class Unwilling:
 
 @pytest.mark.parametrize("value, is_theirs", [(threading.Lock(), False), (Unwilling(), True)], ids=["lock", "own"])
 @pytest.mark.parametrize("way", ["put", "task"])
-def test_what_cannot_be_pickled_is_said_where_it_is_given_and_how_only_of_their_own_code(
-    session, way, value, is_theirs
-):
+def test_what_cannot_be_pickled_is_said_in_few_lines_and_how_only_of_their_own_code(session, way, value, is_theirs):
     """Where zray and its picklers have noticed tells nobody anything."""
     give = zray.put if way == "put" else zray.remote(lambda value: value).remote
     with pytest.raises(SerializationError) as caught:
