@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md: the table of places names functions that exist, and the page stays short."""
+"""ARCHITECTURE.md and docs/design: files and functions that they name exist, and the first page stays short."""
 
 import ast
 import re
@@ -10,6 +10,7 @@ from tests.scripts import ROOT
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 PLACES = re.findall(r"^\| .* \| `([\w/]+\.py):([\w.]+)` \|$", PAGE, re.MULTILINE)
 WORDS_MAX = 2_600
+PAGES = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "design").glob("*.md"))]
 
 
 def names_of(path):
@@ -31,10 +32,12 @@ def test_function_of_a_behaviour_exists(file, function):
     assert function in set(names_of(ROOT / "zray" / file))
 
 
-def test_files_named_in_the_text_exist():
-    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", PAGE))
-    roots = [ROOT, ROOT / "zray", ROOT / "zray" / "roles"]
-    assert not [name for name in named if not any((root / name).is_file() for root in roots)]
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_files_named_in_a_page_exist(path):
+    folders = [ROOT / folder for folder in ("zray", "benchmarks", "tests")]
+    files = {f"/{file.relative_to(ROOT)}" for folder in folders for file in folder.rglob("*.py")}
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", path.read_text()))
+    assert not [name for name in named if not any(file.endswith(f"/{name}") for file in files)]
 
 
 def test_page_is_short():
