@@ -320,7 +320,7 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
         ValueError: not an actor handle.
         TypeError: no_restart is not a bool.
     """
-    from .actor import ActorHandle
+    from .actor_handle import ActorHandle
     from .options import check_flag
     from .wire.actors import KillActor
 
@@ -346,7 +346,7 @@ def get_actor(name: str, namespace: str | None = None) -> Any:
         ValueError: there is none, or the name is empty.
         TypeError: the namespace is not a str.
     """
-    from .actor import find_actor
+    from .actor_handle import find_actor
     from .options import check_text
 
     if not isinstance(name, str) or not name:

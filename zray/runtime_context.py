@@ -121,7 +121,7 @@ class RuntimeContext:
         Raises:
             RuntimeError: it runs in no actor.
         """
-        from .actor import handle_of
+        from .actor_handle import handle_of
 
         actor = getattr(self._runtime, "actor", None)
         if actor is None:

@@ -28,7 +28,7 @@ HARMLESS = frozenset(
 )  # fmt: skip
 
 # What programs call: where these return to one, nothing is half done either.
-ENTRANCES = frozenset(("zray.actor", "zray.api", "zray.remote_function"))
+ENTRANCES = frozenset(("zray.actor", "zray.actor_handle", "zray.api", "zray.remote_function"))
 
 _is_sent_again = False  # it will be, soon
 _is_again = False  # the next one is one that was sent again

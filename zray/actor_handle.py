@@ -1,0 +1,206 @@
+"""Handles of actors and their methods: what a program calls an actor by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import api
+from .host import context
+from .ids import FIRST_RETURN, return_id
+from .object_ref import ObjectRef
+from .options import METHOD_OPTIONS, check_generator, check_options
+from .remote_function import serialize_call
+from .signatures import check_arguments, signature_from
+from .store.arguments import simple_payload
+from .wire.task_spec import TaskOptions, TaskSpec, encode_options
+
+if TYPE_CHECKING:
+    from .host.runtime import Runtime
+
+# Under these keys a handle knows a method's parameters, and that it is a generator, beside its options.
+PARAMETERS = " parameters"
+IS_GENERATOR = " is a generator"
+IS_LOGGED = " is logged"  # the actor recovers
+
+
+class ActorHandle:
+    """Calls on one actor: `handle.method.remote(...)`.  May be passed on and stored; the actor ends with the last."""
+
+    def __init__(
+        self,
+        actor_id: bytes,
+        ref: ObjectRef,
+        class_name: str,
+        methods: dict[str, dict[str, Any]],
+        max_task_retries: int,
+    ) -> None:
+        self._actor_id = actor_id
+        self._ref = ref
+        self._class_name = class_name
+        self._methods = methods
+        self._max_task_retries = max_task_retries
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        methods = self.__dict__.get("_methods")
+        if methods is None or name not in methods:
+            known = ", ".join(sorted(item for item in methods or () if not item.startswith("__")))
+            raise AttributeError(f"Actor {self.__dict__.get('_class_name')} has no method {name!r}.  It has: {known}.")
+        found = ActorMethod(self, name, methods[name])
+        self.__dict__[name] = found
+        return found
+
+    def __reduce__(self) -> Any:
+        return _rebuild_handle, (
+            self._actor_id,
+            self._ref,
+            self._class_name,
+            self._methods,
+            self._max_task_retries,
+        )
+
+    def __repr__(self) -> str:
+        return f"Actor({self._class_name}, {self._actor_id.hex()})"
+
+    def __hash__(self) -> int:
+        return hash(self._actor_id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
+
+
+def _rebuild_handle(*parts: Any) -> ActorHandle:
+    return ActorHandle(*parts)
+
+
+class ActorMethod:
+    """One method of one actor."""
+
+    __slots__ = (
+        "_blob",
+        "_class_name",
+        "_counts",
+        "_handle_id",
+        "_handle_ref",
+        "_name",
+        "_num_returns",
+        "_options",
+        "_retries",
+        "_session",
+        "_signature",
+    )
+
+    def __init__(self, handle: ActorHandle, name: str, options: dict[str, Any]) -> None:
+        # No reference to the handle itself: a ring of the two would outlive its last user.
+        self._handle_id = handle._actor_id
+        self._handle_ref = handle._ref
+        self._class_name = handle._class_name
+        self._retries = handle._max_task_retries
+        self._name = name
+        self._options = options
+        self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
+        self._blob = b""
+        self._session: object = None  # the mark of the runtime for which the blob was made
+        self._signature, self._counts = signature_from(options.get(PARAMETERS))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"Actor methods cannot be called directly: use .{self._name}.remote(...).")
+
+    def options(self, /, **options: Any) -> ActorMethod:
+        """The same method with other options."""
+        check_options(options, METHOD_OPTIONS, "an actor's method")
+        other = object.__new__(ActorMethod)
+        for slot in ActorMethod.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        other._options = {**self._options, **options}
+        other._num_returns = 1 if other._options.get("num_returns") is None else other._options["num_returns"]
+        other._session = None
+        return other
+
+    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Ray's lazy graphs."""
+        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+
+    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Submit a call.  Returns one ref, a list of them (num_returns), or None (num_returns=0).
+
+        Raises:
+            TypeError: the arguments do not fit the method's signature, or cannot be serialized.
+        """
+        runtime = api.require_runtime(self)
+        counts = self._counts
+        if kwargs or not counts[0] <= len(args) <= counts[1]:
+            self._check_call(args, kwargs)
+        if self._session is not runtime.mark:
+            self._prepare(runtime)
+        blob = self._blob
+        payload = None if kwargs else simple_payload(args, runtime.inline_bytes_max)
+        deps: tuple[bytes, ...] = ()
+        holds: tuple[bytes, ...] = ()
+        if payload is None:
+            keep: list[ObjectRef] = []
+            arguments = serialize_call(runtime, args, kwargs, keep)
+            payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
+        submitter = runtime.submitter()
+        task_id = submitter.next_task_id()
+        caller = submitter.actor_id
+        spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller)
+        count = self._num_returns
+        first = runtime.submit(spec, count)
+        if count == 1:
+            return ObjectRef(first)
+        if count == 0:
+            return None
+        return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
+
+    def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._signature is not None:
+            check_arguments(self._signature, f"{self._class_name}.{self._name}", args, kwargs)
+
+    def _prepare(self, runtime: Runtime) -> None:
+        """Once per session, of which there should be one."""
+        if context.had_session and self._handle_ref.id not in runtime.client.held:
+            raise context.actor_of_ended_session(self._class_name)
+        self._blob = self._encode_options()
+        self._session = runtime.mark
+
+    def _encode_options(self) -> bytes:
+        from .store.values import serialize, to_bytes
+
+        options = self._options
+        if IS_GENERATOR in options:
+            check_generator(options)
+        retry = options.get("retry_exceptions") or False
+        classes = tuple(retry) if isinstance(retry, (list, tuple)) else ()
+        retries = options.get("max_task_retries")
+        return encode_options(
+            TaskOptions(
+                resources={},
+                num_returns=self._num_returns,
+                max_retries=self._retries if retries is None else retries,
+                retry_exceptions=bool(retry),
+                retry_on=to_bytes(serialize(classes)) if classes else b"",
+                name=options.get("name") or f"{self._class_name}.{self._name}",
+                actor_id=self._handle_id,
+                method=self._name,
+                is_readonly=bool(options.get("readonly")),
+                is_logged=bool(options.get(IS_LOGGED)),
+            )
+        )
+
+
+def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandle | None:
+    """A handle on the living actor of that name; None when there is none."""
+    from .wire.actors import FindActor
+
+    reply = runtime.ask(lambda request: FindActor(request, namespace or runtime.namespace, name))
+    if not reply.actor_id:
+        return None
+    return handle_of(runtime, reply.actor_id, reply.handle)
+
+
+def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle:
+    """A handle made of what the actor's options say of it."""
+    from .store.values import deserialize
+
+    class_name, methods, retries = deserialize(data)
+    return ActorHandle(actor_id, runtime.another_ref(actor_id + FIRST_RETURN), class_name, methods, retries)
