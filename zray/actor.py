@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import FunctionType
+from functools import partialmethod, update_wrapper
+from types import ClassMethodDescriptorType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from . import api
 from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, ActorMethod, find_actor
-from .exceptions import ActorAlreadyExistsError
+from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
 from .ids import FIRST_RETURN
 from .object_ref import ObjectRef
@@ -30,12 +31,10 @@ __all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "Actor
 ASYNC_CONCURRENCY = 1000
 # Methods that every actor has.
 BUILT_IN_METHODS = ("__ray_ready__", "__ray_terminate__", "__ray_call__")
+# Callable descriptors in a class that are no methods of its instances.
+NO_METHODS = (staticmethod, classmethod, ClassMethodDescriptorType)
 # Python looks for these in a handle, and would take the actor's.
 NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnewargs_ex__", "__setstate__")
-
-
-class ActorClassInheritanceException(TypeError):
-    """An actor class cannot be inherited from: inherit from the plain class, then decorate."""
 
 
 def method(*args: Any, **options: Any) -> Any:
@@ -66,56 +65,86 @@ class ActorClass:
         for base in cls.__mro__:
             if isinstance(base, ActorClass):
                 raise ActorClassInheritanceException("An actor class cannot be inherited from.")
-        self._cls = cls
-        self._options = options
-        self._name = cls.__qualname__[:NAME_CHARACTERS_MAX]
+        self.__cls = cls
+        self.__options = options
+        self.__name = cls.__qualname__[:NAME_CHARACTERS_MAX]
         self.__doc__ = cls.__doc__
         self.__name__ = cls.__name__
+        self.__qualname__ = cls.__qualname__
         self.__module__ = cls.__module__
-        self._code: Code | None = None
-        self._methods: dict[str, dict[str, Any]] | None = None
-        self._is_async = False
+        self.__code: Code | None = None
+        self.__methods: dict[str, dict[str, Any]] | None = None
+        self.__is_async = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"Actors cannot be made directly: use {self._name}.remote(...).")
+        raise TypeError(f"Actors cannot be made directly: use {self.__name}.remote(...).")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         raise ActorClassInheritanceException(
-            f"{self._name} is an actor class and cannot be inherited from: inherit from a plain class, and decorate "
+            f"{self.__name} is an actor class and cannot be inherited from: inherit from a plain class, and decorate "
             "the subclass with @zray.remote."
         )
 
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the class: its own code knows the class by the name of this object, too.
+
+        Raises:
+            AttributeError: the class has none, or Python looks for a method of its own.
+        """
+        if "_ActorClass__cls" not in self.__dict__:
+            raise AttributeError(name)  # it is being copied, or unpickled
+        cls = self.__cls
+        found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+        is_bound = hasattr(type(found), "__get__")
+        if name.startswith("__") and name.endswith("__") and (found is None or is_bound or callable(found)):
+            raise AttributeError(f"Actor class {self.__name} has no attribute {name!r}.")
+        if is_bound and not isinstance(found, NO_METHODS) and (callable(found) or isinstance(found, partialmethod)):
+            return ClassFunction(cls, name, getattr(cls, name))
+        return getattr(cls, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_ActorClass__") or (name.startswith("__") and name.endswith("__")):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.__cls, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__cls, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *dir(self.__cls)})
+
     def options(self, /, **options: Any) -> ActorClass:
         """The same class with other options; this one stays as it is."""
-        other = ActorClass(self._cls, {**self._options, **options})
-        other._code = self._code
+        other = ActorClass(self.__cls, {**self.__options, **options})
+        other.__code = self.__code
         return other
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Ray's lazy graphs."""
         raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
 
-    def methods(self) -> dict[str, dict[str, Any]]:
+    def __described(self) -> dict[str, dict[str, Any]]:
         """Names of its methods, with their @method options and whether they are async."""
-        if self._methods is None:
+        if self.__methods is None:
             methods: dict[str, dict[str, Any]] = {}
-            for name, function in inspect.getmembers(self._cls, callable):
-                if name.startswith("__") and not _can_be_called(self._cls, name):
+            for name, function in inspect.getmembers(self.__cls, callable):
+                if name.startswith("__") and not _can_be_called(self.__cls, name):
                     continue
                 check_text("The name of a method", name)
                 described = dict(getattr(function, "__zray_method__", {}))
-                described[PARAMETERS] = parameters_of(self._cls, name, function)
+                described[PARAMETERS] = parameters_of(self.__cls, name, function)
                 methods[name] = described
                 if inspect.isgeneratorfunction(function):
                     described[IS_GENERATOR] = True
                 elif inspect.iscoroutinefunction(function):
-                    self._is_async = True
+                    self.__is_async = True
                 elif inspect.isasyncgenfunction(function):
                     raise NotImplementedError("Async generators as actor methods are not built yet.")
             for name in BUILT_IN_METHODS:
                 methods[name] = {}
-            self._methods = methods  # only now: a class that is refused is refused again
-        return self._methods
+            self.__methods = methods  # only now: a class that is refused is refused again
+        return self.__methods
 
     def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle:
         """Make an actor.
@@ -125,22 +154,22 @@ class ActorClass:
             TypeError: the arguments do not fit the constructor, or cannot be serialized.
         """
         runtime = context.runtime or api.require_runtime([*args, *kwargs.values()])
-        options = self._options
+        options = self.__options
         name = options.get("name")
         if options.get("get_if_exists"):
             if not name:
                 raise ValueError("get_if_exists needs a name.")
             if not runtime.is_worker and (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
-        methods = self.methods()
+        methods = self.__described()
         if options.get("checkpoint_interval") is not None:
             methods = {name: {**described, IS_LOGGED: True} for name, described in methods.items()}
-        if self._code is None:
-            self._code = Code(self._cls, self._name)
-        code = self._code
+        if self.__code is None:
+            self.__code = Code(self.__cls, self.__name)
+        code = self.__code
         code.publish(runtime)
         runtime.look_for_code()
-        self._check_constructor(args, kwargs)
+        self.__check_constructor(args, kwargs)
         keep: list[ObjectRef] = []
         arguments = serialize_call(runtime, args, kwargs, keep)
         submitter = runtime.submitter()
@@ -157,54 +186,54 @@ class ActorClass:
             keep += modules
             deps = tuple(dict.fromkeys((*deps, *(ref.id for ref in modules))))
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, deps, holds)
-        actor_options = self._actor_options(runtime, methods, submitter.captured)
+        actor_options = self.__actor_options(runtime, methods, submitter.captured)
         runtime.refuse_in_the_middle()
         with runtime.lock:
             runtime.client.expect_actor(task_id + FIRST_RETURN)
             runtime.client.say(CreateActor(spec, actor_options))
         runtime.arm()
         ref = ObjectRef(task_id + FIRST_RETURN)
-        handle = ActorHandle(task_id, ref, self._name, methods, actor_options.max_task_retries)
+        handle = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
         if name:
-            return self._confirm_name(runtime, handle, name)
+            return self.__confirm_name(runtime, handle, name)
         return handle
 
-    def _confirm_name(self, runtime: Runtime, handle: ActorHandle, name: str) -> ActorHandle:
+    def __confirm_name(self, runtime: Runtime, handle: ActorHandle, name: str) -> ActorHandle:
         """A named actor's name must have been free: one question tells, in order behind the creation."""
-        namespace = self._options.get("namespace")
+        namespace = self.__options.get("namespace")
         winner = find_actor(runtime, name, namespace)
         if winner is not None and winner._actor_id == handle._actor_id:
             return handle
-        if winner is not None and self._options.get("get_if_exists"):
+        if winner is not None and self.__options.get("get_if_exists"):
             return winner
         if winner is not None:
             raise ActorAlreadyExistsError(f"An actor named {name!r} lives already; get_actor({name!r}) finds it.")
         return handle  # it has died already: its calls say why
 
-    def _check_constructor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        constructor: Any = self._cls.__init__  # type: ignore[misc]
+    def __check_constructor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        constructor: Any = self.__cls.__init__  # type: ignore[misc]
         if constructor is object.__init__:
             if args or kwargs:
-                raise TypeError(f"{self._name}() takes no arguments.")
+                raise TypeError(f"{self.__name}() takes no arguments.")
             return
         signature, _ = signature_of(constructor, skip_self=True)
         if signature is not None:
-            check_arguments(signature, self._name, args, kwargs)
+            check_arguments(signature, self.__name, args, kwargs)
 
-    def _actor_options(
+    def __actor_options(
         self, runtime: Runtime, methods: dict[str, dict[str, Any]], captured: Where | None
     ) -> ActorOptions:
         from .store.values import serialize, to_bytes
 
-        options = self._options
+        options = self.__options
         concurrency = options.get("max_concurrency")
         if concurrency is None:
-            concurrency = ASYNC_CONCURRENCY if self._is_async else 1
+            concurrency = ASYNC_CONCURRENCY if self.__is_async else 1
         interval = options.get("checkpoint_interval")
-        if interval is not None and (concurrency != 1 or self._is_async):
+        if interval is not None and (concurrency != 1 or self.__is_async):
             raise ValueError(
                 f"checkpoint_interval={interval}: only an actor that runs one call after the other can recover; "
-                f"{self._name} is {'async' if self._is_async else f'threaded (max_concurrency={concurrency})'}."
+                f"{self.__name} is {'async' if self.__is_async else f'threaded (max_concurrency={concurrency})'}."
             )
         # Who asks for recovery means that callers do not notice; unless something else is said.
         unsaid = 0 if interval is None else -1
@@ -216,22 +245,50 @@ class ActorClass:
             max_restarts=restarts,
             max_task_retries=retries,
             max_concurrency=concurrency,
-            is_async=self._is_async,
+            is_async=self.__is_async,
             name=options.get("name") or "",
             namespace=options.get("namespace") or runtime.namespace,
             detached=options.get("lifetime") == "detached",
-            handle=to_bytes(serialize((self._name, methods, retries))),
-            class_name=self._name,
+            handle=to_bytes(serialize((self.__name, methods, retries))),
+            class_name=self.__name,
             env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
             where=where_of(options, resources, captured),
             checkpoint_interval=-1 if interval is None else interval,
         )
 
     def __reduce__(self) -> Any:
-        return ActorClass, (self._cls, self._options)
+        return ActorClass, (self.__cls, self.__options)
 
     def __repr__(self) -> str:
-        return f"ActorClass({self._name})"
+        return f"ActorClass({self.__name})"
+
+
+class ClassFunction:
+    """A method of an actor's class, looked up in the class: instances of the class are what it takes."""
+
+    def __init__(self, cls: type, name: str, function: Any) -> None:
+        update_wrapper(self, function)
+        self._cls = cls
+        self._name = name
+        self._function = function
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], self._cls):  # the class's own code, in the actor
+            return self._function(*args, **kwargs)
+        raise TypeError(self._how_to_call())
+
+    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Say how it is called."""
+        raise TypeError(self._how_to_call())
+
+    options = remote
+
+    def _how_to_call(self) -> str:
+        cls, name = self._cls.__qualname__, self._name
+        return (
+            f"{cls}.{name} is a method of actors: {cls}.remote(...) creates an actor and returns its handle, and "
+            f"handle.{name}.remote(...) calls it."
+        )
 
 
 def _can_be_called(cls: type, name: str) -> bool:

@@ -25,6 +25,7 @@
     ├── ActorAlreadyExistsError, ProtocolError      also a ValueError
     ├── AsyncioActorExit                how an async actor leaves
     └── DeadlockError                   also a RuntimeError
+    ActorClassInheritanceException      a TypeError alone, as in Ray
 
 *Definite*: what was asked for has not happened and never will. *Indefinite*: it may have happened, or may
 yet.
@@ -382,6 +383,10 @@ class CrossLanguageError(ZrayError):
 
 class ActorAlreadyExistsError(ZrayError, ValueError):
     """The name is taken in this namespace (definite: no actor was made)."""
+
+
+class ActorClassInheritanceException(TypeError):
+    """An actor class has no subclasses: a plain class has, and is decorated then (definite)."""
 
 
 class AuthenticationError(ZrayError, ConnectionError):
