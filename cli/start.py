@@ -162,7 +162,7 @@ def note_nodes_beside(new: Any) -> None:
 @click.option(
     "--labels", callback=label_map, metavar="K=V,...", help='Labels of the node; or JSON, like {"disk": "ssd"}.'
 )
-@click.option("--object-store-memory", type=int, metavar="BYTES", help="Shared memory to use at most.")
+@click.option("--object-store-memory", type=float, metavar="BYTES", help="Shared memory to use at most.")
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
 @click.option(
@@ -192,7 +192,7 @@ def start(
     num_gpus: float | None,
     memory: float | None,
     resources: dict[str, float] | None,
-    object_store_memory: int | None,
+    object_store_memory: float | None,
     block: bool,
     **where: Any,
 ) -> None:
@@ -248,7 +248,7 @@ def why_it_ended(log: Any) -> str:
     return f": {found[-1]}" if found else ""
 
 
-def start_head(total: dict[str, int], store: int | None, where: dict[str, Any], *, is_foreground: bool) -> Any:
+def start_head(total: dict[str, int], store: float | None, where: dict[str, Any], *, is_foreground: bool) -> Any:
     """--head."""
     from zray.host import nodes, tokens
 
@@ -266,7 +266,9 @@ def start_head(total: dict[str, int], store: int | None, where: dict[str, Any], 
     return nodes.start_head(total, store, **further, **plan)
 
 
-def join(total: dict[str, int], store: int | None, address: str, where: dict[str, Any], *, is_foreground: bool) -> Any:
+def join(
+    total: dict[str, int], store: float | None, address: str, where: dict[str, Any], *, is_foreground: bool
+) -> Any:
     """--address."""
     from zray.host import nodes, tokens
 

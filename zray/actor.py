@@ -48,7 +48,7 @@ def method(*args: Any, **options: Any) -> Any:
     """
     if args:
         raise ValueError("@method needs options: @zray.method(num_returns=2).")
-    check_options(options, METHOD_OPTIONS, "@method")
+    options = check_options(options, METHOD_OPTIONS, "@method")
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function.__zray_method__ = options  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ class ActorClass:
     """Its instances are actors: `A.remote(...)` makes one, and returns a handle at once."""
 
     def __init__(self, cls: type, options: dict[str, Any]) -> None:
-        check_options(options, ACTOR_OPTIONS, "an actor")
+        options = check_options(options, ACTOR_OPTIONS, "an actor")
         for base in cls.__mro__:
             if isinstance(base, ActorClass):
                 raise ActorClassInheritanceException("An actor class cannot be inherited from.")

@@ -107,7 +107,7 @@ class ActorMethod:
 
     def options(self, /, **options: Any) -> ActorMethod:
         """The same method with other options."""
-        check_options(options, METHOD_OPTIONS, "an actor's method")
+        options = check_options(options, METHOD_OPTIONS, "an actor's method")
         other = object.__new__(ActorMethod)
         for slot in ActorMethod.__slots__:
             setattr(other, slot, getattr(self, slot))

@@ -54,7 +54,7 @@ def init(
     num_gpus: int | float | None = None,
     resources: dict[str, float] | None = None,
     labels: dict[str, str] | None = None,
-    object_store_memory: int | None = None,
+    object_store_memory: float | None = None,
     ignore_reinit_error: bool = False,
     namespace: str | None = None,
     log_to_driver: bool = True,

@@ -1,11 +1,40 @@
-"""What is given to get() and wait(): refused where it is given, in words."""
+"""Arguments that users give: checked where they are given, and refused in words."""
 
 from __future__ import annotations
 
-from numbers import Real
+import math
+from numbers import Integral, Real
 from typing import Any
 
 from .object_ref import ObjectRef
+
+
+def check_number(name: str, value: Any) -> int | float:
+    """A finite number, as one of Python's own: numpy has others.
+
+    Raises:
+        TypeError, ValueError: none, or not finite.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}.")
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, not {value}.")
+    return number
+
+
+def check_whole(name: str, value: Any, minimum: int, maximum: int) -> int:
+    """A whole number; a float may say it, like 2e9.
+
+    Raises:
+        TypeError, ValueError: none, a part of one, or out of range.
+    """
+    number = check_number(name, value)
+    if number != int(number):
+        raise ValueError(f"{name} must be a whole number, not {value}.")
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be from {minimum:,} to {maximum:,}, not {value}.")
+    return int(number)
 
 
 def check_timeout(timeout: Any) -> Any:

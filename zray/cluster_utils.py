@@ -89,7 +89,7 @@ class Cluster:
         memory: float | None = None,
         resources: dict[str, float] | None = None,
         labels: dict[str, str] | None = None,
-        object_store_memory: int | None = None,
+        object_store_memory: float | None = None,
         head_wait: float | None = None,
         **head: Any,
     ) -> Node:

@@ -5,11 +5,12 @@ Source: FEATURES 1 and 3; names and meanings are Ray's.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
 
+from .checks import check_number, check_whole
 from .runtime_env import TASK_FIELDS, check_runtime_env
 from .wire.groups import BUNDLES_MAX
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
@@ -52,23 +53,33 @@ ACTOR_OPTIONS = (
     "checkpoint_interval",
 )
 METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly")
-CONCURRENCY_MAX = 10_000
+CONCURRENCY_MAX = 100_000
+# They travel with every task, and are compared with each node where one is placed.
+RESOURCES_MAX = 1_000
+# Of a node: each member of a cluster is told of all that it has, some 250 KB, when it joins.
+NODE_RESOURCES_MAX = 10_000
 # They travel with every task, and are looked through wherever one is placed.
 FALLBACKS_MAX = 20
 SMALLEST_AMOUNT = 1 / RESOURCE_UNIT
 # The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
 MEMORY = "memory"
+# These belong to nodes, and nobody declares them: the size of the object store, in bytes, and names of one node each.
+STORE_MEMORY = "object_store_memory"
+NODE_PREFIX = "node:"
 MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a message can say
 
 
-def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) -> None:
+def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) -> dict[str, Any]:
     """Refuse what is unknown, of the wrong type, out of range, or not built yet.
+
+    Returns the options, numbers as Python's own: 2.0 as 2 where only whole ones do.
 
     Raises:
         ValueError: an unknown option, or a value out of range.
         TypeError: a value of the wrong type.
         NotImplementedError: an option of Ray's that zray does not have yet.
     """
+    changed: dict[str, Any] = {}
     for name, value in options.items():
         if name in WITHOUT_EFFECT:
             continue
@@ -80,39 +91,45 @@ def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) ->
             raise ValueError(f"{what} has no option {name!r}.  Valid ones: {', '.join(valid)}.")
         check = _CHECKS.get(name)
         if check is not None and value is not None:
-            check(name, value)
+            checked = check(name, value)
+            if checked is not None and checked is not value:
+                changed[name] = checked
+    return {**options, **changed} if changed else options
 
 
-def _number(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}.")
-    if not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name} must be finite and not negative, not {value}.")
-    if value > 1e9:
+def _number(name: str, value: Any) -> int | float:
+    number = check_number(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must not be negative, not {value}.")
+    if number > 1e9:
         raise ValueError(f"{name}={value} is more than any machine has.")
-    if 0 < value < SMALLEST_AMOUNT:
+    if 0 < number < SMALLEST_AMOUNT:
         raise ValueError(f"{name}={value} is less than {SMALLEST_AMOUNT}, the smallest amount of a resource but 0.")
+    return number
 
 
-def _gpus(name: str, value: Any) -> None:
-    _number(name, value)
-    if value > 1 and value != int(value):
+def _gpus(name: str, value: Any) -> int | float:
+    number = _number(name, value)
+    if number > 1 and number != int(number):
         raise ValueError(f"num_gpus above 1 must be whole, not {value}.")
+    return number
 
 
-def check_memory(name: str, value: Any) -> None:
+def check_memory(name: str, value: Any) -> int | float:
     """Bytes of memory.  Raises: TypeError, ValueError."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number of bytes, not {type(value).__name__}.")
-    if not 0 <= value <= MEMORY_BYTES_MAX:
+    number = check_number(name, value)
+    if not 0 <= number <= MEMORY_BYTES_MAX:
         raise ValueError(f"{name} must be from 0 to {MEMORY_BYTES_MAX:,} bytes, not {value}.")
+    return number
 
 
-def _resources(name: str, value: Any) -> None:
+def check_resources(name: str, value: Any, most: int = RESOURCES_MAX) -> dict[str, int | float]:
+    """Amounts of resources by name.  Raises: TypeError, ValueError."""
     if not isinstance(value, dict):
-        raise TypeError(f"resources must be a dict of names to amounts, not {type(value).__name__}.")
-    if len(value) > 1_000:
-        raise ValueError(f"resources names {len(value)} resources; at most 1000.")
+        raise TypeError(f"{name} must be a dict of names to amounts, not {type(value).__name__}.")
+    if len(value) > most:
+        raise ValueError(f"{name} names {len(value):,} resources; at most {most:,}.")
+    checked: dict[str, int | float] = {}
     for resource, amount in value.items():
         if not isinstance(resource, str):
             raise TypeError(f"A resource's name must be a str, not {type(resource).__name__}.")
@@ -120,22 +137,21 @@ def _resources(name: str, value: Any) -> None:
             raise ValueError(f"Use num_{resource.lower()}s instead of resources={{{resource!r}: ...}}.")
         if resource == MEMORY:
             raise ValueError("Use memory=... (bytes) instead of resources={'memory': ...}.")
+        if resource == STORE_MEMORY:
+            raise ValueError(
+                f"{STORE_MEMORY!r} is the size of a node's object store: no task or actor holds some of it."
+            )
         if not resource or len(resource) > 200 or not resource.isprintable():
             raise ValueError("A resource's name must have 1 to 200 printable characters.")
-        _number(f"resources[{resource!r}]", amount)
+        checked[resource] = _number(f"{name}[{resource!r}]", amount)
+    return checked
 
 
-def _integer(minimum: int, maximum: int) -> Any:
-    def check(name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an int, not {type(value).__name__}.")
-        if not minimum <= value <= maximum:
-            raise ValueError(f"{name} must be from {minimum} to {maximum}, not {value}.")
-
-    return check
+def _whole(minimum: int, maximum: int) -> Callable[[str, Any], int]:
+    return lambda name, value: check_whole(name, value, minimum, maximum)
 
 
-def _num_returns(name: str, value: Any) -> None:
+def _num_returns(name: str, value: Any) -> int:
     if value == "streaming":
         raise NotImplementedError("Streaming generators (num_returns='streaming') are not built yet.")
     if value == "dynamic":
@@ -143,7 +159,7 @@ def _num_returns(name: str, value: Any) -> None:
             "Generators of as many values as they come to (num_returns='dynamic') are not built yet: give "
             "num_returns=n, or return a list of refs, [zray.put(value) for value in ...]."
         )
-    _integer(0, NUM_RETURNS_MAX)(name, value)
+    return check_whole(name, value, 0, NUM_RETURNS_MAX)
 
 
 def check_generator(options: dict[str, Any]) -> None:
@@ -251,25 +267,25 @@ _CHECKS: dict[str, Any] = {
     "label_selector": _label_selector,
     "fallback_strategy": _fallback,
     "placement_group": _group,
-    "placement_group_bundle_index": _integer(-1, BUNDLES_MAX - 1),
+    "placement_group_bundle_index": _whole(-1, BUNDLES_MAX - 1),
     "placement_group_capture_child_tasks": check_flag,
     "num_cpus": _number,
     "num_gpus": _gpus,
     "memory": check_memory,
-    "resources": _resources,
+    "resources": check_resources,
     "num_returns": _num_returns,
-    "max_retries": _integer(-1, 1 << 30),
+    "max_retries": _whole(-1, 1 << 30),
     "retry_exceptions": _retry_exceptions,
-    "max_calls": _integer(0, 1 << 30),
+    "max_calls": _whole(0, 1 << 30),
     "name": check_text,
     "namespace": check_text,
     "lifetime": _lifetime,
     "get_if_exists": check_flag,
     "writable": check_flag,
-    "max_restarts": _integer(-1, 1 << 30),
-    "max_task_retries": _integer(-1, 1 << 30),
-    "max_concurrency": _integer(1, CONCURRENCY_MAX),
-    "checkpoint_interval": _integer(0, 1 << 30),
+    "max_restarts": _whole(-1, 1 << 30),
+    "max_task_retries": _whole(-1, 1 << 30),
+    "max_concurrency": _whole(1, CONCURRENCY_MAX),
+    "checkpoint_interval": _whole(0, 1 << 30),
     "readonly": check_flag,
 }
 
@@ -348,11 +364,16 @@ def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:
     return dict(labels)
 
 
+def in_units(amount: Any) -> int:
+    """An amount of a resource in RESOURCE_UNITs; numbers of numpy would overflow."""
+    return round((amount if type(amount) in (int, float) else float(amount)) * RESOURCE_UNIT)
+
+
 def resource_units(options: dict[str, Any], default_cpus: float) -> dict[str, int]:
     """The resources that checked options ask for, in RESOURCE_UNITs."""
     amounts = {"CPU": options.get("num_cpus"), "GPU": options.get("num_gpus"), MEMORY: options.get("memory")}
     if amounts["CPU"] is None:
         amounts["CPU"] = default_cpus
     amounts.update(options.get("resources") or {})
-    units = {name: round(amount * RESOURCE_UNIT) for name, amount in amounts.items() if amount}
+    units = {name: in_units(amount) for name, amount in amounts.items() if amount}
     return {name: amount for name, amount in units.items() if amount}

@@ -37,7 +37,7 @@ class RemoteFunction:
     """Calls of it run as tasks: `f.remote(...)` returns a ref at once (Ray paper 4.1, table 1)."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
-        check_options(options, TASK_OPTIONS, "a remote function")
+        options = check_options(options, TASK_OPTIONS, "a remote function")
         if inspect.iscoroutinefunction(function):
             raise NotImplementedError("async remote functions are not built yet: use an async actor's method.")
         functools.update_wrapper(self, function)

@@ -54,16 +54,16 @@ def store_bytes() -> int:
     return max(1 << 20, min(memory_bytes() * 3 // 10, status.f_bavail * status.f_frsize * 8 // 10)) >> 12 << 12
 
 
-def why_store_is_too_large(asked: int | None) -> str:
+def why_store_is_too_large(asked: float | None) -> str:
     """In words, where the machine could never hold an object store of so many bytes; "" where it could.
 
     It is no error: the store works up to what there is, and a program that asks for a certain size runs anywhere.
     """
     status = os.statvfs(SHARED_MEMORY)
     most = status.f_blocks * status.f_frsize
-    if not isinstance(asked, int) or not most or asked <= most:  # a tmpfs without a limit says 0
+    if asked is None or not most or asked <= most:  # a tmpfs without a limit says 0
         return ""
     return (
-        f"an object store of {asked:,} bytes was asked for, but {SHARED_MEMORY} of this machine holds {most:,}: the "
+        f"an object store of {asked:,.0f} bytes was asked for, but {SHARED_MEMORY} of this machine holds {most:,}: the "
         "store will be full at that.  Ask for less, or make it larger (of a container: --shm-size)."
     )

@@ -15,7 +15,7 @@ from typing import Any
 from ..store.sweeper import lock_session
 from .launch import launch_fork_server
 from .processes import adopt_orphans, end_children
-from .session import DRIVER_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
+from .session import DRIVER_DESCRIPTOR, OPTIONS_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 
 UNPICKLED_EXIT_CODE = 70
 
@@ -35,9 +35,11 @@ def forbid_unpickling() -> None:
 
 
 def main() -> None:
-    """argv: one map, marshalled by the same interpreter, in hexadecimal: session, root, total, capacity, driver_pid,
+    """OPTIONS_DESCRIPTOR: one map, marshalled by the same interpreter: session, root, total, capacity, driver_pid,
     is_bound, labels, and for a node of a cluster `cluster` (membership.py)."""
-    options = marshal.loads(bytes.fromhex(sys.argv[1]))
+    with open(OPTIONS_DESCRIPTOR, "rb") as file:
+        file.seek(0)
+        options = marshal.loads(file.read())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
     joins = (options.get("cluster") or {}).get("kind") in ("node", "driver")

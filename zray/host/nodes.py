@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..checks import check_whole
 from ..exceptions import AuthenticationError, ClusterLostError
 from ..printable import printable
 from . import gpus
@@ -25,6 +26,7 @@ from .session import (
     DRIVER_DESCRIPTOR,
     IS_DENIED,
     IS_READY,
+    OPTIONS_DESCRIPTOR,
     READY_DESCRIPTOR,
     SECRET_DESCRIPTOR,
     WAS_GIVEN_UP,
@@ -64,18 +66,32 @@ def declared_resources(
     Raises:
         ValueError, TypeError: negative, not finite, reserved names; more GPUs than CUDA_VISIBLE_DEVICES names.
     """
-    from ..options import RESOURCE_OPTIONS, check_options, resource_units
+    from ..options import (
+        NODE_PREFIX,
+        NODE_RESOURCES_MAX,
+        RESOURCE_OPTIONS,
+        check_options,
+        check_resources,
+        resource_units,
+    )
 
     memory = work_bytes() if memory is None else memory
-    options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "memory": memory}
-    check_options({name: value for name, value in options.items() if value is not None}, RESOURCE_OPTIONS, "init()")
+    given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
+    given = {name: amount for name, amount in given.items() if amount is not None}
+    options: dict[str, Any] = check_options(given, RESOURCE_OPTIONS, "init()")
+    if resources is not None:
+        options["resources"] = check_resources("resources", resources, NODE_RESOURCES_MAX)
+        if own := next((name for name in resources if name.startswith(NODE_PREFIX)), ""):
+            raise ValueError(
+                f"Every node has a resource {NODE_PREFIX}<its address> by itself: {own!r} is not declared."
+            )
     units = resource_units(options, cpu_count())
     units.setdefault("CPU", 0)
-    gpus.check_declared(math.ceil(num_gpus or 0))
+    gpus.check_declared(math.ceil(options.get("num_gpus") or 0))
     return units
 
 
-def store_capacity(store: int | None) -> int:
+def store_capacity(store: float | None) -> int:
     """Bytes of an object store.
 
     Raises:
@@ -83,12 +99,7 @@ def store_capacity(store: int | None) -> int:
     """
     if store is None:
         return store_bytes()
-    if isinstance(store, bool) or not isinstance(store, int):
-        raise TypeError(f"object_store_memory must be an int (bytes), not {type(store).__name__}.")
-    if not STORE_BYTES_MIN <= store <= STORE_BYTES_MAX:
-        bounds = f"from {STORE_BYTES_MIN:,} to {STORE_BYTES_MAX:,}"
-        raise ValueError(f"object_store_memory must be {bounds} bytes, not {store}.")
-    return store >> 12 << 12
+    return check_whole("object_store_memory (bytes)", store, STORE_BYTES_MIN, STORE_BYTES_MAX) >> 12 << 12
 
 
 def _check_surroundings() -> None:
@@ -117,7 +128,7 @@ def _check_surroundings() -> None:
 
 def start_node(
     total: dict[str, int],
-    store: int | None,
+    store: float | None,
     *,
     driver_pid: int,
     labels: dict[str, str] | None = None,
@@ -166,7 +177,7 @@ class _WasGivenUp(ConnectionError):
 
 def _start_node(
     total: dict[str, int],
-    store: int | None,
+    store: float | None,
     *,
     driver_pid: int,
     labels: dict[str, str] | None,
@@ -194,8 +205,12 @@ def _start_node(
     early_log = os.memfd_create("zray-node-start")
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     ourselves = os.pidfd_open(os.getpid())
-    descriptors = {its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR}
-    ours = [ready, ourselves, early_log]
+    # As an argument they could be too long: a node has thousands of resources.
+    told = os.memfd_create("zray-node-options")
+    with open(told, "wb", closefd=False) as file:
+        file.write(marshal.dumps(options))
+    descriptors = {its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR, told: OPTIONS_DESCRIPTOR}
+    ours = [ready, ourselves, early_log, told]
     if token:
         # Not as an argument, nor in the environment: others can read those.
         secret, writer = os.pipe2(os.O_CLOEXEC)
@@ -205,7 +220,7 @@ def _start_node(
         ours.append(secret)
     pid = 0
     try:
-        pid = spawn("zray.host.node_main", [marshal.dumps(options).hex()], output=early_log, descriptors=descriptors)
+        pid = spawn("zray.host.node_main", [], output=early_log, descriptors=descriptors)
         os.close(its_end)
         if meanwhile is not None:
             meanwhile()
@@ -240,7 +255,7 @@ _KINDS: dict[bytes, Callable[[str], Exception]] = {IS_DENIED: AuthenticationErro
 
 def start_head(
     total: dict[str, int],
-    store: int | None,
+    store: float | None,
     *,
     host: str = "",
     port: int | None = None,
@@ -267,15 +282,16 @@ def start_head(
     """
     from ..wire.scheduling import POLICIES
 
+    counts: dict[str, int] = {}
     for name, count in (
         ("gcs_shards", gcs_shards),
         ("gcs_replicas", gcs_replicas),
         ("global_schedulers", global_schedulers),
     ):
-        if count is not None and (not isinstance(count, int) or not 1 <= count <= PROCESSES_MAX):
-            raise ValueError(f"{name} must be a number from 1 to {PROCESSES_MAX}, not {count!r}.")
-    if gcs_lineage_memory is not None and (not isinstance(gcs_lineage_memory, int) or gcs_lineage_memory < 1):
-        raise ValueError(f"gcs_lineage_memory must be a number of bytes above 0, not {gcs_lineage_memory!r}.")
+        if count is not None:
+            counts[name] = check_whole(name, count, 1, PROCESSES_MAX)
+    if gcs_lineage_memory is not None:
+        gcs_lineage_memory = check_whole("gcs_lineage_memory (bytes)", gcs_lineage_memory, 1, STORE_BYTES_MAX)
     if driver_wait is not None and not DRIVER_WAIT_MIN <= driver_wait <= DRIVER_WAIT_MAX:
         raise ValueError(
             f"driver_wait must be a number of seconds from {DRIVER_WAIT_MIN:g} to {DRIVER_WAIT_MAX:g}, "
@@ -287,9 +303,9 @@ def start_head(
         "kind": "head",
         "host": host,
         "port": port,
-        "shards": gcs_shards,
-        "replicas": gcs_replicas,
-        "schedulers": global_schedulers,
+        "shards": counts.get("gcs_shards"),
+        "replicas": counts.get("gcs_replicas"),
+        "schedulers": counts.get("global_schedulers"),
         "policy": policy,
         "lineage_bytes": gcs_lineage_memory,
         "driver_wait": float(driver_wait) if driver_wait is not None else None,
@@ -300,7 +316,7 @@ def start_head(
 
 def start_member(
     total: dict[str, int],
-    store: int | None,
+    store: float | None,
     address: str,
     token: str,
     *,

@@ -12,14 +12,14 @@ is removed), or with the actor that made it.  When a node is lost, its bundles a
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from .. import api
+from ..checks import check_number
 from ..exceptions import GetTimeoutError
 from ..ids import named_group_id
 from ..object_ref import ObjectRef
-from ..options import MEMORY, check_memory
+from ..options import MEMORY, STORE_MEMORY, check_memory, in_units
 from ..wire.groups import (
     BUNDLES_MAX,
     PACK,
@@ -194,9 +194,7 @@ def placement_group(
     submitter = runtime.submitter()
     task_id, namespace = submitter.next_task_id(), runtime.namespace
     group_id = named_group_id(task_id, namespace, name) if name else task_id
-    units = [
-        {resource: round(amount * RESOURCE_UNIT) for resource, amount in bundle.items() if amount} for bundle in bundles
-    ]
+    units = [{resource: in_units(amount) for resource, amount in bundle.items() if amount} for bundle in bundles]
     spec = GroupSpec(units, strategy, name, namespace, lifetime == "detached", submitter.actor_id)
     reply = runtime.ask(lambda request: CreateGroup(request, group_id, spec), timeout=None)
     if reply.holder:
@@ -231,14 +229,14 @@ def _check_bundle(what: str, bundle: Any) -> None:
     for resource, amount in bundle.items():
         if not isinstance(resource, str) or not resource or len(resource) > 200 or not resource.isprintable():
             raise ValueError(f"A resource's name must be a str of 1 to 200 printable characters, not {resource!r}.")
+        if resource == STORE_MEMORY:
+            raise ValueError(f"{what}: {STORE_MEMORY!r} is the size of a node's object store, and no bundle has any.")
         if resource == MEMORY:
             check_memory(f"{what}['memory']", amount)
             continue
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)):
-            raise TypeError(f"{what}[{resource!r}] must be a number, not {type(amount).__name__}.")
-        if not math.isfinite(amount) or not 0 <= amount <= 1e9:
+        if not 0 <= check_number(f"{what}[{resource!r}]", amount) <= 1e9:
             raise ValueError(f"{what}[{resource!r}] must be from 0 to a thousand million, not {amount}.")
-    if not any(round(amount * RESOURCE_UNIT) for amount in bundle.values()):
+    if not any(map(in_units, bundle.values())):
         raise ValueError(f"{what} is empty: a bundle needs some of a resource, not {bundle!r}.")
 
 

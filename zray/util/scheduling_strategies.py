@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..checks import check_whole
+from ..wire.groups import BUNDLES_MAX
 from ..wire.task_spec import RESOURCE_UNIT
 from ..wire.where import LABELS_MAX, LabelRule, Where
 from .placement_group import PlacementGroup
@@ -143,9 +145,9 @@ class PlacementGroupSchedulingStrategy:
     ) -> None:
         if placement_group is not None and not isinstance(placement_group, PlacementGroup):
             raise TypeError(f"placement_group must be a PlacementGroup, not {type(placement_group).__name__}.")
-        if isinstance(placement_group_bundle_index, bool) or not isinstance(placement_group_bundle_index, int):
-            kind = type(placement_group_bundle_index).__name__
-            raise TypeError(f"placement_group_bundle_index must be an int, not {kind}.")
+        placement_group_bundle_index = check_whole(
+            "placement_group_bundle_index", placement_group_bundle_index, -1, BUNDLES_MAX - 1
+        )
         if placement_group is None or placement_group.is_empty:
             count = 0
         elif placement_group_bundle_index == -1:
