@@ -141,6 +141,17 @@ class _Dual(TaskError):
 
 
 _dual_classes: dict[type, type[TaskError] | None] = {}
+# The interpreter and its loops act upon these: in a caller they would end more than the failed task, some in silence.
+CONTROL_FLOW = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterrupt, SystemExit)
+
+
+def _is_cancellation(cause_class: type[BaseException]) -> bool:
+    """Whether asyncio would take an error of this class for the end of the task that awaits the result.
+
+    The class is known by its name: asyncio is not imported for the question.
+    """
+    names = [(cls.__module__, cls.__name__) for cls in cause_class.__mro__]
+    return ("asyncio.exceptions", "CancelledError") in names
 
 
 def _dual_class(cause_class: type[BaseException]) -> type[TaskError] | None:
@@ -150,8 +161,7 @@ def _dual_class(cause_class: type[BaseException]) -> type[TaskError] | None:
     if len(_dual_classes) >= DUAL_CLASSES_MAX:
         _dual_classes.clear()
     dual: type[TaskError] | None = None
-    # What is not an Exception stops more than a task; a StopIteration would end the caller's loop in silence.
-    if issubclass(cause_class, Exception) and not issubclass(cause_class, (StopIteration, StopAsyncIteration)):
+    if not issubclass(cause_class, CONTROL_FLOW) and not _is_cancellation(cause_class):
         names = {
             "__module__": TaskError.__module__,
             "__qualname__": f"TaskError({cause_class.__qualname__})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import sys
 import threading
@@ -109,8 +110,33 @@ def test_groups_can_be_split():
     assert back.subgroup(KeyError).exceptions[0].args == (2,)
 
 
+class Alarm(BaseException):
+    """Of a program that does not want `except Exception` to catch it."""
+
+    def __init__(self, code, *, where):
+        super().__init__(code)
+        self.where = where
+
+
+def test_class_derived_from_base_exception_only_is_raised_as_that_class_too():
+    back = come_back(Alarm(3, where="here"))
+    assert isinstance(back, Alarm) and (back.args, back.where) == ((3,), "here")
+
+
+class Stopped(KeyboardInterrupt):
+    pass
+
+
+class Cancelled(asyncio.CancelledError):
+    pass
+
+
 def test_what_would_mislead_the_caller_is_a_plain_task_error():
-    for error in [SystemExit(3), KeyboardInterrupt(), StopIteration(1), StopAsyncIteration()]:
+    """Control flow of the interpreter and of asyncio: StopIteration ends a loop, CancelledError the awaiting task."""
+    for error in [
+        SystemExit(3), KeyboardInterrupt(), Stopped(), GeneratorExit(), StopIteration(1), StopAsyncIteration(),
+        asyncio.CancelledError(), Cancelled(),
+    ]:  # fmt: skip
         back = come_back(error)
         assert type(back) is TaskError
         assert type(back.cause) is type(error)

@@ -26,7 +26,7 @@ from ..ids import return_id, stray_task_id
 from ..roles.latest import Latest
 from ..roles.task_executor import TaskExecutor
 from ..store.arguments import deserialize_arguments
-from ..store.errors import deserialize_error, serialize_error, serialize_system_error
+from ..store.errors import deserialize_error, serialize_cancellation, serialize_error, serialize_system_error
 from ..store.functions import deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..wire.actors import StartActor
@@ -373,11 +373,13 @@ class Worker(Runtime):
             error = ValueError(*error.args)  # without a traceback, which would be of zray's own
         if options.retry_exceptions and isinstance(error, Exception):
             wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
+        count = max(1, options.num_returns)
         if type(error) is RuntimeEnvSetupError:  # it never ran
-            return [serialize_system_error(error)] * max(1, options.num_returns), (), False
+            return [serialize_system_error(error)] * count, (), False
+        if isinstance(error, KeyboardInterrupt):
+            return [serialize_cancellation(error, self.name_of(spec), skip_frames=1)] * count, (), False
         add_hints(error, self.node_id.hex() if self.code is not None else "")
         failed = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
-        count = max(1, options.num_returns)
         return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry
 
     # --- nested ---

@@ -23,6 +23,7 @@ from ..exceptions import (
     TaskError,
     ZrayError,
     decode_system_error,
+    encode_system_error,
     exception_parts,
     has_own_reduce,
     in_parts,
@@ -68,6 +69,14 @@ def serialize_error(
 def serialize_system_error(error: ZrayError) -> bytes:
     """An error of zray's own, which is raised as it is, with no task's traceback."""
     return system_error_of(error)
+
+
+def serialize_cancellation(error: KeyboardInterrupt, function_name: str, *, skip_frames: int = 0) -> bytes:
+    """A task that raised KeyboardInterrupt: it counts as cancelled, as in Ray.  The traceback goes into the text."""
+    text = f"Task {function_name} raised {type(error).__name__}, so it counts as cancelled:\n"
+    text += _traceback_text(error, skip_frames).rstrip()
+    clean = text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate in a message
+    return encode_system_error("TaskCancelledError", clean)
 
 
 def deserialize_error(data: Any) -> ZrayError:
