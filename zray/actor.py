@@ -315,7 +315,7 @@ def exit_actor() -> None:
         TypeError: not called in an actor.
     """
     from .host import context
-    from .host.actor_host import ActorExit
+    from .host.leaving import ActorExit
 
     if getattr(context.runtime, "actor", None) is None:
         raise TypeError("exit_actor() can only be called in an actor's method.")

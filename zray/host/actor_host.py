@@ -22,8 +22,9 @@ from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActo
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .async_calls import AsyncCalls
 from .checkpoints import NotAsBefore, Recovery
-from .leaving import is_success, leave
+from .leaving import ActorExit, is_success, leave
 from .logs import begun_lines
+from .methods import Methods
 from .returns import several
 from .submitter import Call, Submitter, current_call
 
@@ -36,10 +37,6 @@ LAST_CALLS_SECONDS = 10.0
 
 # Values of a call's returns, the refs inside each, and whether it asks for another attempt.
 Result = tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]
-
-
-class ActorExit(SystemExit):
-    """Raised by exit_actor(): the actor ends, and the call's answer is that it did."""
 
 
 class ActorHost:
@@ -57,6 +54,7 @@ class ActorHost:
         self.is_async = order.options.is_async
         self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
         self.instance: Any = None
+        self.methods: Methods | None = None  # of the instance
         self.recovery = Recovery(self) if order.options.checkpoint_interval >= 0 else None
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
@@ -214,18 +212,10 @@ class ActorHost:
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:
         name = parse_options(spec.options).method
-        instance = self.instance
-        if name == "__ray_call__":
-            return lambda function, *args, **kwargs: function(instance, *args, **kwargs)
-        if name == "__ray_ready__":
-            return lambda: True
-        if name == "__ray_terminate__":
-            return self._terminate
-        return getattr(instance, name)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _terminate() -> None:
-        raise ActorExit(0)
+        methods = self.methods
+        if methods is None:
+            methods = self.methods = Methods(self.instance)
+        return methods.bound.get(name) or methods.find(name)
 
     def result_of(self, spec: TaskSpec, value: Any) -> Result:
         worker, count = self.worker, parse_options(spec.options).num_returns

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 GOODBYE_SECONDS = 10.0
 
 
+class ActorExit(SystemExit):
+    """Raised by exit_actor(): the actor ends, and the call's answer is that it did."""
+
+
 def leave(
     worker: Worker, reason: str, *news: Message, status: int = 0, end: Callable[[int], NoReturn] = end_process
 ) -> NoReturn:
