@@ -51,7 +51,7 @@ def test_a_program_that_is_killed_before_it_has_a_node_leaves_no_folder(monkeypa
 def test_workers_that_are_ordered_before_there_is_a_fork_server_are_started_by_it(monkeypatch, tmp_path):
     """Those of a node that joins a cluster: it is a member first."""
     heard, (ours, theirs) = [], socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr(workers, "launch_fork_server", lambda session: (1, ours))
+    monkeypatch.setattr(workers, "launch_fork_server", lambda session, hash_seed: (1, ours))
     pool = Workers(Session("f" * 16, str(tmp_path)), None, heard.append, heard.append, lambda: None)
     try:
         pool.start("w1", 1)
@@ -75,7 +75,7 @@ def deaths(monkeypatch, tmp_path):
     (tmp_path / ("f" * 16) / "logs").mkdir(parents=True)
     clock, ends = [100.0], []
 
-    def launch(session):
+    def launch(session, hash_seed):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ends.append(theirs)
         return 1, ours

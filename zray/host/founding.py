@@ -16,6 +16,7 @@ from ..store.durable import StoreError
 from ..wire.hosts import HostWelcome, JoinCluster, JoinClusterReply, JoinRefused
 from ..wire.message import Message
 from ..wire.scheduling import BOTTOM_UP
+from .hash_seed import checked_hash_seed
 from .keys import KEY_BYTES, Key, require_curve, write_secret
 from .listener import Listener
 from .membership import Membership, addresses_of, shard_names
@@ -52,6 +53,7 @@ def found_cluster(
     admission.neighbours = neighbours
     membership = Membership("head", host, neighbours, addresses, host)
     membership.policy = admission.policy = plan.policy
+    plan.hash_seed = membership.hash_seed = admission.hash_seed = checked_hash_seed(plan.hash_seed)
     is_usual = port is None and not plan.port
     try:
         port = bind_head(neighbours.listener, state, port)
@@ -103,6 +105,7 @@ class Admission:
         self.roster = roster
         self.addresses = addresses  # the head's own
         self.policy = BOTTOM_UP
+        self.hash_seed = ""
 
     def join(self, message: JoinCluster, token: Key, seen_address: str) -> Message:
         """What JoinCluster is answered."""
@@ -126,7 +129,8 @@ class Admission:
         shards = shard_names(len(at.shards))
         chains = f"{self.host}/chains"
         schedulers = list(at.global_schedulers)
-        return JoinClusterReply(self.host, at.monitor, schedulers, shards, seen_address, chains, self.policy)
+        where = (self.host, at.monitor, schedulers, shards, seen_address, chains)
+        return JoinClusterReply(*where, self.policy, self.hash_seed)
 
     def _asks_again(self, key: Key) -> bool:
         """Whether that key was let in, and nobody has come with it: the answer was lost on its way."""

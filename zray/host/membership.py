@@ -45,6 +45,7 @@ from ..wire.scheduling import BOTTOM_UP
 from .dealing import DENIED, UNANSWERED, WRONG_KEY, Dealer
 from .detours import Detours
 from .entrance import Entrance
+from .hash_seed import checked_hash_seed
 from .hosted import HostedReplicas
 from .keys import Key, KeyPair, KeyRing, Token, key_of, require_curve
 from .neighbour import HELD_BYTES_MAX, Neighbour
@@ -113,6 +114,7 @@ class Membership:
         self.addresses = addresses
         self.head = head  # the head's id
         self.policy = BOTTOM_UP  # as in wire/scheduling.POLICIES
+        self.hash_seed = ""  # of hash() in all tasks of the cluster
         self.chains = f"{head}/chains"  # the chain master
         self.on_scheduler_gone: Callable[[str], None] = lambda role: None
         self.head_wait = HEAD_WAIT_SECONDS  # how long we wait for a head that has ended, or stands still
@@ -294,6 +296,7 @@ def join_cluster(
             "the router's that leads here, if there is one."
         )
     membership.cluster, membership.policy = address, reply.policy
+    membership.hash_seed = checked_hash_seed(reply.hash_seed)
     membership.head_wait = options.get("head_wait") or membership.head_wait
     membership.called = options.get("called") or ""
     membership.tunnels = Tunnels(host, membership.endpoint, folder, log)

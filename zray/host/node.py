@@ -104,7 +104,10 @@ class Node:
         self.token = b""  # kept where a new node is to join in our place, should we be cut off
         self.may_rejoin = False  # we were
         self.chain_clients: list[Any] = []
-        self.membership = self._join(options.get("cluster"))
+        self.membership = self._join(options.get("cluster"), options["hash_seed"])
+        self.workers.hash_seed = self.membership.hash_seed if self.membership is not None else options["hash_seed"]
+        if self.head is not None and fork_server is None:
+            self.workers.launch()
         self.context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self.peers = Peers(self.context, session.address, self.log)
         self.doorman = Doorman(self, self.driver_pid)
@@ -132,8 +135,8 @@ class Node:
         session.write_info(self._info())
         self.health.begin()
 
-    def _join(self, cluster: dict[str, Any] | None) -> Membership | None:
-        """Found or join a cluster, if this node is to be part of one."""
+    def _join(self, cluster: dict[str, Any] | None, hash_seed: str) -> Membership | None:
+        """Found or join a cluster, if this node is to be part of one.  hash_seed: of a cluster that is founded."""
         if cluster is None:
             return None
         from . import membership
@@ -144,7 +147,8 @@ class Node:
             def deliver(role: str, message: Any) -> None:
                 self.reactor.deliver_from_thread(role, message)  # which there is before anything is ordered
 
-            found, self.head = take_up(self.session, self.host, cluster, self.log, deliver)
+            asked = {**cluster, "hash_seed": hash_seed}
+            found, self.head = take_up(self.session, self.host, asked, self.log, deliver)
             return found
         secret = membership.read_descriptor(SECRET_DESCRIPTOR)
         self.token = secret if cluster.get("rejoin") else b""

@@ -34,7 +34,8 @@ class Starter:
 def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socket.socket] | None, lock: int) -> bytes:
     """Make the node, tell whoever started it that it listens (and is a member), and run it until the session ends.
 
-    options: total, capacity, driver_pid, cluster (node_main.py).  fork_server: None for one that joins.
+    options: total, capacity, driver_pid, cluster, hash_seed (node_main.py).  fork_server: None for one that learns the
+    seed first.
     lock: the descriptor that keeps the session's lock.
     Returns the token with which a new node is to join in its place; b"": none is.
     """

@@ -13,9 +13,10 @@ import sys
 from typing import Any
 
 from ..store.sweeper import lock_session
+from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .processes import adopt_orphans, end_children
-from .session import DRIVER_DESCRIPTOR, OPTIONS_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
+from .session import DRIVER_DESCRIPTOR, OPTIONS_DESCRIPTOR, PLAN, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
 
 UNPICKLED_EXIT_CODE = 70
 
@@ -42,7 +43,8 @@ def main() -> None:
         options = marshal.loads(file.read())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]
-    joins = (options.get("cluster") or {}).get("kind") in ("node", "driver")
+    cluster = options.get("cluster") or {}
+    joins = cluster.get("kind") in ("node", "driver")
     if joins:
         descriptors.append(SECRET_DESCRIPTOR)
     for descriptor in descriptors:
@@ -55,8 +57,11 @@ def main() -> None:
     try:
         redirect_output(session)
         lock = lock_session(session.folder)
-        # One that joins a cluster is a member first.  (A fork server takes longer to start than a node.)
-        fork_server = None if joins else launch_fork_server(session)
+        # The hash seed comes first: a node that joins is told it, and a head may find it among its state.  (Otherwise
+        # at once: a fork server takes longer to start than a node.)
+        seed = "" if joins or has_plan(cluster) else chosen_hash_seed()
+        options["hash_seed"] = seed
+        fork_server = launch_fork_server(session, seed) if seed else None
         from . import node_life
 
         token = node_life.run(session, options, fork_server, lock)
@@ -72,6 +77,11 @@ def main() -> None:
         from .rejoin import rejoin
 
         rejoin(options, token.decode())
+
+
+def has_plan(cluster: dict[str, Any]) -> bool:
+    """Whether a head is to be started on the state of another one (state.py)."""
+    return bool(cluster.get("state_dir")) and os.path.exists(os.path.join(cluster["state_dir"], PLAN))
 
 
 def redirect_output(session: Session) -> None:

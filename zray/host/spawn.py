@@ -70,7 +70,13 @@ def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str
 
 
 def spawn(
-    module: str, arguments: list[str], *, output: int, descriptors: dict[int, int], runs_user_code: bool = False
+    module: str,
+    arguments: list[str],
+    *,
+    output: int,
+    descriptors: dict[int, int],
+    runs_user_code: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> int:
     """Run `module`.main() in a new interpreter; its pid.
 
@@ -80,6 +86,8 @@ def spawn(
 
     runs_user_code: it, or what it forks, so it is to be an interpreter like the program's own.  Others do without
     `site`, which costs milliseconds: the path is handed over.
+
+    variables: more of its environment.
     """
     path = standard_first(import_path())
     program = _PROGRAM.format(path=path, module=module)
@@ -94,7 +102,7 @@ def spawn(
         return os.posix_spawn(
             sys.executable,
             command,
-            environment_without_it(),
+            {**environment_without_it(), **(variables or {})},
             file_actions=actions,
             # A process group of its own: the terminal's Ctrl-C is the driver's, not ours.
             setpgroup=0,

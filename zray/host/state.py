@@ -1,7 +1,8 @@
 """What a head keeps on disk: a folder that it is started again on; one head's at a time.
 
     <folder>/lock            held by the head
-    <folder>/plan.json       how many shards (ids are hashed to them), replicas, global schedulers, and where; 0600
+    <folder>/plan.json       how many shards (ids are hashed to them), replicas, global schedulers, and where; the
+                             seed of hash() in tasks; 0600
     <folder>/head.key        its secret key: who was told to trust it goes on trusting it; 0600
     <folder>/token           what lets others join; 0600
     <folder>/members/        who is let in, who is a member, who is lost (roster.py)
@@ -28,6 +29,7 @@ from ..store.sweeper import check_private
 from ..wire.scheduling import BOTTOM_UP
 from .keys import KEY_BYTES, KeyPair, Token, read_secret, replace_secret
 from .roster import Roster
+from .session import PLAN
 
 # A head that was killed holds its lock until the kernel has ended it.
 LOCK_SECONDS = 2.0
@@ -46,6 +48,7 @@ class Plan(msgspec.Struct):
     port: int = 0  # 0: not settled yet
     lineage_bytes: int = LINEAGE_BYTES  # what the specs in memory may weigh, per shard
     driver_wait: float = DRIVER_WAIT_SECONDS  # how long a program outside of the cluster may be silent
+    hash_seed: str = ""  # of hash() in all tasks: nodes that still run have it (hash_seed.py)
 
     def changed(self, asked: dict[str, Any]) -> Plan:
         """With what is asked for; None, "" and a port of 0 leave things as they are."""
@@ -89,7 +92,7 @@ class StateFolder:
             os.makedirs(os.path.join(self.path, f"gcs-{shard}"), mode=0o700, exist_ok=True)
 
     def _plan(self, asked: dict[str, Any]) -> Plan:
-        path = os.path.join(self.path, "plan.json")
+        path = os.path.join(self.path, PLAN)
         try:
             with open(path, "rb") as file:
                 found = msgspec.json.decode(file.read(), type=Plan)
@@ -98,7 +101,7 @@ class StateFolder:
         except msgspec.MsgspecError as error:
             raise ZrayError(f"{path} is no plan of a head: {error}") from error
         self.written = found
-        plan = found.changed(asked)
+        plan = found.changed({**asked, "hash_seed": found.hash_seed})
         if found.shards != plan.shards:
             raise ZrayError(
                 f"{self.path} holds the state of {found.shards} shards, not of {plan.shards}: "
@@ -132,7 +135,7 @@ class StateFolder:
         self.plan.port = port
         if self.plan == self.written:
             return  # on a disk that is full, too
-        path = os.path.join(self.path, "plan.json")
+        path = os.path.join(self.path, PLAN)
         try:
             replace_secret(path, msgspec.json.encode(self.plan))
         except OSError as error:

@@ -18,6 +18,7 @@ from msgspec import msgpack
 
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 from ..store.segment import create_semaphore
+from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .log_room import room_of
 from .processes import end_children, how_it_ended, last_lines, reap
@@ -68,6 +69,7 @@ class Workers:
         # What it has not been told: it is not there, or its end of the connection is full.  At most a start and a kill
         # for each worker of the pool.
         self.orders: deque[bytes] = deque()
+        self.hash_seed = chosen_hash_seed()  # of its workers, and of those of a fork server that replaces it
         self.is_full = False
         self.watch = watch
         self.others = others
@@ -76,7 +78,7 @@ class Workers:
 
     def launch(self) -> socket.socket:
         """Start the fork server, and tell it what was ordered before; the connection to it."""
-        connection = self._use(launch_fork_server(self.session))
+        connection = self._use(launch_fork_server(self.session, self.hash_seed))
         self.flush()
         return connection
 

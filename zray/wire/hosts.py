@@ -85,7 +85,8 @@ class JoinClusterReply(Message, tag=134):
     """head -> newcomer.  Where the roles of the cluster are; seen_address: the newcomer's, as the head sees it.
 
     shards: their logical names, in the order that ids are hashed to.  chains: the chain master, which knows who their
-    replicas are.  policy: which tasks are passed up, and where they go (scheduling.POLICIES).
+    replicas are.  policy: which tasks are passed up, and where they go (scheduling.POLICIES).  hash_seed: of hash() in
+    all tasks, as PYTHONHASHSEED; "": each node has its own.
     """
 
     head: Text
@@ -95,6 +96,7 @@ class JoinClusterReply(Message, tag=134):
     seen_address: Text
     chains: Text
     policy: Text
+    hash_seed: Text = ""
 
 
 class JoinRefused(Message, tag=135):
