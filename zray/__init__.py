@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import shadows
+from . import second_start, shadows
 
 __version__ = "0.1.0"
 
@@ -67,6 +67,8 @@ _MODULE_BY_NAME = {
     ),
 }
 _MODULES = ("actor", "cloudpickle", "exceptions", "util")
+
+second_start.end_if_marked()
 
 __all__ = [*sorted(_MODULE_BY_NAME), *_MODULES, "__version__"]
 

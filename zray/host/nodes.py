@@ -19,7 +19,9 @@ from typing import Any
 from ..checks import check_whole
 from ..exceptions import AuthenticationError, ClusterLostError
 from ..printable import printable
+from ..second_start import SAID
 from . import gpus
+from .interpreter import interpreter, started_again
 from .machine import cpu_count, store_bytes, work_bytes
 from .processes import last_lines, wait_for_end
 from .session import (
@@ -107,10 +109,12 @@ def _check_surroundings() -> None:
 
     Raises:
         OSError: this process may open too few files.
+        ZrayError: there is no Python for zray's processes.
         ValueError: names of files cannot be sent.
     """
     import resource
 
+    interpreter()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES_MIN:
         text = f"This program may open {soft} files (ulimit -n), and a session of zray needs {OPEN_FILES_MIN} at least"
@@ -246,8 +250,10 @@ def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) ->
         if said:
             why = said[1:].decode(errors="replace")
             raise _KINDS.get(said[:1], ConnectionError)(why)
+        if SAID in log:
+            raise started_again()
         what = "ended before it was ready" if is_heard else f"was not ready after {NODE_START_SECONDS:g} s"
-        raise ClusterLostError(f"The node process did not start: it {what}.  It wrote:\n{log}")
+        raise ClusterLostError(f"The node process did not start: {interpreter()} {what}.  It wrote:\n{log}")
 
 
 _KINDS: dict[bytes, Callable[[str], Exception]] = {IS_DENIED: AuthenticationError, WAS_GIVEN_UP: _WasGivenUp}

@@ -9,15 +9,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .tokens import environment_without_it
+from ..second_start import MARK
+from .interpreter import child_environment, interpreter, is_foreign
 
 # Of what the node and its fork server say to each other.
 PACKET_BYTES_MAX = 1 << 16
 # Above all numbers that a child sees, so that putting one in its place never covers another.
 _ASIDE = 100
 
-_PROGRAM = "import sys; sys.path[:] = {path!r}; from zray.host import context; context.is_own = True; \
-from {module} import main; main()"
+# The path first: a file of the program may have the name of a standard module.
+_PROGRAM = "import sys; sys.path[:] = {path}; import os; os.environ.pop({mark!r}, None); \
+from zray.host import context; context.is_own = True; from {module} import main; main()"
 
 
 # No system takes longer ones: nothing is imported from there.
@@ -37,6 +39,9 @@ def import_path() -> list[str]:
                 folder = os.path.dirname(str(place))
                 if os.path.basename(str(place)) == name and folder not in path:
                     path.append(folder)
+    packed = getattr(sys, "_MEIPASS", None)  # of a frozen program: modules without files, for its own Python
+    if packed:
+        path = [entry for entry in path if entry != packed and not entry.startswith(packed + os.sep)]
     return [entry for entry in path if len(entry) <= PATH_CHARACTERS_MAX]
 
 
@@ -89,20 +94,23 @@ def spawn(
 
     variables: more of its environment.
     """
+    python, is_other = interpreter(), is_foreign()
     path = standard_first(import_path())
-    program = _PROGRAM.format(path=path, module=module)
+    # Another Python's own packages come first.
+    paths = f"dict.fromkeys([*filter(None, sys.path), *{path!r}])" if is_other else f"{path!r}"
+    program = _PROGRAM.format(mark=MARK, path=paths, module=module)
     wanted = {1: output, 2: output, **{theirs: ours for ours, theirs in descriptors.items()}}
     aside = {theirs: fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _ASIDE) for theirs, ours in wanted.items()}
     actions: list[tuple[int, int, int] | tuple[int, int, str, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # type: ignore[list-item]
         *((os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in aside.items()),
     ]
-    command = [sys.executable, *(() if runs_user_code else ("-S",)), "-c", program, *arguments]
+    command = [python, *(() if runs_user_code or is_other else ("-S",)), "-c", program, *arguments]
     try:
         return os.posix_spawn(
-            sys.executable,
+            python,
             command,
-            {**environment_without_it(), **(variables or {})},
+            {**child_environment(), **(variables or {})},
             file_actions=actions,
             # A process group of its own: the terminal's Ctrl-C is the driver's, not ours.
             setpgroup=0,
