@@ -1,69 +1,61 @@
-"""What this machine gives a session: CPUs and memory, as far as limits allow (U13, U26)."""
+"""CPUs and memory that this machine gives a session, as far as limits allow (U13, U26)."""
 
 from __future__ import annotations
 
+import math
 import os
+
+from .cgroups import Cgroups
 
 SHARED_MEMORY = "/dev/shm"
 
 
-def cpu_count() -> int:
-    """CPUs that this process may use: its affinity, and its cgroup's quota rounded up."""
+def cpu_count(root: str = "") -> int:
+    """CPUs that this process may use: its affinity, and the tightest quota of its cgroups rounded up.
+
+    root: a folder with files of cgroups that stands for `/`.
+    """
     count = len(os.sched_getaffinity(0))
-    quota = _cgroup_cpus()
-    return max(1, min(count, -(-quota // 1) if quota else count).__int__())
+    quota = Cgroups(root).cpus()
+    return max(1, min(count, math.ceil(quota))) if quota else count
 
 
-def _cgroup_cpus() -> float:
-    """CPUs by quota; 0.0 where there is none."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-            return 0.0 if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        pass
-    try:
-        with open("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", encoding="ascii") as file:
-            quota_us = int(file.read())
-        with open("/sys/fs/cgroup/cpu/cpu.cfs_period_us", encoding="ascii") as file:
-            return quota_us / int(file.read()) if quota_us > 0 else 0.0
-    except (OSError, ValueError):
-        return 0.0
-
-
-def memory_bytes() -> int:
-    """Memory of the machine, or of the cgroup where that is less."""
+def memory_bytes(root: str = "") -> int:
+    """Memory of the machine, or the tightest limit of its cgroups where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path, encoding="ascii") as file:
-                total = min(total, int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return total
+    limit = Cgroups(root).memory_bytes()
+    return total if limit is None else min(total, limit)
 
 
-def work_bytes() -> int:
+def work_bytes(root: str = "") -> int:
     """Default of the resource "memory": what the default object store leaves."""
-    return memory_bytes() * 7 // 10 >> 20 << 20
+    return memory_bytes(root) * 7 // 10 >> 20 << 20
 
 
-def store_bytes() -> int:
+def store_bytes(root: str = "") -> int:
     """Default size of the object store: 30 % of memory, at most 80 % of the free shared memory."""
     status = os.statvfs(SHARED_MEMORY)
-    return max(1 << 20, min(memory_bytes() * 3 // 10, status.f_bavail * status.f_frsize * 8 // 10)) >> 12 << 12
+    return max(1 << 20, min(memory_bytes(root) * 3 // 10, status.f_bavail * status.f_frsize * 8 // 10)) >> 12 << 12
 
 
-def why_store_is_too_large(asked: float | None) -> str:
-    """In words, where the machine could never hold an object store of so many bytes; "" where it could.
+def why_store_is_too_large(asked: float | None, root: str = "") -> str:
+    """Why the machine could never hold an object store of so many bytes, in words; "" where it could.
 
-    It is no error: the store works up to what there is, and a program that asks for a certain size runs anywhere.
+    This is no error: the store works up to what there is, and a program that asks for a certain size runs anywhere.
     """
+    if asked is None:
+        return ""
     status = os.statvfs(SHARED_MEMORY)
     most = status.f_blocks * status.f_frsize
-    if asked is None or not most or asked <= most:  # a tmpfs without a limit says 0
-        return ""
-    return (
-        f"an object store of {asked:,.0f} bytes was asked for, but {SHARED_MEMORY} of this machine holds {most:,}: the "
-        "store will be full at that.  Ask for less, or make it larger (of a container: --shm-size)."
-    )
+    if most and asked > most:  # a tmpfs without a limit says 0
+        return (
+            f"an object store of {asked:,.0f} bytes was asked for, but {SHARED_MEMORY} of this machine holds {most:,}: "
+            "the store will be full at that.  Ask for less, or make it larger (of a container: --shm-size)."
+        )
+    if asked > (most := memory_bytes(root)):
+        return (
+            f"an object store of {asked:,.0f} bytes was asked for, but this process may use {most:,} bytes of memory: "
+            "processes are killed when the store grows beyond that.  Ask for less, or raise the limit (of a container: "
+            "--memory; of Slurm: --mem; of systemd-run: -p MemoryMax)."
+        )
+    return ""

@@ -1,0 +1,114 @@
+"""Limits of the cgroups that this process is in, of version 1 and 2: CPUs and memory.
+
+A cgroup is bound by its own limits and by those of each cgroup above it, so the tightest on the way to the root counts.
+A container shows a part of the way: the part above its mount point is not to be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+# The controllers of version 1 whose limits are looked at; version 2 has one tree for all.
+_CONTROLLERS = ("cpu", "memory")
+_ALL = ""  # the name of the tree of version 2
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+class Cgroups:
+    """The cgroups of this process, as its machine's files describe them."""
+
+    def __init__(self, root: str = "") -> None:
+        """root: a folder that stands for `/`."""
+        self.root = root
+        memberships = self._memberships()
+        self.folders: dict[str, list[str]] = {}  # by controller, the process's own first
+        for controller, mount_root, mount_point in self._mounts():
+            if controller in memberships:
+                way = self._way_up(mount_root, mount_point, memberships[controller])
+                self.folders[controller] = max(self.folders.get(controller, []), way, key=len)
+
+    def cpus(self) -> float:
+        """CPUs by the tightest quota; 0.0 where there is none.
+
+        Limits on which CPUs may be used (cpuset) are part of the process's affinity.
+        """
+        found = [self._quota_of(folder) for folder in self.folders.get(_ALL, ())]
+        found += [self._old_quota_of(folder) for folder in self.folders.get("cpu", ())]
+        return min(filter(None, found), default=0.0)
+
+    def memory_bytes(self) -> int | None:
+        """Memory by the tightest limit; None where there is none.
+
+        Processes that use more than memory.high are slowed down until they stand still, so it counts as a limit.
+        """
+        found = []
+        for controller, names in ((_ALL, ("memory.max", "memory.high")), ("memory", ("memory.limit_in_bytes",))):
+            for folder in self.folders.get(controller, ()):
+                found += [self._numbers(folder, name) for name in names]
+        limits = [numbers[0] for numbers in found if numbers and numbers[0] > 0]
+        return min(limits, default=None)
+
+    def _quota_of(self, folder: str) -> float:
+        numbers = self._numbers(folder, "cpu.max")
+        return numbers[0] / numbers[1] if len(numbers) == 2 and min(numbers) > 0 else 0.0
+
+    def _old_quota_of(self, folder: str) -> float:
+        numbers = self._numbers(folder, "cpu.cfs_quota_us") + self._numbers(folder, "cpu.cfs_period_us")
+        return numbers[0] / numbers[1] if len(numbers) == 2 and min(numbers) > 0 else 0.0
+
+    @staticmethod
+    def _numbers(folder: str, name: str) -> list[int]:
+        """The numbers in a file; none where it says "max", or cannot be read."""
+        try:
+            with open(os.path.join(folder, name), encoding="ascii") as file:
+                return [int(word) for word in file.read().split()]
+        except (OSError, ValueError):
+            return []
+
+    def _memberships(self) -> dict[str, str]:
+        """The path of this process's cgroup, by controller."""
+        found = {}
+        for line in self._lines("/proc/self/cgroup"):
+            _, _, rest = line.partition(":")
+            controllers, colon, path = rest.partition(":")
+            if colon:
+                found.update(dict.fromkeys(controllers.split(","), path))
+        return found
+
+    def _mounts(self) -> Iterator[tuple[str, str, str]]:
+        """(controller, which part of its tree is mounted, where) of each mounted tree."""
+        for line in self._lines("/proc/self/mountinfo"):
+            left, dash, right = line.partition(" - ")
+            fields, kind = left.split(), right.split()
+            if not dash or len(fields) < 5 or len(kind) < 3:
+                continue
+            mount_root, mount_point = (_ESCAPE.sub(_character, field) for field in fields[3:5])
+            if kind[0] == "cgroup2":
+                yield _ALL, mount_root, mount_point
+            elif kind[0] == "cgroup":
+                for controller in set(_CONTROLLERS) & set(kind[2].split(",")):
+                    yield controller, mount_root, mount_point
+
+    def _lines(self, path: str) -> list[str]:
+        try:
+            with open(self.root + path, encoding="utf-8", errors="surrogateescape") as file:
+                return file.read().splitlines()
+        except OSError:
+            return []
+
+    def _way_up(self, mount_root: str, mount_point: str, path: str) -> list[str]:
+        """The folders of a cgroup and of those above it, up to the mount point.
+
+        A path that does not lie in what is mounted is the host's name of a cgroup that the container sees as its root.
+        """
+        top = self.root + mount_point
+        inside = os.path.relpath(path, mount_root)
+        is_inside = not inside.startswith("..") and not path.startswith("/..")
+        names = [name for name in inside.split("/") if name != "."] if is_inside else []
+        return [os.path.join(top, *names[:count]) for count in range(len(names), -1, -1)]
+
+
+def _character(found: re.Match[str]) -> str:
+    return chr(int(found.group(1), 8))
