@@ -52,7 +52,11 @@ class Starting:
 
 def children():
     """Of any thread of this process."""
-    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+    found = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found.update(path.read_text().split())
+    return found
 
 
 @pytest.fixture

@@ -1,8 +1,11 @@
 """What somebody does by hand to what a session stands on: its end is soon, and clear (USERS F11, F21)."""
 
+import contextlib
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 
 import numpy
 import pytest
@@ -33,26 +36,38 @@ def wait():
     forever()
 
 
+def take_away(path):
+    """Remove a file, or a folder into which processes write meanwhile.
+
+    A folder is renamed first: no process can make files in it while its entries are removed one by one.
+    """
+    place = tempfile.mkdtemp()  # of the file system that sessions lie in
+    try:
+        os.rename(path, os.path.join(place, "taken"))
+    finally:
+        shutil.rmtree(place)
+
+
 def remove(session):
-    shutil.rmtree(session.folder)
+    take_away(session.folder)
     return "somebody has removed its folder"
 
 
 def remove_with_its_root(session):
-    shutil.rmtree(os.path.dirname(session.folder))
+    take_away(os.path.dirname(session.folder))
     return "somebody has removed its folder"
 
 
 def empty(session):
     for name in os.listdir(session.folder):
-        path = os.path.join(session.folder, name)
-        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):  # a file that its writer has renamed or removed meanwhile
+            take_away(os.path.join(session.folder, name))
     return "somebody has removed its folder"
 
 
 def replace(session):
     """By one of the same form, as far as names go."""
-    shutil.rmtree(session.folder)
+    take_away(session.folder)
     os.mkdir(session.folder, 0o700)
     for name in ("lock", "node.sock"):
         open(os.path.join(session.folder, name), "w").close()
@@ -62,6 +77,28 @@ def replace(session):
 def remove_socket(session):
     os.unlink(session.socket_path)
     return "somebody has removed its socket"
+
+
+def test_live_folder_is_taken_away_whatever_is_written_into_it(tmp_path):
+    """A process that makes files all the time, as logs are made in a session's folder."""
+    folder = tmp_path / "live"
+    code = """
+import itertools, os, sys
+for number in itertools.count():
+    try:
+        open(os.path.join(sys.argv[1], str(number)), "w").close()
+    except FileNotFoundError:
+        break
+    if number == 100:
+        print("busy", flush=True)
+"""
+    for _ in range(5):
+        folder.mkdir()
+        with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout.readline()
+            take_away(folder)
+            assert not folder.exists()
+            assert writer.wait(20) == 0
 
 
 @pytest.fixture
@@ -194,7 +231,7 @@ def test_a_lasting_one_ends_and_says_why_to_its_programs(whose, nothing_left, le
         with zray.init(address=harmed.address if whose == "head" else cluster.address):
             assert context.runtime.node_pid == cluster.head_node.pid
             assert zray.get(Counter.remote().add.remote(), timeout=20)
-            shutil.rmtree(harmed.session.folder)
+            take_away(harmed.session.folder)
             until_ended(processes, NOTICED_S)
             if whose == "head":
                 hears_of_it(f"somebody has removed its folder {harmed.session.folder}")
@@ -211,7 +248,7 @@ def test_a_lasting_one_ends_and_says_why_to_its_programs(whose, nothing_left, le
 
 def test_what_a_worker_prints_is_all_that_is_lost_with_the_folder_of_logs(start):
     start(num_cpus=1)
-    shutil.rmtree(context.runtime.paths.logs)
+    take_away(context.runtime.paths.logs)
     assert zray.get(Counter.remote().add.remote(), timeout=20)
 
 
