@@ -132,13 +132,58 @@ def test_reserve_says_that_memory_is_full(session, monkeypatch):
 
 
 def test_a_segment_larger_than_a_process_may_be_names_the_limit(session, monkeypatch):
-    def refuse(descriptor, size):
+    def refuse(descriptor, size, **how):
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(mmap, "mmap", refuse)
     monkeypatch.setattr(resource, "getrlimit", lambda which: (3 << 30, resource.RLIM_INFINITY))
     with pytest.raises(OSError, match=r"3,221,225,472 bytes .*RLIMIT_AS"):
         Segment.create(segment_name(session, 0), 1 << 30)
+
+
+def test_limit_of_address_space_leaves_each_value_its_own_mapping(session):
+    """A process that may map a segment once, and not twice, still writes and reads; arrays keep what they need."""
+    segment = Segment.create(segment_name(session, 0), 1 << 30)
+    segment.reserve(0, 64 << 20)
+    code = f"""
+import numpy, resource
+from zray.store.arena import ArenaView
+with open("/proc/self/statm") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (3 << 29), resource.RLIM_INFINITY))
+view = ArenaView({session!r})
+arrays = []
+for number in range(1, 9):
+    offset = number * 5_000_000 + number
+    view.writable(0, offset, 4)[:] = bytes((number,)) * 4
+    arrays.append(view.read(0, offset, 4))
+assert [array.tolist() for array in arrays] == [[number] * 4 for number in range(1, 9)]
+with open("/proc/self/maps") as file:
+    parts = [line for line in file if {segment.name!r} in line]
+assert 2 <= len(parts) <= 10, parts
+view.leave()
+arrays.clear()
+with open("/proc/self/maps") as file:
+    assert {segment.name!r} not in file.read()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=50)
+
+
+def test_reader_maps_no_page_writable(session):
+    """Whatever else this process does with the segment."""
+    segment = Segment.create(segment_name(session, 0), 1 << 20)
+    segment.reserve(0, 1 << 20)
+    view = ArenaView(session)
+    view.writable(0, 0, 3)[:] = b"abc"
+    array = view.read(0, 0, 3)
+    assert array.tobytes() == b"abc" and not array.flags.writeable
+    address = array.ctypes.data
+    with open("/proc/self/maps") as file:
+        parts = [line.split() for line in file if segment.name in line]
+    mode = next(part[1] for part in parts if int(part[0].split("-")[0], 16) <= address < int(part[0].split("-")[1], 16))
+    assert mode == "r--s"
+    view.writable(0, 0, 3)[:] = b"xyz"  # both mappings are of the same memory
+    assert array.tobytes() == b"xyz"
 
 
 def test_pages_given_back_leave_the_machine(session):

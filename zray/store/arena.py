@@ -1,4 +1,8 @@
-"""A process's view of its node's arena: each segment mapped once, on first use, and kept while the session lasts.
+"""A process's view of its node's arena: segments are mapped on first use, and stay so while the session lasts.
+
+A process maps a segment twice where it both reads and writes.  Arrays that a program gets lie in a mapping without
+permission to write, and values are laid down through the other one.  So a write that goes around numpy's own check ends
+the process (store/write_faults.py), and no other process reads a wrong value.
 
 A range that is read is pinned until the last array made from it is gone: then `on_release` is called, which
 may happen in any thread and in the middle of anything, so it does no more than append to a deque.
@@ -6,6 +10,7 @@ may happen in any thread and in the middle of anything, so it does no more than 
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
 from collections.abc import Callable
@@ -44,21 +49,33 @@ class ArenaView:
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[tuple[int, bool], Segment] = {}  # by number, and whether the mapping is writable
 
-    def segment(self, number: int) -> Segment:
+    def segment(self, number: int, offset: int, size: int, *, writable: bool = False) -> Segment:
         """The segment, mapped if this is the first use.
+
+        Where this process may not have so much address space, only the range is mapped, and only for this use.
 
         Raises:
             ObjectLostError: the session's node is gone, or somebody has removed it.
+            OSError: there is no address space even for the range; names the limit.
         """
-        segment = self._segments.get(number)
+        segment = self._segments.get((number, writable))
         if segment is None:
             name = segment_name(self.session, number)
             try:
-                segment = self._segments.setdefault(number, Segment.open(name))
+                try:
+                    segment = Segment.open(name, writable=writable)
+                except OSError as error:
+                    if error.errno != errno.ENOMEM:
+                        raise
+                    segment = Segment.open(name, writable=writable, part=(offset, size))
+                else:
+                    segment = self._segments.setdefault((number, writable), segment)
             except (FileNotFoundError, ValueError) as error:  # an empty file cannot be mapped
                 raise ObjectLostError(f"The shared memory {name} of this session is gone: {error}") from None
+            if not writable:
+                segment.explain_writes()
         return segment
 
     def leave(self) -> None:
@@ -74,7 +91,7 @@ class ArenaView:
             ObjectLostError: somebody has removed or truncated the shared memory.
         """
         try:
-            array = self.segment(segment_number).view(offset, size)
+            array = self.segment(segment_number, offset, size).view(offset, size)
         except SegmentCutError as error:
             raise ObjectLostError(f"The value is lost: {error.strerror}") from None
         if on_release is not None:
@@ -90,9 +107,7 @@ class ArenaView:
         Raises:
             ObjectLostError: as `read`.
         """
-        segment = self.segment(segment_number)
         try:
-            segment.check(offset, size)
+            return self.segment(segment_number, offset, size, writable=True).writable(offset, size)
         except SegmentCutError as error:
             raise ObjectLostError(f"The value cannot be stored: {error.strerror}") from None
-        return memoryview(segment.mapping)[offset : offset + size]

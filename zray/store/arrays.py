@@ -62,8 +62,12 @@ def encode_array(array: Any) -> Serialized | None:
 
 
 def decode_array(data: Any, *, writable: bool = False) -> Any:
-    """The array, a read-only view of `data`; or one that can be written into, as `data` must be."""
-    if type(data) is not bytes and not writable:
+    """The array, a read-only view of `data`; or one that can be written into, as `data` must be.
+
+    Of bytes it has a copy: memory of this process cannot be made read-only, and other readers here have these bytes.
+    """
+    is_copied = type(data) is bytes
+    if not is_copied and not writable:
         data = memoryview(data).toreadonly()
     length = data[2] | data[3] << 8
     head = bytes(data[:length])
@@ -71,6 +75,9 @@ def decode_array(data: Any, *, writable: bool = False) -> Any:
         dtype, shape, order = _read[head]
     except KeyError:
         dtype, shape, order = _read_head(head)
+    if is_copied:
+        data = data[length:]
+        length = 0
     array = _frombuffer(data, dtype, -1, length)
     return array if shape is None else array.reshape(shape, order=order)
 

@@ -1,13 +1,14 @@
 """POSIX shared memory by name: `/zray-<session>-<number>`.  Numpy is imported only when somebody asks for a
 view.
 
-    create, open    the node that owns the arena creates; its workers and drivers open
+    create, open    the node that owns the arena creates; its workers and drivers open, to read or to write
     reserve         make sure of the pages before anyone writes: a full machine is an error here, not a SIGBUS
     later
     give_back       return pages that hold nothing to the machine
     unlink          the name goes at once, the memory with its last mapping
 
-A segment is mapped once per process, and views keep its mapping alive: none can outlive it.
+A process that reads maps a segment without permission to write: no library can change a value that others read.  A
+process that also writes has a second mapping for that.  Views keep their mapping alive: none can outlive it.
 Python's own resource tracker is not involved: it would unlink what other processes still use.
 """
 
@@ -31,6 +32,7 @@ SEMAPHORE_BYTES = 64  # no sem_t is larger; sem_open maps what it needs of it
 RESERVE_STEP_BYTES = 64 << 20
 PAGE_BYTES = mmap.PAGESIZE
 _SESSION = re.compile(r"[A-Za-z0-9_.]+")
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _MADV_POPULATE_WRITE = 23
 _MADV_REMOVE = 9  # Linux: free the pages and the file's blocks behind them.
 
@@ -50,18 +52,25 @@ class SegmentFullError(OSError):
 
 
 class Segment:
-    """One mapped segment.  name; size in bytes; mapping: readable and writable, until the last view is gone."""
+    """One mapped segment.  name; size in bytes; mapping: until the last view is gone, writable where that was asked."""
 
-    __slots__ = ("name", "size", "mapping", "_descriptor", "_read_only")
+    __slots__ = ("name", "size", "mapping", "_begin", "_descriptor", "_read_only")
 
-    def __init__(self, name: str, size: int, descriptor: int) -> None:
+    def __init__(
+        self, name: str, size: int, descriptor: int, *, writable: bool = True, part: tuple[int, int] | None = None
+    ) -> None:
+        """part: offset and length of the range to map; None: all of it."""
         self.name = name
         self.size = size
+        offset, length = part or (0, size)
+        self._begin = offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        length += offset - self._begin
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         try:
-            self.mapping = mmap.mmap(descriptor, size)
+            self.mapping = mmap.mmap(descriptor, length, access=access, offset=self._begin)
         except OSError as error:
             if error.errno == errno.ENOMEM:
-                raise OSError(errno.ENOMEM, _why_not_mapped(size)) from None
+                raise OSError(errno.ENOMEM, _why_not_mapped(length)) from None
             raise
         self._descriptor = descriptor
         # numpy asks the memory below an array before it makes it writable again: this one says no.
@@ -73,25 +82,36 @@ class Segment:
 
         Raises:
             FileExistsError: the name is taken.
+            OSError: the machine, or a limit of this process, does not allow it; says which.
         """
+        descriptor = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o600)
         try:
-            memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600, size=size)
-        except posix_ipc.ExistentialError as error:
-            raise FileExistsError(errno.EEXIST, "a segment of this name exists", name) from error
-        return cls(name, size, memory.fd)
+            os.ftruncate(descriptor, size)
+            return cls(name, size, descriptor)
+        except BaseException as error:
+            os.close(descriptor)
+            unlink(name)
+            if isinstance(error, OSError) and error.errno == errno.EFBIG:
+                raise OSError(errno.EFBIG, _why_not_so_long(size)) from None
+            raise
 
     @classmethod
-    def open(cls, name: str) -> Segment:
+    def open(cls, name: str, *, writable: bool = False, part: tuple[int, int] | None = None) -> Segment:
         """A segment that another process created.
+
+        part: as the constructor's.
 
         Raises:
             FileNotFoundError: there is none of this name (any more).
+            ValueError: it has been truncated, and the part is not there.
+            OSError: it cannot be mapped; says why.
         """
+        descriptor = os.open(_path(name), (os.O_RDWR if writable else os.O_RDONLY) | _OPEN_FLAGS)
         try:
-            memory = posix_ipc.SharedMemory(name)
-        except posix_ipc.ExistentialError as error:
-            raise FileNotFoundError(errno.ENOENT, "no segment of this name", name) from error
-        segment = cls(name, os.fstat(memory.fd).st_size, memory.fd)
+            segment = cls(name, os.fstat(descriptor).st_size, descriptor, writable=writable, part=part)
+        except BaseException:
+            os.close(descriptor)
+            raise
         segment.close_descriptor()
         return segment
 
@@ -120,7 +140,7 @@ class Segment:
         start = -(-offset // PAGE_BYTES) * PAGE_BYTES
         stop = (offset + length) // PAGE_BYTES * PAGE_BYTES
         if stop > start:
-            self.mapping.madvise(_MADV_REMOVE, start, stop - start)
+            self.mapping.madvise(_MADV_REMOVE, start - self._begin, stop - start)
 
     def check(self, offset: int, size: int) -> None:
         """Ahead of a use of that range; what is cut off later is a SIGBUS for whoever touches it.
@@ -147,7 +167,26 @@ class Segment:
         self.check(offset, size)
         # Straight from the mapping, not a slice of a larger array: numpy lets a view hold the first array in
         # the chain whose own base is no array, and that must be this one.
-        return numpy.frombuffer(self.mapping if writable else self._read_only, numpy.uint8, size, offset)
+        memory = self.mapping if writable else self._read_only
+        return numpy.frombuffer(memory, numpy.uint8, size, offset - self._begin)
+
+    def writable(self, offset: int, size: int) -> memoryview:
+        """A range as plain bytes to write into.
+
+        Raises:
+            SegmentCutError: as `view`.
+        """
+        self.check(offset, size)
+        return memoryview(self.mapping)[offset - self._begin : offset - self._begin + size]
+
+    def explain_writes(self) -> None:
+        """Where this mapping is read-only: a write into it, which ends this process, says so on standard error."""
+        import numpy
+
+        from .write_faults import watch
+
+        address = numpy.frombuffer(self.mapping, numpy.uint8, 1).ctypes.data
+        watch(address, address + len(self.mapping))
 
     def bytes_of(self, offset: int, size: int) -> memoryview:
         """A range as plain bytes, read-only, without numpy.
@@ -156,7 +195,7 @@ class Segment:
             SegmentCutError: as `view`.
         """
         self.check(offset, size)
-        return self._read_only[offset : offset + size]
+        return self._read_only[offset - self._begin : offset - self._begin + size]
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
         """Bytes that are elsewhere in memory, into a range that is reserved; without the interpreter's lock.
@@ -169,7 +208,7 @@ class Segment:
         self.check(offset, len(data))
         unit = ctypes.c_char * len(data)
         source = data if isinstance(data, bytes) else unit.from_buffer(data)
-        ctypes.memmove(unit.from_buffer(self.mapping, offset), source, len(data))
+        ctypes.memmove(unit.from_buffer(self.mapping, offset - self._begin), source, len(data))
 
     def close_descriptor(self) -> None:
         """The mapping stays; `reserve` is over."""
@@ -201,6 +240,25 @@ def _why_not_mapped(size: int) -> str:
         f"{text}, which may have {limit:,} bytes of address space in all (RLIMIT_AS, `ulimit -v`): raise that limit, "
         "or start with a smaller object_store_memory"
     )
+
+
+def _why_not_so_long(size: int) -> str:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return (
+        f"{size:,} bytes of shared memory are a file, and a file of this process may have {limit:,} bytes at most "
+        "(RLIMIT_FSIZE, `ulimit -f`): raise that limit, or start with an object_store_memory below it"
+    )
+
+
+def _path(name: str) -> str:
+    """Raises:
+    ValueError: no segment has such a name.
+    """
+    if not name.startswith("/") or "/" in name[1:]:
+        raise ValueError(f"not a name of a segment: {name!r}")
+    return SHARED_MEMORY_FOLDER + name
 
 
 def segment_name(session: str, number: int) -> str:

@@ -176,7 +176,7 @@ def deserialize(data: Any) -> Any:
     """The value in `data`: bytes, or a read-only 1-d uint8 ndarray, which arrays in the value then keep
     alive.
 
-    Arrays are read-only. bytes are copied.
+    Arrays are read-only.  Those in bytes, and values of bytes, are copies.
 
     Raises:
         TaskError, ZrayError: `data` is an error value.
@@ -341,6 +341,9 @@ class _NotYet:
 
 
 def _decode_buffers(data: Any) -> Any:
+    """Of bytes the value has a copy, as `decode_array` says."""
+    if type(data) is bytes:
+        data = bytes(memoryview(data))
     pickled, buffers = split_pickle(memoryview(data).toreadonly())
     return _loads(pickled, buffers=buffers)
 
