@@ -1,0 +1,53 @@
+"""The pages of docs/: programs run and print what stands behind them, links lead somewhere, pages stay short."""
+
+import doctest
+import re
+
+import pytest
+
+from tests.docs.pages import DOCS, PAGES, anchors, links, programs, prose
+from tests.scripts import ROOT, run_script
+
+MARK = "--- block --- "
+SLOW = {"fault-tolerance", "errors"}
+RUN = [
+    pytest.param(page, marks=[pytest.mark.slow] if page.stem in SLOW else [], id=page.stem)
+    for page in PAGES
+    if programs(page)
+]
+# References may be long.
+REFERENCES = {"api", "benchmarks", "changelog", "commands", "options", "protocol", "security"}
+WORDS_MAX = 1_200
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_programs_of_a_page_run_in_order_and_print_as_shown(page, tmp_path):
+    found = programs(page)
+    result = run_script(tmp_path, "".join(f"print({MARK!r}, flush=True)\n{code}\n" for code, _ in found), timeout_s=55)
+    assert result.returncode == 0, result.stderr
+    outputs = result.stdout.split(f"{MARK}\n")[1:]
+    assert len(outputs) == len(found)
+    for (code, expected), output in zip(found, outputs, strict=True):
+        if expected is not None:
+            matches = doctest.OutputChecker().check_output(expected, output, doctest.ELLIPSIS)
+            assert matches, f"{code}\nexpected:\n{expected}\ngot:\n{output}\n{result.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_of_a_page_lead_to_files_and_headings(page):
+    for path, anchor in links(page):
+        target = DOCS / path if path else page
+        assert target.exists(), f"{page.name}: {path}"
+        if anchor and target.suffix == ".md" and target.stem != "api":
+            assert anchor in anchors(target), f"{page.name}: {path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in REFERENCES], ids=lambda page: page.stem)
+def test_page_has_at_most_1200_words(page):
+    lines = [line for line in prose(page).splitlines() if not line.startswith("|")]
+    assert len(re.findall(r"[A-Za-z][A-Za-z']*", "\n".join(lines))) <= WORDS_MAX
+
+
+def test_site_has_each_page_in_its_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text()
+    assert set(re.findall(r": ([\w-]+\.md)$", nav, re.M)) == {page.name for page in PAGES}
