@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, anchors, links, programs, prose
+from tests.docs.pages import DOCS, PAGES, anchors, blocks, links, programs, prose
 from tests.scripts import ROOT, run_script
 
 MARK = "--- block --- "
@@ -51,3 +51,14 @@ def test_page_has_at_most_1200_words(page):
 def test_site_has_each_page_in_its_navigation():
     nav = (ROOT / "mkdocs.yml").read_text()
     assert set(re.findall(r": ([\w-]+\.md)$", nav, re.M)) == {page.name for page in PAGES}
+
+
+def test_tutorial_has_the_same_blocks_as_the_readme():
+    """Until the README has shrunk: tests/netns runs the page's copy of them."""
+    readme = ROOT / "README.md"
+    part = readme.read_text().partition("### Three machines on one\n")[2].partition("\n### ")[0]
+    there = [(language, code) for language, code, *_ in blocks(readme)]
+    laptop = next(code for language, code in there if language == "python")
+    there = [code for language, code in there if code in part]
+    here = [code for _, code, *_ in blocks(DOCS / "tutorial-three-hosts.md")]
+    assert here == [there[0], laptop, *there[1:]]

@@ -1,4 +1,4 @@
-"""The README's three machines on one: a newcomer has nothing but that page (run in a network of its own)."""
+"""The tutorial with three machines on one, docs/tutorial-three-hosts.md, as a newcomer follows it, in a network of its own."""
 
 import os
 import re
@@ -7,16 +7,15 @@ import sys
 
 import pytest
 
+from tests.docs.pages import DOCS, blocks
 from tests.netns.network import Namespace
-from tests.scripts import ROOT, environment
+from tests.scripts import environment
 
 pytestmark = pytest.mark.slow
 
-PAGE = (ROOT / "README.md").read_text()
-PART = PAGE.partition("### Three machines on one\n")[2].partition("\n### ")[0]
-SETUP, JOIN, KILL, END = re.findall(r"^```sh\n(.*?)^```$", PART, re.MULTILINE | re.DOTALL)
-LAPTOP = re.search(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL).group(1)
-(SQUARES,) = re.findall(r"^```python\n(.*?)^```$", PART, re.MULTILINE | re.DOTALL)
+BLOCKS = blocks(DOCS / "tutorial-three-hosts.md")
+SETUP, JOIN, KILL, END = [code for language, code, *_ in BLOCKS if language == "sh"]
+LAPTOP, SQUARES = [code for language, code, *_ in BLOCKS if language == "python"]
 SUM = sum(number * number for number in range(200))
 SECONDS = 55
 # What the page says keeps its names and files in /run: here in one of our own.
