@@ -56,7 +56,7 @@ def links(page):
 
 
 def rows(page, heading):
-    """The cells of the table rows below a heading, without the table's head; code marks are taken off the first cell."""
+    """The cells of each row of the first table below a heading, without the table's head."""
     text = prose(page)
     begin = re.search(rf"^#+ +{re.escape(heading)} *$", text, re.M)
     assert begin, f"{page.name} has no heading {heading!r}"

@@ -1,0 +1,121 @@
+"""The tables in docs/options.md and docs/commands.md, against the code: the same names, the same defaults."""
+
+import ast
+import inspect
+from types import SimpleNamespace
+
+import click
+import pytest
+
+import zray
+from cli.main import COMMANDS, main
+from tests.docs.pages import DOCS, rows
+from zray import options, runtime_env
+from zray.actor import ASYNC_CONCURRENCY
+from zray.util import placement_group
+from zray.wire.task_spec import RESOURCE_UNIT
+
+OPTIONS = DOCS / "options.md"
+RUNTIME = SimpleNamespace(env_vars=(), namespace="the program's")
+
+
+def table(heading):
+    """The cells behind each option's name."""
+    return {cells[0].strip("`"): cells[1:] for cells in rows(OPTIONS, heading)}
+
+
+def literal(cell):
+    """The value that a cell shows, as Python writes it; None where it says the default in words."""
+    try:
+        return ast.literal_eval(cell.strip("`"))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def nothing():
+    """A function without options."""
+
+
+class Plain:
+    def ask(self):
+        """A method without options."""
+
+
+@pytest.mark.parametrize(
+    ("heading", "function"), [("zray.init", zray.init), ("Placement groups", placement_group)], ids=["init", "group"]
+)
+def test_arguments_of_a_function_are_in_its_table_with_their_defaults(heading, function):
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    shown = table(heading)
+    assert list(shown) == list(parameters)
+    for name, (default, *_) in shown.items():
+        expected = parameters[name].default
+        assert default == ("required" if expected is inspect.Parameter.empty else f"`{expected!r}`".replace("'", '"'))
+
+
+@pytest.mark.parametrize(
+    ("heading", "names"),
+    [
+        ("Tasks", options.TASK_OPTIONS),
+        ("Actors", options.ACTOR_OPTIONS),
+        ("Methods", options.METHOD_OPTIONS),
+        ("Absent options", options.NOT_YET),
+        ("runtime_env", runtime_env.JOB_FIELDS),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_names_of_options_are_those_of_the_code(heading, names):
+    assert set(table(heading)) == set(names)
+
+
+def test_defaults_of_tasks_are_those_of_the_code():
+    made = zray.remote(nothing)._task_options(RUNTIME)
+    shown = {name: literal(cells[0]) for name, cells in table("Tasks").items()}
+    assert made.resources == {"CPU": shown["num_cpus"] * RESOURCE_UNIT}
+    assert shown["num_gpus"] == shown["memory"] == 0
+    for name in ("num_returns", "max_retries", "retry_exceptions", "max_calls", "writable"):
+        assert getattr(made, name) == shown[name], name
+    assert zray.remote(num_gpus=1)(nothing)._task_options(RUNTIME).max_calls == 1
+
+
+def test_defaults_of_actors_are_those_of_the_code():
+    shown = {name: literal(cells[0]) for name, cells in table("Actors").items()}
+    made = zray.remote(Plain)._actor_options(RUNTIME, {}, None)
+    assert made.resources == {} and shown["num_cpus"] == shown["num_gpus"] == shown["memory"] == 0
+    for name in ("max_restarts", "max_task_retries", "max_concurrency"):
+        assert getattr(made, name) == shown[name], name
+    assert made.namespace == table("Actors")["namespace"][0]
+    recovers = zray.remote(checkpoint_interval=1)(Plain)._actor_options(RUNTIME, {}, None)
+    assert recovers.max_restarts == recovers.max_task_retries == -1
+    assert f"{ASYNC_CONCURRENCY} for async actors" in table("Actors")["max_concurrency"][1]
+
+
+def commands():
+    """(words of the command, command) of each that does something by itself."""
+    for name in COMMANDS:
+        command = main.get_command(None, name)
+        if isinstance(command, click.Group):
+            yield from ((f"zray {name} {inner}", found) for inner, found in command.commands.items())
+        else:
+            yield f"zray {name}", command
+
+
+@pytest.mark.parametrize(("words", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else "")
+def test_options_of_a_command_are_in_its_table_with_their_defaults(words, command):
+    shown = {cells[0]: cells[1] for cells in rows(DOCS / "commands.md", words)}
+    expected = {}
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            metavar = f" {parameter.metavar}" if parameter.metavar and not parameter.is_flag else ""
+            names = ", ".join([f"`{parameter.opts[0]}{metavar}`", *(f"`{name}`" for name in parameter.opts[1:])])
+        else:
+            names = f"`{parameter.human_readable_name}`"
+        expected[names] = parameter.default
+    assert set(shown) == set(expected)
+    for names, default in expected.items():
+        if not callable(default) and isinstance(default, (int, float, str)) and not isinstance(default, bool):
+            assert literal(shown[names]) == default or shown[names].strip("`") == default, names
