@@ -146,12 +146,8 @@ CONTROL_FLOW = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterr
 
 
 def _is_cancellation(cause_class: type[BaseException]) -> bool:
-    """Whether asyncio would take an error of this class for the end of the task that awaits the result.
-
-    The class is known by its name: asyncio is not imported for the question.
-    """
-    names = [(cls.__module__, cls.__name__) for cls in cause_class.__mro__]
-    return ("asyncio.exceptions", "CancelledError") in names
+    """Whether asyncio, which is not imported for the question, would take such an error for the awaiting task's end."""
+    return ("asyncio.exceptions", "CancelledError") in [(cls.__module__, cls.__name__) for cls in cause_class.__mro__]
 
 
 def _dual_class(cause_class: type[BaseException]) -> type[TaskError] | None:
