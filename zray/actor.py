@@ -74,7 +74,7 @@ class ActorClass:
         self.__module__ = cls.__module__
         self.__code: Code | None = None
         self.__methods: dict[str, dict[str, Any]] | None = None
-        self.__is_async = False
+        self.__is_async = inspect.iscoroutinefunction(inspect.getattr_static(cls, "__init__"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"Actors cannot be made directly: use {self.__name}.remote(...).")

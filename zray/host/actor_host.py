@@ -20,15 +20,15 @@ from ..store.errors import deserialize_error, serialize_error
 from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
-from .async_calls import AsyncCalls
 from .checkpoints import NotAsBefore, Recovery
-from .leaving import ActorExit, is_success, leave
+from .leaving import ActorExit, crash, is_success, leave
 from .logs import begun_lines
 from .methods import Methods
 from .returns import several
 from .submitter import Call, Submitter, current_call
 
 if TYPE_CHECKING:
+    from .async_calls import AsyncCalls
     from .worker_main import Worker
 
 
@@ -75,6 +75,8 @@ class ActorHost:
                     worker.client.place_told(argument.object_id)
                 executor.arguments[argument.object_id] = argument.value
         if self.is_async:
+            from .async_calls import AsyncCalls  # it imports asyncio, which other actors do without
+
             self.async_calls = AsyncCalls(self, self.options.max_concurrency)
         elif not self.is_serial:
             from concurrent.futures import ThreadPoolExecutor
@@ -237,11 +239,7 @@ class ActorHost:
             worker.note(spec, values, contained, wants_retry=wants_retry)
             if spec is self.last_call:
                 # Not before: another thread that sees it ends the process.
-                self.exiting = self.farewell
-                if not self.is_serial:
-                    patience = threading.Timer(LAST_CALLS_SECONDS, self._leave)
-                    patience.daemon = True
-                    patience.start()
+                self._begin_to_leave(self.farewell)
 
     def _left_by(self, error: BaseException) -> str:
         return f"The {self.in_words} left by {'exit_actor()' if isinstance(error, ActorExit) else 'sys.exit(0)'}."
@@ -270,6 +268,8 @@ class ActorHost:
                 value = error
             self.finished(spec, result)
             value = None  # as above
+        except BaseException as trouble:  # of zray's own: in a pool's thread nobody would see it
+            crash(worker, worker.name_of(spec), trouble)
         finally:
             current_call.reset(token)
             with worker.lock:
@@ -278,7 +278,27 @@ class ActorHost:
             worker.flush()
             self.leave_if_asked()
 
+    def look_around(self) -> None:
+        """In the worker's helper thread, now and then."""
+        if self.async_calls is not None:
+            self.async_calls.look()
+
     # --- the end ---
+
+    def _begin_to_leave(self, reason: str) -> None:
+        """No call begins any more.  With the worker's lock held."""
+        if not self.exiting:
+            self.exiting = reason
+            if not self.is_serial:
+                patience = threading.Timer(LAST_CALLS_SECONDS, self._leave)
+                patience.daemon = True
+                patience.start()
+
+    def leave_when_idle(self, error: BaseException) -> None:
+        """A task or callback beside the calls has asked for the end: those that have begun end first."""
+        with self.worker.lock:
+            self._begin_to_leave(self._left_by(error))
+        self.leave_if_asked()
 
     def leave_if_asked(self) -> None:
         """By itself, once the result of the call that asked for it is noted, and what runs beside it has ended."""

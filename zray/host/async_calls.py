@@ -6,47 +6,44 @@ interpreter.  Results leave when the loop has run all that was ready.
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..object_ref import ObjectRef
 from ..store.values import serialize
 from ..wire.task_spec import TaskSpec, parse_options
+from .event_loop import EventLoop
+from .leaving import crash
 from .submitter import Call, current_call
 
 if TYPE_CHECKING:
-    from .actor_host import ActorHost
+    from .actor_host import ActorHost, Result
 
 # Begun in one go: more would keep the first of them waiting.
 BATCH_COUNT_MAX = 256
 # Methods with their options, of which a program has a handful; where each call has options of its own they begin anew.
 METHODS_MAX = 1_000
+# Between two looks for calls that have ended without an outcome, which only odd programs have.
+LOOK_SECONDS = 1.0
 
 
 class AsyncCalls:
     """The event loop of one actor."""
 
     def __init__(self, host: ActorHost, concurrency: int) -> None:
-        import asyncio
-
         self.host = host
         self.worker = host.worker
         self.concurrency = concurrency
         self.has_room = threading.Event()
         self.flush_is_due = False
-        self.tasks: dict[bytes, Any] = {}  # by call; a loop refers to its tasks weakly
+        self.tasks: dict[bytes, tuple[TaskSpec, Any]] = {}  # by call; a loop refers to its tasks weakly
         self.methods: dict[bytes, Any] = {}  # by options blob: (bound method, returns one value)
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="zray-loop", daemon=True).start()
-
-    def construct(self, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """In the loop's thread: constructors of async actors may ask for the running loop."""
-        import asyncio
-
-        async def construct() -> Any:
-            return cls(*args, **kwargs)
-
-        return asyncio.run_coroutine_threadsafe(construct(), self.loop).result()
+        self.events = EventLoop(host)
+        self.construct = self.events.construct
+        self.loop = self.events.loop
+        self.looked_at = 0.0
 
     def begin(self) -> None:
         """Begin what the queue, the window and the concurrency allow; wait for room where there is none."""
@@ -70,7 +67,7 @@ class AsyncCalls:
     def _begin_batch(self, batch: list[TaskSpec]) -> None:
         create_task = self.loop.create_task
         for spec in batch:
-            self.tasks[spec.task_id] = create_task(self._run(spec))
+            self.tasks[spec.task_id] = spec, create_task(self._run(spec))
 
     def _method_of(self, spec: TaskSpec) -> Any:
         found = self.methods.get(spec.options)
@@ -100,10 +97,14 @@ class AsyncCalls:
         except BaseException as error:
             result = host.outcome_of(spec, error)
             value = error
+        self._finished(spec, result)
+        value = None  # an error's traceback has this frame, which would keep the error
+
+    def _finished(self, spec: TaskSpec, result: Result) -> None:
+        host = self.host
         host.finished(spec, result)
         del self.tasks[spec.task_id]
-        value = None  # an error's traceback has this frame, which would keep the error
-        with worker.lock:
+        with self.worker.lock:
             host.running -= 1
         if host.running == self.concurrency - 1 or not self.has_room.is_set():
             self.has_room.set()
@@ -116,3 +117,22 @@ class AsyncCalls:
         self.flush_is_due = False
         self.worker.flush()
         self.host.leave_if_asked()
+
+    # --- calls that have ended without an outcome ---
+
+    def look(self) -> None:
+        """Have the loop look for them now and then.  In the worker's helper thread."""
+        now = time.monotonic()
+        if self.tasks and now - self.looked_at >= LOOK_SECONDS:
+            self.looked_at = now
+            self.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        """A task that user code has cancelled before it began has not run a line of ours."""
+        for spec, task in [entry for entry in self.tasks.values() if entry[1].done()]:
+            error = asyncio.CancelledError("cancelled before it began") if task.cancelled() else task.exception()
+            try:
+                result = self.host.outcome_of(spec, error)
+            except BaseException as trouble:
+                crash(self.worker, self.worker.name_of(spec), trouble)
+            self._finished(spec, result)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # A node that does not answer for so long has other troubles than one worker's last words.
 GOODBYE_SECONDS = 10.0
+# Of a program that an interrupt has ended, as a shell has it.
+INTERRUPTED_STATUS = 130
 
 
 class ActorExit(SystemExit):
@@ -61,22 +63,26 @@ def is_success(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code == 0
 
 
-def crash(worker: Worker, name: str, error: SystemExit) -> NoReturn:
-    """sys.exit(): the process ends with that code, and the node takes what runs in it as after any other death.
+def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoReturn:
+    """An exit of user code ends the process with its code, and the node takes what runs in it as after any other death.
 
     What the exit came from is written to the log, whose last lines are in the error.
+    how: what `name` has done; "" for what `error` says.
     """
-    code = error.code
-    status = code if isinstance(code, int) else int(code is not None)
+    status = 1
+    if isinstance(error, SystemExit):
+        code = error.code
+        status = code if isinstance(code, int) else int(code is not None)
+        how = how or f"called sys.exit({'' if code is None else repr(code)})"
+    elif isinstance(error, KeyboardInterrupt):
+        status = INTERRUPTED_STATUS
+    how = how or f"raised {type(error).__name__}"
     try:
         traceback.print_exception(error)
-        print(
-            f"{name} has called sys.exit({'' if code is None else repr(code)}): its worker process ends.",
-            file=sys.stderr,
-        )
+        print(f"{name} has {how}: its worker process ends.", file=sys.stderr)
     except (OSError, ValueError, AttributeError):
         pass  # the stream is closed, or none
-    leave(worker, f"sys.exit({code!r})"[:1000], status=status & 0xFF)
+    leave(worker, how[:1000], status=status & 0xFF)
 
 
 @contextmanager

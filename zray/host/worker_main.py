@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import posix_ipc
@@ -179,6 +180,8 @@ class Worker(Runtime):
     def look_around(self) -> None:
         self.log_room.look()
         self.aside.look()
+        if self.actor is not None:
+            self.actor.look_around()
 
     def name_of(self, spec: TaskSpec) -> str:
         """A task's name, for the user."""
@@ -372,13 +375,15 @@ class Worker(Runtime):
         if type(error) is WrongCount:
             error = ValueError(*error.args)  # without a traceback, which would be of zray's own
         if options.retry_exceptions and isinstance(error, Exception):
-            wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
+            with suppress(Exception):  # code of the user's runs here, and classes may be missing: no retry then
+                wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
         count = max(1, options.num_returns)
         if type(error) is RuntimeEnvSetupError:  # it never ran
             return [serialize_system_error(error)] * count, (), False
         if isinstance(error, KeyboardInterrupt):
             return [serialize_cancellation(error, self.name_of(spec), skip_frames=1)] * count, (), False
-        add_hints(error, self.node_id.hex() if self.code is not None else "")
+        with suppress(Exception):  # likewise: no hints
+            add_hints(error, self.node_id.hex() if self.code is not None else "")
         failed = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
         return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry
 
