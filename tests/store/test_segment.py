@@ -186,6 +186,19 @@ def test_reader_maps_no_page_writable(session):
     assert array.tobytes() == b"xyz"
 
 
+def test_segment_beyond_the_limit_of_files_names_the_limit(session):
+    """RLIMIT_FSIZE holds for shared memory too.  Nothing is left of the attempt."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_024_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"1,024,000 bytes at most \(RLIMIT_FSIZE, `ulimit -f`\)"):
+            Segment.create(segment_name(session, 0), 1 << 30)
+        assert segments_of(session) == []
+        Segment.create(segment_name(session, 0), 1_000_000).reserve(0, 1_000_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def test_pages_given_back_leave_the_machine(session):
     segment = Segment.create(segment_name(session, 0), 1 << 20)
     segment.reserve(0, 1 << 20)

@@ -12,6 +12,7 @@ leaves; what is printed behind it later is a line of its own.
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -19,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from threading import get_ident
+from typing import Any
 
 from ..printable import coloured
 from .log_room import LOG_BYTES_KEPT, read_log
@@ -29,6 +31,7 @@ BEGUN_MAX = 8192  # characters
 LOOK_SECONDS = 0.1
 QUIET_SECONDS = 0.5
 LINE_BYTES_MAX = 64 << 10
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 READ_BYTES_MAX = 1 << 20  # per log and look: a flood in one does not starve the others
 NOT_KEPT = f"it came faster than it was read, and its log keeps the last {LOG_BYTES_KEPT >> 20} MiB"
 FLUSH_LOOKS_MAX = 40  # at the end, at what other nodes have sent: more is never kept (output.py)
@@ -98,6 +101,21 @@ class BegunLines:
         self.lock.release()
 
 
+class LogFile(io.FileIO):
+    """A worker's log, as its streams write it.  Work goes on where the log takes no more (a full disk, RLIMIT_FSIZE):
+    what is printed then is lost.
+    """
+
+    def write(self, data: Any) -> int:
+        """All of it, as far as anyone is told."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            return len(data)
+
+
 class WorkerOutput(io.TextIOWrapper):
     """A worker's standard output or error, on a descriptor that leads into its log.
 
@@ -107,7 +125,7 @@ class WorkerOutput(io.TextIOWrapper):
     """
 
     def __init__(self, descriptor: int, begun: BegunLines) -> None:
-        raw = io.FileIO(descriptor, "wb", closefd=False)
+        raw = LogFile(descriptor, "wb", closefd=False)
         super().__init__(raw, encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[arg-type]
         self.begun = begun
 

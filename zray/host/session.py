@@ -242,10 +242,17 @@ class Session:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def write_info(self, info: SessionInfo) -> None:
-        """Let others find it; whole or not at all."""
+        """Let others find it; whole or not at all.
+
+        Raises:
+            OSError: names the file (a full disk, say).
+        """
         path = os.path.join(self.folder, "node.json")
-        with open(f"{path}.new", "wb") as file:
-            file.write(info.as_bytes())
+        try:
+            with open(f"{path}.new", "wb") as file:
+                file.write(info.as_bytes())
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from None
         os.replace(f"{path}.new", path)
 
     def read_info(self) -> SessionInfo | None:
