@@ -20,6 +20,14 @@ def in_words(seconds: float | None) -> str:
 SESSION = click.option("--session", metavar="NAME", help="Of that head, where several run on this machine.")
 
 
+def note_loopback(cluster: str) -> None:
+    """Say on standard error that a token leads nobody to a head that only its own machine reaches."""
+    if cluster.startswith("127."):
+        from .start import LOOPBACK_NOTE
+
+        click.echo(LOOPBACK_NOTE, err=True)
+
+
 @click.group()
 def keys() -> None:
     """Who is let into a cluster, and who no more."""
@@ -85,7 +93,7 @@ def revoke(names: tuple[str, ...], session: str | None) -> None:
 @click.option("--uses", type=int, default=1_000, metavar="N", help="How many may join with it. [1000]")
 @SESSION
 def token(hours: float, uses: int, session: str | None) -> None:
-    """Draw a new token that lets others join, and print it."""
+    """Draw a new token that lets nodes and programs join, and print it with the command of a node."""
     from zray.host import control
     from zray.wire.orders import DrawToken, TokenReply
 
@@ -94,13 +102,14 @@ def token(hours: float, uses: int, session: str | None) -> None:
     with control.find_head(session) as head:
         drawn = head.order(DrawToken(1, hours * 3600.0, uses), TokenReply)
     click.echo(f"ZRAY_TOKEN={drawn.token} zray start --address {drawn.cluster}")
+    note_loopback(drawn.cluster)
 
 
 @keys.command()
 @click.option("--hours", type=float, default=24.0, metavar="H", help="How long it is good for. [24]")
 @SESSION
 def reader(hours: float, session: str | None) -> None:
-    """Draw a token that lets others look at the cluster, and do nothing else; and print it."""
+    """Draw a token that lets others look at the cluster and do nothing else, and print it with their command."""
     from zray.host import control
     from zray.wire.orders import DrawToken, TokenReply
 
@@ -109,3 +118,4 @@ def reader(hours: float, session: str | None) -> None:
     with control.find_head(session) as head:
         drawn = head.order(DrawToken(1, hours * 3600.0, 1, "reader"), TokenReply)
     click.echo(f"ZRAY_TOKEN={drawn.token} zray status --address {drawn.cluster}")
+    note_loopback(drawn.cluster)

@@ -16,8 +16,19 @@ zray runs: session {session}, head of the cluster at {cluster}.
   look at it  zray status
   end it      {end}
 """
-LOOPBACK_NOTE = """
-Only this machine reaches it: say --host and an address of this machine for others to come in."""
+LOOPBACK_HEAD_STARTED = """\
+zray runs: session {session}, head of the cluster at {cluster}.
+
+  add a node  ZRAY_TOKEN={token} zray start --address {cluster}
+              on this machine
+  join it     zray.init(address="auto") on this machine
+  look at it  zray status
+  end it      {end}
+
+"""
+LOOPBACK_NOTE = """\
+Only this machine reaches it.  For others to come in, start the head with `zray start --head --host ADDRESS`, where
+ADDRESS is one of this machine's that they reach (`hostname -I` shows them)."""
 OPEN_NOTE = """
 Other machines reach it: whoever has the token runs programs here as this user."""
 NODE_STARTED = """\
@@ -150,19 +161,30 @@ def note_nodes_beside(new: Any) -> None:
 @click.option(
     "--port", type=click.IntRange(0, 65535), metavar="P", help="The port to listen on; 0 is any. [with --head: 6379]"
 )
-@click.option("--host", metavar="IP", help="The address of this machine to listen on. [with --head: 127.0.0.1]")
+@click.option(
+    "--host",
+    metavar="IP",
+    help="The address of this machine to listen on, where others reach it. [with --head: 127.0.0.1, for this machine "
+    "only]",
+)
 @click.option("--address", metavar="HOST:PORT", help="Join the cluster whose head is there.")
-@click.option("--advertise", metavar="HOST[:PORT]", help="With --address: where others reach this node, if elsewhere.")
+@click.option(
+    "--advertise", metavar="HOST[:PORT]", help="With --address: where others reach this node, if that is not --host."
+)
 @click.option("--token-file", metavar="PATH", help="Read the join token from a file (mode 0600).")
 @click.option("--token-stdin", is_flag=True, help="Read the join token from standard input.")
-@click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those of this machine.")
+@click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those that this process may use.")
 @click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default 0.")
-@click.option("--memory", type=float, metavar="BYTES", help="Memory to hand out; default: 70 % of this machine's.")
+@click.option(
+    "--memory", type=float, metavar="BYTES", help="Memory to hand out; default: 70 % of what this process may use."
+)
 @click.option("--resources", callback=resource_map, metavar="JSON", help='Further ones, like {"disk": 2}.')
 @click.option(
     "--labels", callback=label_map, metavar="K=V,...", help='Labels of the node; or JSON, like {"disk": "ssd"}.'
 )
-@click.option("--object-store-memory", type=float, metavar="BYTES", help="Shared memory to use at most.")
+@click.option(
+    "--object-store-memory", type=float, metavar="BYTES", help="Shared memory to use at most; default: 30 % of memory."
+)
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
 @click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
 @click.option(
@@ -274,7 +296,7 @@ def join(
 
     for name in HEAD_OPTIONS:
         if where[name] is not None:
-            raise click.UsageError(f"--{name.replace('_', '-')} is the head's.")
+            raise click.UsageError(f"--{name.replace('_', '-')} is the head's: say it with `zray start --head`.")
     token = read_token(where["token_file"], where["token_stdin"])
     host = tokens.own_address(where["host"]) if where["host"] is not None else ""
     address = tokens.cluster_address(address)
@@ -301,8 +323,10 @@ def say_how(session: Any, end: str) -> None:
         raise click.ClickException("The session has ended.")
     if info.kind == "head":
         token = read_secret(session.token_path).decode()
-        click.echo(HEAD_STARTED.format(session=session.name, cluster=info.cluster, token=token, end=end), nl=False)
-        if info.cluster.startswith("127."):
+        is_loopback = info.cluster.startswith("127.")
+        text = LOOPBACK_HEAD_STARTED if is_loopback else HEAD_STARTED
+        click.echo(text.format(session=session.name, cluster=info.cluster, token=token, end=end), nl=False)
+        if is_loopback:
             click.echo(LOOPBACK_NOTE)
         else:
             click.echo(OPEN_NOTE, err=True)

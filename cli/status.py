@@ -171,7 +171,9 @@ def show_cluster(address: str, form: str) -> None:
 
     token = tokens.token_from_environment()
     if not token:
-        raise click.UsageError("A token for readers is needed in ZRAY_TOKEN: `zray keys reader` prints one.")
+        raise click.UsageError(
+            "A token for readers is needed in ZRAY_TOKEN: `zray keys reader` on the head's machine prints one."
+        )
     try:
         found = readers.read_cluster(tokens.cluster_address(address), token)
     except ValueError as error:
@@ -186,7 +188,11 @@ def show_cluster(address: str, form: str) -> None:
 
 @click.command()
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print it.")
-@click.option("--address", metavar="HOST:PORT", help="Of that cluster, with a token of `zray keys reader`.")
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="Show the cluster whose head is there, with a token of `zray keys reader` in ZRAY_TOKEN.",
+)
 def status(form: str, address: str | None) -> None:
     """Show the sessions of this machine, and the nodes of their clusters."""
     from zray.exceptions import ClusterLostError

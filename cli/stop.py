@@ -16,21 +16,37 @@ def named(sessions: dict[str, str], text: str) -> list[str]:
     ]
 
 
+def nothing_to_end(embedded: dict[str, int]) -> str:
+    """Why there is nothing to end, in words.  embedded: the pids of the nodes of running programs, by session."""
+    text = "Nothing was running: no session that `zray start` has started is on this machine."
+    if embedded:
+        names = ", ".join(f"{name} (node pid {pid})" for name, pid in embedded.items())
+        text += f"  Sessions of running programs end with their programs: {names}."
+    return text
+
+
 @click.command()
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="End all that `zray start` has started here.")
 @click.option("--force", "-f", is_flag=True, help="Kill it at once: it is not asked to end, and says no goodbye.")
 def stop(session: str | None, everything: bool, force: bool) -> None:
-    """End SESSION (its name, or how that begins); it may be left out when there is only one."""
+    """End SESSION (its name, or how that begins), which `zray start` has started on this machine.
+
+    The name may be left out when there is only one.  Exit code 0 also where nothing was running.
+    """
     from zray.host import control
 
-    lasting = {found.name: (found, info) for found, info in control.sessions() if not info.is_embedded}
+    found_here = control.sessions()
+    lasting = {found.name: (found, info) for found, info in found_here if not info.is_embedded}
+    embedded = {found.name: info.node_pid for found, info in found_here if info.is_embedded}
     names = ", ".join(f"{name} ({info.kind} of {info.cluster})" for name, (_, info) in lasting.items())
     lasting.update({info.session: (found, info) for found, info in control.returning()})
     if everything and session is not None:
         raise click.UsageError("Give the name of a session or --all, not both.")
     if session is not None:
         meant = named({name: info.called for name, (_, info) in lasting.items()}, session)
+        if not meant and (of_program := named(dict.fromkeys(embedded, ""), session)):
+            raise click.UsageError(f"Session {of_program[0]} is of a running program, and ends when that does.")
         if not meant:
             there = f"there are: {names}" if lasting else "there is none"
             raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.")
@@ -38,7 +54,7 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
             raise click.UsageError(f"There are several that begin so: {', '.join(meant)}.")
         session = meant[0]
     if not lasting:
-        click.echo("No session runs on this machine.")
+        click.echo(nothing_to_end(embedded))
         return
     if session is None and len(lasting) > 1 and not everything:
         raise click.UsageError(f"There are several sessions; say which one, or --all: {names}.")

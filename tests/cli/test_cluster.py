@@ -61,6 +61,9 @@ def test_who_reaches_a_head_is_said_when_it_starts(cluster, who, tmp_path, capsy
     assert f"zray start --address {cluster}" in printed and "the token" in printed
     assert f"{who} reach" in printed + warned
     assert bool(warned) == (who == "Other machines")
+    # The address of a head on loopback leads other machines to themselves.
+    assert ("elsewhere zray.init" in printed) == (who == "Other machines")
+    assert ("zray start --head --host ADDRESS" in printed) == (who == "Only this machine")
 
 
 def test_what_a_node_has_to_say_of_how_it_is_reached_is_said_when_it_starts(capsys):

@@ -28,10 +28,25 @@ def test_the_version_is_that_of_the_package():
     assert zray("--version").stdout == f"zray {config['metadata']['version']}\n"
 
 
-def test_without_a_session_there_is_nothing_to_show_or_stop():
-    for command in ("status", "stop"):
-        result = zray(command)
-        assert (result.returncode, result.stdout) == (0, "No session runs on this machine.\n")
+def test_without_a_session_there_is_nothing_to_show():
+    result = zray("status")
+    assert (result.returncode, result.stdout) == (0, "No session runs on this machine.\n")
+
+
+@pytest.mark.parametrize("options", [[], ["--all"], ["--force"]])
+def test_stop_without_a_session_says_that_nothing_was_running(options):
+    result = zray("stop", *options)
+    text = "Nothing was running: no session that `zray start` has started is on this machine.\n"
+    assert (result.returncode, result.stdout, result.stderr) == (0, text, "")
+
+
+@pytest.mark.parametrize("token", ["", "rubbish"])
+def test_status_of_another_cluster_asks_for_the_token_of_a_reader(token, monkeypatch):
+    monkeypatch.setenv("ZRAY_TOKEN", token)
+    result = zray("status", "--address", "127.0.0.1:1")
+    said = " ".join(result.stderr.split())
+    assert result.returncode == (1 if token else 2)
+    assert "`zray keys reader`" in said and "readers" in said and "zray start" not in said
 
 
 def test_who_looks_where_no_session_runs_hears_of_the_one_that_its_programs_use(monkeypatch):

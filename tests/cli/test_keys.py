@@ -75,6 +75,7 @@ def test_a_token_that_is_revoked_lets_nobody_in_and_a_new_one_does_as_often_as_i
     drawn = keys(cluster, "token", "--uses", "1", "--hours", "2")
     assert drawn.returncode == 0, drawn.stderr
     assert drawn.stdout.endswith(f" zray start --address {cluster.address}\n")
+    assert "Only this machine reaches it" in drawn.stderr  # its head listens on loopback
     cluster.token = drawn.stdout.split()[0].removeprefix("ZRAY_TOKEN=")
     cluster.add_node(num_cpus=1)
     with pytest.raises(AuthenticationError, match="does not know this token, or it has expired or been used up"):

@@ -60,6 +60,27 @@ def test_a_name_that_begins_several_is_refused(ended, monkeypatch):
     assert CliRunner().invoke(stop, ["a1"]).exit_code == 0 and ended == ["a1"]
 
 
+@pytest.fixture
+def program(monkeypatch):
+    """The session of a running program, and no other one."""
+    info = SessionInfo("of-program", 4711, is_embedded=True)
+    monkeypatch.setattr(control, "sessions", lambda: [(SimpleNamespace(name=info.session), info)])
+    monkeypatch.setattr(control, "returning", list)
+    return info.session
+
+
+def test_session_of_a_running_program_is_not_ended_and_is_named(program):
+    done = CliRunner().invoke(stop, [])
+    assert done.exit_code == 0
+    assert "Nothing was running" in done.output
+    assert f"Sessions of running programs end with their programs: {program} (node pid 4711)." in done.output
+
+
+def test_name_of_the_session_of_a_running_program_is_refused_with_the_reason(program):
+    done = CliRunner().invoke(stop, [program[:4]])
+    assert done.exit_code == 2 and f"Session {program} is of a running program" in done.output
+
+
 @pytest.mark.parametrize("is_reaped", [True, False])
 def test_a_session_that_ends_before_we_can_say_so_has_ended(tmp_path, is_reaped):
     """Two `zray stop` at once: the other one was faster."""

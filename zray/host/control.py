@@ -44,7 +44,8 @@ def find_head(name: str | None) -> Control:
     """
     heads = {session.name: (session, info) for session, info in sessions() if info.kind == "head"}
     if name is not None and name not in heads:
-        raise ZrayError(f"No head of a cluster on this machine has the session {name!r}; there are: {list(heads)}.")
+        there = f"there are: {', '.join(heads)}" if heads else "the head of no cluster runs here"
+        raise ZrayError(f"No head of a cluster on this machine has the session {name!r}; {there}.")
     if not heads:
         raise ZrayError("The head of no cluster runs on this machine: say this where `zray start --head` was said.")
     if name is None and len(heads) > 1:

@@ -19,7 +19,7 @@ from ..wire.hosts import HostRefused, JoinCluster, JoinRefused
 from ..wire.message import PROTOCOL_VERSION
 from .dealing import DENIED, WRONG_KEY
 from .founding import NEEDS_NEW
-from .keys import Token, require_curve
+from .keys import JOINS_OR_READS, Token, require_curve
 from .membership import READER_MAY_NOT, ask_once
 from .probes import is_greeting, read_greeting, said, why_no_node
 from .tokens import VARIABLE, cluster_address
@@ -105,7 +105,7 @@ def _greeting(call: socket.socket, address: str) -> Step:
 def _knock(address: str, secret: str) -> Iterator[Step]:
     require_curve()
     try:
-        token = Token.decode(secret)
+        token = Token.decode(secret, JOINS_OR_READS)
     except ValueError as error:
         yield Step(False, f"The token in {VARIABLE} is none: {error}")
         return

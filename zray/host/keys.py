@@ -226,6 +226,12 @@ def _check(both: bytes) -> bytes:
     return hashlib.sha256(both).digest()[:4]
 
 
+# The kinds of tokens, and the commands that print them.
+JOINS = "a join token: it must be the text that `zray start --head` or `zray keys token`"
+READS = "a token for readers: it must be the text that `zray keys reader`"
+JOINS_OR_READS = "a join token or one for readers: it must be the text that `zray start --head` or `zray keys`"
+
+
 class Token:
     """What a newcomer is given: whom to trust, and the secret key that it may join with."""
 
@@ -246,9 +252,11 @@ class Token:
         return base64.urlsafe_b64encode(both + _check(both)).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, encoded: str) -> Token:
-        """Raises:
-        ValueError: it is no token (the text does not quote it).
+    def decode(cls, encoded: str, wanted: str = JOINS) -> Token:
+        """wanted: the kind of token that is asked for, as an error names it.
+
+        Raises:
+            ValueError: this is no token (the error does not quote it).
         """
         encoded = encoded.strip().removeprefix(f"{VARIABLE}=")  # as `zray keys token` prints it
         try:
@@ -257,7 +265,7 @@ class Token:
             decoded = b""
         both, check = decoded[: 2 * KEY_BYTES], decoded[2 * KEY_BYTES :]
         if len(both) != 2 * KEY_BYTES or check != _check(both):
-            raise ValueError("This is not a join token: it must be the text that `zray start --head` printed.")
+            raise ValueError(f"This is not {wanted} printed on the head's machine.")
         return cls(both[:KEY_BYTES], KeyPair.of_secret(both[KEY_BYTES:]))
 
     def key(self, now: float, seconds: float = TOKEN_SECONDS, uses: int = TOKEN_USES) -> Key:

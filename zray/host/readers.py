@@ -17,7 +17,7 @@ from ..wire.hosts import GetNodes, HostRefused, NodesReply
 from ..wire.link import unnumbered
 from ..wire.message import Message
 from .dealing import DENIED
-from .keys import Key, Token, require_curve
+from .keys import READS, Key, Token, require_curve
 from .listener import Arrival, Wire
 from .membership import READER_MAY_NOT, ask_once
 from .probes import why_unreached
@@ -55,7 +55,7 @@ def read_cluster(address: str, secret: str) -> NodesReply:
     """
     require_curve()
     try:
-        token = Token.decode(secret)
+        token = Token.decode(secret, READS)
     except ValueError as error:
         raise ZrayError(str(error)) from error
     reply, dealer = ask_once(address, token, GetNodes(1), READ_SECONDS)
