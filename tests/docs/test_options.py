@@ -104,7 +104,9 @@ def commands():
             yield f"zray {name}", command
 
 
-@pytest.mark.parametrize(("words", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("words", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_options_of_a_command_are_in_its_table_with_their_defaults(words, command):
     shown = {cells[0]: cells[1] for cells in rows(DOCS / "commands.md", words)}
     expected = {}

@@ -1,4 +1,4 @@
-"""The tutorial with three machines on one, docs/tutorial-three-hosts.md, as a newcomer follows it, in a network of its own."""
+"""The tutorial docs/tutorial-three-hosts.md, as a newcomer follows it, in a network of its own."""
 
 import os
 import re
