@@ -9,7 +9,7 @@ from tests.docs.pages import DOCS, PAGES, anchors, blocks, links, programs, pros
 from tests.scripts import ROOT, run_script
 
 MARK = "--- block --- "
-SLOW = {"fault-tolerance", "errors"}
+SLOW = {"actors", "cluster", "compatibility", "errors", "fault-tolerance"}
 RUN = [
     pytest.param(page, marks=[pytest.mark.slow] if page.stem in SLOW else [], id=page.stem)
     for page in PAGES
