@@ -70,7 +70,36 @@ _MODULES = ("actor", "cloudpickle", "exceptions", "util")
 
 second_start.end_if_marked()
 
-__all__ = [*sorted(_MODULE_BY_NAME), *_MODULES, "__version__"]
+# Written out: type checkers and editors read it.
+__all__ = [
+    "ActorClassInheritanceException",
+    "ObjectID",
+    "ObjectRef",
+    "__version__",
+    "actor",
+    "as_completed",
+    "available_resources",
+    "cancel",
+    "cloudpickle",
+    "cluster_resources",
+    "exceptions",
+    "exit_actor",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "get_runtime_context",
+    "init",
+    "is_initialized",
+    "kill",
+    "method",
+    "nodes",
+    "put",
+    "remote",
+    "shutdown",
+    "timeline",
+    "util",
+    "wait",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -92,4 +121,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from functools import partialmethod, update_wrapper
 from types import ClassMethodDescriptorType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import api
 from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, ActorMethod, find_actor
@@ -22,10 +22,15 @@ from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskSpec
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .host.runtime import Runtime
+    from .remote_types import ClassOptions, MethodOptions
     from .wire.where import Where
 
 __all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "exit_actor", "method"]
+
+C = TypeVar("C")
 
 # Ray's default for actors with async methods.
 ASYNC_CONCURRENCY = 1000
@@ -37,7 +42,10 @@ NO_METHODS = (staticmethod, classmethod, ClassMethodDescriptorType)
 NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnewargs_ex__", "__setstate__")
 
 
-def method(*args: Any, **options: Any) -> Any:
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
     """Decorator of an actor's method: options that its calls have unless they say otherwise.
 
     num_returns, max_task_retries, retry_exceptions; concurrency_group and enable_task_events as in Ray.
@@ -48,19 +56,19 @@ def method(*args: Any, **options: Any) -> Any:
     """
     if args:
         raise ValueError("@method needs options: @zray.method(num_returns=2).")
-    options = check_options(options, METHOD_OPTIONS, "@method")
+    checked = check_options({**options}, METHOD_OPTIONS, "@method")
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        function.__zray_method__ = options  # type: ignore[attr-defined]
+    def decorate(function: F) -> F:
+        function.__zray_method__ = checked  # type: ignore[attr-defined]
         return function
 
     return decorate
 
 
-class ActorClass:
+class ActorClass(Generic[C]):
     """Its instances are actors: `A.remote(...)` makes one, and returns a handle at once."""
 
-    def __init__(self, cls: type, options: dict[str, Any]) -> None:
+    def __init__(self, cls: type[C], options: dict[str, Any]) -> None:
         options = check_options(options, ACTOR_OPTIONS, "an actor")
         for base in cls.__mro__:
             if isinstance(base, ActorClass):
@@ -76,7 +84,7 @@ class ActorClass:
         self.__methods: dict[str, dict[str, Any]] | None = None
         self.__is_async = inspect.iscoroutinefunction(inspect.getattr_static(cls, "__init__"))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"Actors cannot be made directly: use {self.__name}.remote(...).")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
@@ -114,7 +122,7 @@ class ActorClass:
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self), *dir(self.__cls)})
 
-    def options(self, /, **options: Any) -> ActorClass:
+    def options(self, /, **options: Unpack[ClassOptions]) -> ActorClass[C]:
         """The same class with other options; this one stays as it is."""
         other = ActorClass(self.__cls, {**self.__options, **options})
         other.__code = self.__code
@@ -146,7 +154,7 @@ class ActorClass:
             self.__methods = methods  # only now: a class that is refused is refused again
         return self.__methods
 
-    def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle:
+    def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle[C]:
         """Make an actor.
 
         Raises:
@@ -192,13 +200,13 @@ class ActorClass:
             runtime.client.expect_actor(task_id + FIRST_RETURN)
             runtime.client.say(CreateActor(spec, actor_options))
         runtime.arm()
-        ref = ObjectRef(task_id + FIRST_RETURN)
-        handle = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
+        ref: ObjectRef[C] = ObjectRef(task_id + FIRST_RETURN)
+        handle: ActorHandle[C] = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
         if name:
             return self.__confirm_name(runtime, handle, name)
         return handle
 
-    def __confirm_name(self, runtime: Runtime, handle: ActorHandle, name: str) -> ActorHandle:
+    def __confirm_name(self, runtime: Runtime, handle: ActorHandle[C], name: str) -> ActorHandle[C]:
         """A named actor's name must have been free: one question tells, in order behind the creation."""
         namespace = self.__options.get("namespace")
         winner = find_actor(runtime, name, namespace)

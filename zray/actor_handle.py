@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import api
 from .host import context
@@ -15,7 +15,12 @@ from .store.arguments import simple_payload
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .host.runtime import Runtime
+    from .remote_types import MethodOptions
+
+C_co = TypeVar("C_co", covariant=True)
 
 # Under these keys a handle knows a method's parameters, and that it is a generator, beside its options.
 PARAMETERS = " parameters"
@@ -23,7 +28,7 @@ IS_GENERATOR = " is a generator"
 IS_LOGGED = " is logged"  # the actor recovers
 
 
-class ActorHandle:
+class ActorHandle(Generic[C_co]):
     """Calls on one actor: `handle.method.remote(...)`.  May be passed on and stored; the actor ends with the last."""
 
     def __init__(
@@ -68,7 +73,7 @@ class ActorHandle:
         return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
 
 
-def _rebuild_handle(*parts: Any) -> ActorHandle:
+def _rebuild_handle(*parts: Any) -> ActorHandle[Any]:
     return ActorHandle(*parts)
 
 
@@ -89,7 +94,7 @@ class ActorMethod:
         "_signature",
     )
 
-    def __init__(self, handle: ActorHandle, name: str, options: dict[str, Any]) -> None:
+    def __init__(self, handle: ActorHandle[Any], name: str, options: dict[str, Any]) -> None:
         # No reference to the handle itself: a ring of the two would outlive its last user.
         self._handle_id = handle._actor_id
         self._handle_ref = handle._ref
@@ -105,13 +110,13 @@ class ActorMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"Actor methods cannot be called directly: use .{self._name}.remote(...).")
 
-    def options(self, /, **options: Any) -> ActorMethod:
+    def options(self, /, **options: Unpack[MethodOptions]) -> ActorMethod:
         """The same method with other options."""
-        options = check_options(options, METHOD_OPTIONS, "an actor's method")
+        checked = check_options({**options}, METHOD_OPTIONS, "an actor's method")
         other = object.__new__(ActorMethod)
         for slot in ActorMethod.__slots__:
             setattr(other, slot, getattr(self, slot))
-        other._options = {**self._options, **options}
+        other._options = {**self._options, **checked}
         other._num_returns = 1 if other._options.get("num_returns") is None else other._options["num_returns"]
         other._session = None
         return other
@@ -188,7 +193,7 @@ class ActorMethod:
         )
 
 
-def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandle | None:
+def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandle[Any] | None:
     """A handle on the living actor of that name; None when there is none."""
     from .wire.actors import FindActor
 
@@ -198,7 +203,7 @@ def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandl
     return handle_of(runtime, reply.actor_id, reply.handle)
 
 
-def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle:
+def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle[Any]:
     """A handle made of what the actor's options say of it."""
     from .store.values import deserialize
 

@@ -9,7 +9,7 @@ import inspect
 import time
 from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from .checks import check_timeout, check_wait
 from .exceptions import ZrayError
@@ -18,7 +18,21 @@ from .object_ref import ObjectRef
 from .runtime_env import JOB_FIELDS, check_runtime_env
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from typing_extensions import Unpack
+
+    from .actor import ActorClass
+    from .actor_handle import ActorHandle
     from .host.runtime import Runtime
+    from .remote_function import RemoteFunction
+    from .remote_types import AnyOptions, Decorator, DecoratorOfMany
+    from .runtime_context import RuntimeContext
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+C = TypeVar("C")
 
 _start_lock = context.StartLock()
 
@@ -159,6 +173,18 @@ def shutdown() -> None:
     joining.stop(runtime)  # type: ignore[arg-type]
 
 
+@overload
+def remote(target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
+@overload
+def remote(target: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
+@overload
+def remote(target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
+@overload
+def remote(  # type: ignore[overload-overlap]
+    *, num_returns: Literal[1] = 1, **options: Unpack[AnyOptions]
+) -> Decorator: ...
+@overload
+def remote(*, num_returns: int, **options: Unpack[AnyOptions]) -> DecoratorOfMany: ...
 def remote(*args: Any, **options: Any) -> Any:
     """Decorator: functions become remote functions, classes become actor classes.  Bare, or with options.
 
@@ -184,6 +210,10 @@ def _make_remote(target: Any, options: dict[str, Any]) -> Any:
     raise TypeError(f"@zray.remote needs a function or a class, not {type(target).__name__}.")
 
 
+@overload
+def get(object_refs: ObjectRef[T], *, timeout: float | None = None, writable: bool = False) -> T: ...
+@overload
+def get(object_refs: Sequence[ObjectRef[T]], *, timeout: float | None = None, writable: bool = False) -> list[T]: ...
 def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool = False) -> Any:
     """The value of a ref, or of each of a list of refs, in order.  Blocks until they are there.
 
@@ -221,7 +251,7 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         raise error.with_traceback(None) from error.__cause__
 
 
-def put(value: Any) -> ObjectRef:
+def put(value: T) -> ObjectRef[T]:
     """Store a value, once, for all that get a ref on it.
 
     Raises:
@@ -242,8 +272,8 @@ _checked: tuple[int, int] = (0, 0)
 
 
 def wait(
-    object_refs: list[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
-) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    object_refs: list[ObjectRef[T]], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Block until `num_returns` of the refs are ready, or `timeout` seconds are over.
 
     Returns (ready, not ready), both in the order of the input; at most num_returns in ready.  A failed task is
@@ -282,7 +312,7 @@ def wait(
         is_ready = runtime.wait([ref.id for ref in object_refs], num_returns, timeout, fetch_local)
     except ZrayError as error:
         raise error.with_traceback(None) from error.__cause__  # as in get
-    ready: list[ObjectRef] = []
+    ready: list[ObjectRef[T]] = []
     rest = []
     for ref in object_refs:
         (ready if len(ready) < num_returns and is_ready(ref.id) else rest).append(ref)
@@ -290,8 +320,16 @@ def wait(
     return ready, rest
 
 
+@overload
 def as_completed(
-    object_refs: Iterable[ObjectRef], *, timeout: float | None = None, with_results: bool = False
+    object_refs: Iterable[ObjectRef[T]], *, timeout: float | None = None, with_results: Literal[False] = False
+) -> Iterator[ObjectRef[T]]: ...
+@overload
+def as_completed(
+    object_refs: Iterable[ObjectRef[T]], *, timeout: float | None = None, with_results: Literal[True]
+) -> Iterator[tuple[ObjectRef[T], T]]: ...
+def as_completed(
+    object_refs: Iterable[ObjectRef[Any]], *, timeout: float | None = None, with_results: bool = False
 ) -> Iterator[Any]:
     """The refs as they become ready; with_results: (ref, value) pairs.  timeout: seconds for all of them.
 
@@ -313,7 +351,7 @@ def as_completed(
         yield (ready[0], get(ready[0])) if with_results else ready[0]
 
 
-def kill(actor: Any, *, no_restart: bool = True) -> None:
+def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     """End an actor at once: calls that wait get ActorDiedError.  no_restart=False: it may be restarted.
 
     Raises:
@@ -334,12 +372,12 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
     runtime.flush()
 
 
-def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
+def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
     """Ray's cancel."""
     raise NotImplementedError("cancel() is not built yet.")
 
 
-def get_actor(name: str, namespace: str | None = None) -> Any:
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     """A handle on the living actor of that name.
 
     Raises:
@@ -427,7 +465,7 @@ def timeline(filename: str | None = None) -> Any:
     raise NotImplementedError("timeline() is not built yet.")
 
 
-def get_runtime_context() -> Any:
+def get_runtime_context() -> RuntimeContext:
     """Facts on the task, actor, worker and node that this code runs in."""
     from .runtime_context import RuntimeContext
 

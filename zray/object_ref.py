@@ -17,9 +17,9 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from msgspec import Struct
 
@@ -28,6 +28,8 @@ from .ids import REFS_MAX, TASK_ID_BYTES
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+T_co = TypeVar("T_co", covariant=True)
 
 released: deque[bytes] = deque()
 
@@ -54,14 +56,32 @@ def disable_releases() -> None:
     _append = _say_nothing
 
 
+if TYPE_CHECKING:
+
+    class Argument(Awaitable[T_co], Any, Generic[T_co]):
+        """For type checkers: a ref may stand for its value, as an argument of `.remote()`.
+
+        Python's types cannot say "each parameter, or a ref on it" of a ParamSpec.  Where the value of a ref is needed
+        and get() was forgotten, an index is reported at least.
+        """
+
+        def __getitem__(self, key: NoReturn) -> NoReturn: ...
+
+else:
+
+    class Argument:
+        __slots__ = ()
+        __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
+
+
 # `weakref=True` rules out `gc=False` in msgspec; a struct that holds only bytes is not tracked anyway.
-class ObjectRef(Struct, frozen=True, weakref=True):
-    """A reference to a value: hashable, comparable, awaitable.  id: 20 bytes, see ids.py."""
+class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
+    """A reference to a value: hashable, comparable, awaitable.
+
+    `ObjectRef[int]` in annotations names the type of the value.  id: 20 bytes, see ids.py.
+    """
 
     id: bytes
-
-    # `ObjectRef[int]` in annotations, as Ray's.
-    __class_getitem__: ClassVar[Any] = classmethod(GenericAlias)
 
     def __del__(self) -> None:
         try:
@@ -82,7 +102,7 @@ class ObjectRef(Struct, frozen=True, weakref=True):
     def __repr__(self) -> str:
         return f"ObjectRef({self.id.hex()})"
 
-    def future(self) -> Future[Any]:
+    def future(self) -> Future[T_co]:
         """The value as a concurrent future, which holds the task's error instead when it failed.
 
         Raises:
@@ -92,7 +112,7 @@ class ObjectRef(Struct, frozen=True, weakref=True):
             raise RuntimeError("This ObjectRef has no runtime to ask: call zray.init() first.")
         return resolve_future(self)
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, T_co]:
         import asyncio
 
         return asyncio.wrap_future(self.future()).__await__()
@@ -100,10 +120,10 @@ class ObjectRef(Struct, frozen=True, weakref=True):
     def __iter__(self) -> Iterator[NoReturn]:
         raise TypeError("An ObjectRef is not iterable: zray.get(ref) gives its value; num_returns=n gives n refs.")
 
-    def __copy__(self) -> ObjectRef:
+    def __copy__(self) -> ObjectRef[T_co]:
         return _restore(self.id)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ObjectRef:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ObjectRef[T_co]:
         return _restore(self.id)
 
     def __reduce__(self) -> tuple[Any, ...]:

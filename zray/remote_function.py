@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 
 from . import api
 from .exceptions import SerializationError
@@ -22,8 +22,14 @@ from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 from .wire.tasks import Function
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .host.runtime import Runtime
+    from .remote_types import FunctionOfMany, FunctionOptions
     from .wire.where import Where
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
@@ -33,7 +39,7 @@ CODE_BYTES_MAX = 60_000_000
 NAME_CHARACTERS_MAX = 1_000
 
 
-class RemoteFunction:
+class RemoteFunction(Generic[P, R]):
     """Calls of it run as tasks: `f.remote(...)` returns a ref at once (Ray paper 4.1, table 1)."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -49,21 +55,27 @@ class RemoteFunction:
         self._code: Code | None = None
         self._takes_nothing: bool | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
             f"Remote function {self._name} cannot be called directly: use {self._name}.remote(...), "
             f"or {self._name}.local(...) to run it here."
         )
 
-    def local(self, /, *args: Any, **kwargs: Any) -> Any:
+    def local(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function in this process, as an ordinary call."""
         return self._function(*args, **kwargs)
 
-    def options(self, /, **options: Any) -> RemoteFunction:
+    @overload
+    def options(  # type: ignore[overload-overlap]
+        self, /, *, num_returns: Literal[1] = 1, **options: Unpack[FunctionOptions]
+    ) -> RemoteFunction[P, R]: ...
+    @overload
+    def options(self, /, *, num_returns: int, **options: Unpack[FunctionOptions]) -> FunctionOfMany[P]: ...
+    def options(self, /, **options: Any) -> Any:
         """The same function with other options; this one stays as it is."""
         if "max_calls" in options:
             raise ValueError("max_calls can only be given to @remote, not to .options().")
-        other = RemoteFunction(self._function, {**self._options, **options})
+        other: RemoteFunction[P, R] = RemoteFunction(self._function, {**self._options, **options})
         other._code = self.code()
         return other
 
@@ -77,7 +89,7 @@ class RemoteFunction:
             self._code = Code(self._function, str(getattr(self._function, "__qualname__", self._name)))
         return self._code
 
-    def remote(self, /, *args: Any, **kwargs: Any) -> Any:
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]:
         """Submit a task.  Returns one ref (num_returns=1), a list of them, or None (num_returns=0).
 
         Raises:
@@ -109,8 +121,8 @@ class RemoteFunction:
         if count == 1:
             return ObjectRef(first)
         if count == 0:
-            return None
-        return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
+            return None  # type: ignore[return-value]
+        return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]  # type: ignore[return-value]
 
     def prepare(self, runtime: Runtime, captured: Where | None = None) -> tuple[Code, bytes]:
         """Once per session: publish the code, encode the options; these each time where a group captures."""
@@ -238,7 +250,7 @@ def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, An
     """A call's arguments; what is too large to travel inline is put, and `keep` holds it until the call is sent."""
 
     def put(serialized: Any) -> bytes:
-        ref = ObjectRef(runtime.put_serialized(serialized))
+        ref: ObjectRef[Any] = ObjectRef(runtime.put_serialized(serialized))
         keep.append(ref)
         return ref.id
 

@@ -1,0 +1,93 @@
+"""Typical uses of the public API, with the types that checkers must find; `# error` marks lines that they must refuse.
+
+Read by tests/typing/test_types.py through mypy and pyright, and never run.
+"""
+
+from typing import Any
+
+from typing_extensions import assert_type
+
+import zray
+import zray as ray
+from zray import ObjectRef
+from zray.actor import ActorClass
+from zray.actor_handle import ActorHandle
+
+
+@ray.remote
+def scale(x: int, by: float = 2.0) -> float:
+    return x * by
+
+
+@zray.remote(num_cpus=2, max_retries=0)
+def count(x: int) -> int:
+    return x
+
+
+@ray.remote(num_returns=2)
+def both(x: int) -> tuple[int, str]:
+    return x, str(x)
+
+
+class Counter:
+    def __init__(self, start: int = 0) -> None:
+        self.value = start
+
+    @ray.method(num_returns=1)
+    def add(self, n: int) -> int:
+        self.value += n
+        return self.value
+
+
+# --- tasks ---
+assert_type(scale.remote(1), ObjectRef[float])
+assert_type(scale.remote(1, by=3.0), ObjectRef[float])
+assert_type(scale.local(1), float)
+assert_type(scale.options(num_cpus=1).remote(1), ObjectRef[float])
+assert_type(count.remote(1), ObjectRef[int])
+assert_type(both.remote(1), list[ObjectRef[Any]])
+scale.remote("one")  # error
+scale.remote()  # error
+scale.remote(1, 2.0, 3)  # error
+scale.remote(1, at=2)  # error
+scale.options(num_cpu=1)  # error
+ray.remote(num_cpu=1)  # error
+
+# --- refs stand for their values ---
+ref = count.remote(1)
+assert_type(scale.remote(ref), ObjectRef[float])
+assert_type(scale.remote(x=ref, by=2.0), ObjectRef[float])
+ref[0]  # error
+
+# --- get, put, wait ---
+assert_type(ray.get(ref), int)
+assert_type(ray.get(ref, timeout=1.0), int)
+assert_type(ray.get([ref, ref]), list[int])
+assert_type(ray.get([scale.remote(i) for i in range(3)]), list[float])
+assert_type(ray.put("text"), ObjectRef[str])
+assert_type(ray.wait([ref], num_returns=1), tuple[list[ObjectRef[int]], list[ObjectRef[int]]])
+ray.get(1)  # error
+ray.wait([ref], num_return=1)  # error
+for ready in ray.as_completed([ref]):
+    assert_type(ready, ObjectRef[int])
+for ready, value in ray.as_completed([ref], with_results=True):
+    assert_type(ready, ObjectRef[int])
+    assert_type(value, int)
+
+
+async def waits() -> None:
+    assert_type(await ref, int)
+
+
+# --- actors ---
+CounterActor = ray.remote(Counter)
+assert_type(CounterActor, ActorClass[Counter])
+counter = CounterActor.remote(3)
+assert_type(counter, ActorHandle[Counter])
+assert_type(counter.add.remote(1), Any)  # the type of a method cannot be derived from its class
+assert_type(CounterActor.options(name="c", lifetime="detached").remote(), ActorHandle[Counter])
+assert_type(ray.remote(num_cpus=1)(Counter), ActorClass[Counter])
+CounterActor.options(max_restart=1)  # error
+ray.kill(counter)
+ray.kill(ref, no_restarts=True)  # error
+assert_type(ray.get_actor("c"), ActorHandle[Any])

@@ -1,0 +1,105 @@
+"""Types of @zray.remote for type checkers and editors: which options there are, and what the decorator makes.
+
+Python's types set three limits.  A ParamSpec cannot say "each parameter, or a ref on it", so a ref is accepted wherever a
+value is (object_ref.Argument).  The parameters of a constructor and of methods cannot be derived from a class, so
+`Counter.remote(...)` takes any arguments, and `handle.method.remote(...)` returns `ObjectRef[Any]`.  mypy ignores what
+decorators make of classes: there `Counter = zray.remote(_Counter)` is understood, and `@zray.remote class Counter` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, overload
+
+if TYPE_CHECKING:
+    from .actor import ActorClass
+    from .object_ref import ObjectRef
+    from .remote_function import RemoteFunction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+Bases = tuple[type[BaseException], ...] | list[type[BaseException]]
+
+
+class PlaceOptions(TypedDict, total=False):
+    """Options of functions and classes: what is needed, and where it runs."""
+
+    num_cpus: float | None
+    num_gpus: float | None
+    memory: float | None
+    resources: dict[str, float] | None
+    accelerator_type: str | None
+    scheduling_strategy: Any
+    label_selector: dict[str, str] | None
+    fallback_strategy: list[dict[str, Any]] | None
+    placement_group: Any
+    placement_group_bundle_index: int
+    placement_group_capture_child_tasks: bool | None
+    runtime_env: dict[str, Any] | None
+    name: str | None
+    enable_task_events: bool
+
+
+class FunctionOptions(PlaceOptions, total=False):
+    """Options of remote functions, but for num_returns."""
+
+    max_retries: int | None
+    retry_exceptions: bool | Bases | None
+    max_calls: int | None
+    writable: bool
+
+
+class ClassOptions(PlaceOptions, total=False):
+    """Options of actor classes."""
+
+    namespace: str | None
+    lifetime: Literal["detached", "non_detached"] | None
+    get_if_exists: bool
+    max_restarts: int | None
+    max_task_retries: int | None
+    max_concurrency: int | None
+    max_pending_calls: int | None
+    concurrency_groups: dict[str, int] | None
+    checkpoint_interval: int | None
+
+
+class AnyOptions(FunctionOptions, ClassOptions, total=False):
+    """Options of @zray.remote, which may stand on either."""
+
+
+class MethodOptions(TypedDict, total=False):
+    """Options of calls of an actor's method."""
+
+    num_returns: int
+    name: str | None
+    max_task_retries: int | None
+    retry_exceptions: bool | Bases | None
+    concurrency_group: str | None
+    readonly: bool
+    enable_task_events: bool
+
+
+class Decorator(Protocol):
+    """Result of `zray.remote(num_cpus=2)`."""
+
+    @overload
+    def __call__(self, target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, target: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
+    @overload
+    def __call__(self, target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
+
+
+class FunctionOfMany(Protocol[P]):
+    """Remote function with num_returns other than 1: its calls return a list of refs."""
+
+    def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> list[ObjectRef[Any]]: ...
+    def local(self, /, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def options(self, /, **options: Any) -> FunctionOfMany[P]: ...
+
+
+class DecoratorOfMany(Protocol):
+    """Result of `zray.remote(num_returns=3)`."""
+
+    def __call__(self, target: Callable[P, Any], /) -> FunctionOfMany[P]: ...
