@@ -28,6 +28,7 @@ from zray.store.segment import (
     segments_of,
     semaphores_of,
     unlink,
+    unlink_semaphore,
     unlink_session,
 )
 from zray.store.sweeper import lock_session, sweep
@@ -333,8 +334,9 @@ def test_a_semaphore_counts_between_processes(session, is_glibc, monkeypatch):
         assert other.returncode == 0
         assert semaphore.value == 0
     finally:
-        semaphore.unlink()
+        assert unlink_semaphore(name)
         semaphore.close()
+    assert not unlink_semaphore(name)
     assert not [entry for entry in os.listdir("/dev/shm") if session in entry]
 
 
@@ -342,8 +344,7 @@ def make_session(root, session):
     folder = root / session
     folder.mkdir(mode=0o700)
     Segment.create(segment_name(session, 0), 4096)
-    semaphore = posix_ipc.Semaphore(f"/zray-{session}-s", posix_ipc.O_CREX)
-    semaphore.close()
+    create_semaphore(f"/zray-{session}-s").close()
     return folder
 
 

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..store.segment import unlink_session
-from ..store.sweeper import LOCK, check_private, sweep
+from ..store.sweeper import LOCK, check_private, sweep, sweep_memory
 
 if TYPE_CHECKING:
     from .session_info import SessionInfo
@@ -93,9 +93,10 @@ class Session:
 
     @classmethod
     def named_anew(cls) -> Session:
-        """A new session's name.  What dead sessions left behind is swept away first."""
+        """A new session's name.  What dead sessions left behind is swept away first, in memory that of all roots."""
         root = session_root()
         sweep(root)
+        sweep_memory()
         return cls(os.urandom(8).hex(), root)
 
     def make_folder(self) -> None:

@@ -17,7 +17,7 @@ import posix_ipc
 from msgspec import msgpack
 
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
-from ..store.segment import create_semaphore
+from ..store.segment import create_semaphore, unlink_semaphore
 from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .log_room import room_of
@@ -194,10 +194,7 @@ class Workers:
         self.unjoined.pop(worker, None)
 
     def _unlink(self, worker: str) -> None:
-        try:
-            posix_ipc.unlink_semaphore(self.session.window_name(self.worker_id[worker]))
-        except posix_ipc.ExistentialError:
-            pass
+        unlink_semaphore(self.session.window_name(self.worker_id[worker]))
 
     def joined(self, worker: str) -> None:
         """It has opened its window: the name is no longer needed."""

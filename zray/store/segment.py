@@ -7,6 +7,7 @@ view.
     give_back       return pages that hold nothing to the machine
     unlink          the name goes at once, the memory with its last mapping
 
+Whoever creates a segment holds a lock on its file until it ends: by that sweepers know it from one that nobody needs.
 A process that reads maps a segment without permission to write: no library can change a value that others read.  A
 process that also writes has a second mapping for that.  Views keep their mapping alive: none can outlive it.
 Python's own resource tracker is not involved: it would unlink what other processes still use.
@@ -15,6 +16,7 @@ Python's own resource tracker is not involved: it would unlink what other proces
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import re
@@ -32,9 +34,14 @@ SEMAPHORE_BYTES = 64  # no sem_t is larger; sem_open maps what it needs of it
 RESERVE_STEP_BYTES = 64 << 20
 PAGE_BYTES = mmap.PAGESIZE
 _SESSION = re.compile(r"[A-Za-z0-9_.]+")
+# Of segments and semaphores of any session.
+FILE_NAME = re.compile(rf"({re.escape(SEMAPHORE_PREFIX)})?zray-{_SESSION.pattern}-\w+")
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _MADV_POPULATE_WRITE = 23
 _MADV_REMOVE = 9  # Linux: free the pages and the file's blocks behind them.
+
+
+_locks: dict[str, int] = {}  # descriptors of the semaphores that this process has made, while these have names
 
 
 class SegmentCutError(OSError):
@@ -84,7 +91,7 @@ class Segment:
             FileExistsError: the name is taken.
             OSError: the machine, or a limit of this process, does not allow it; says which.
         """
-        descriptor = os.open(_path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o600)
+        descriptor = _create_locked(_path(name))
         try:
             os.ftruncate(descriptor, size)
             return cls(name, size, descriptor)
@@ -310,15 +317,39 @@ def create_semaphore(name: str) -> posix_ipc.Semaphore:
     if not IS_GLIBC:
         return posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0)
     path = os.path.join(SHARED_MEMORY_FOLDER, SEMAPHORE_PREFIX + name[1:])
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = _create_locked(path)
     try:
         _write_semaphore(descriptor)
-        return posix_ipc.Semaphore(name)
+        semaphore = posix_ipc.Semaphore(name)
     except BaseException:
         os.unlink(path)
-        raise
-    finally:
         os.close(descriptor)
+        raise
+    _locks[name] = descriptor
+    return semaphore
+
+
+def unlink_semaphore(name: str) -> bool:
+    """Take a semaphore's name away, and its lock if this process has made it.  False if it was gone already."""
+    descriptor = _locks.pop(name, None)
+    if descriptor is not None:
+        os.close(descriptor)
+    try:
+        posix_ipc.unlink_semaphore(name)
+    except posix_ipc.ExistentialError:
+        return False
+    return True
+
+
+def _create_locked(path: str) -> int:
+    """A new file, empty, with a lock that lasts as long as this process has it open.
+
+    A sweeper takes a file that nobody has locked for one of a dead session, and an empty one for one that is just being
+    made: so the lock comes ahead of the length.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # a sweeper may have it for a moment
+    return descriptor
 
 
 def _write_semaphore(descriptor: int) -> None:
@@ -336,10 +367,4 @@ def _write_semaphore(descriptor: int) -> None:
 def unlink_session(session: str) -> list[str]:
     """Take away all names of a session's shared memory and semaphores; the names that went."""
     gone = [name for name in segments_of(session) if unlink(name)]
-    for name in semaphores_of(session):
-        try:
-            posix_ipc.unlink_semaphore(name)
-            gone.append(name)
-        except posix_ipc.ExistentialError:
-            continue  # Somebody else sweeps too.
-    return gone
+    return gone + [name for name in semaphores_of(session) if unlink_semaphore(name)]

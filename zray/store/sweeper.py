@@ -2,20 +2,24 @@
 
 A session lives while some process holds the lock of `<session_root>/<session>/lock`; the kernel lets go of it
 when the last such process ends, however it ends.
+
+The folder may be gone too (a container's, a batch job's), or be of another root (TMPDIR).  So shared memory is swept by
+a lock of its own as well: the node holds it on each segment and semaphore.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import stat
 import time
 
-from .segment import unlink_session
+from .segment import FILE_NAME, SHARED_MEMORY_FOLDER, unlink_session
 
 LOCK = "lock"
-# A folder without a lock may be a session that is just being made.
+# A folder without a lock may be a session that is just being made, and so may an empty file in shared memory.
 WITHOUT_LOCK_S_MIN = 60.0
 
 
@@ -118,3 +122,57 @@ def _sweep_if_dead(session: str, folder: str) -> bool:
     finally:
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def sweep_memory() -> list[str]:
+    """Remove this user's segments and semaphores that nobody holds, whatever folder their sessions had; their names."""
+    try:
+        names = sorted(name for name in os.listdir(SHARED_MEMORY_FOLDER) if FILE_NAME.fullmatch(name))
+    except FileNotFoundError:
+        return []
+    locked: dict[str, int] = {}
+    try:
+        for name in names:
+            if (descriptor := _lock_if_free(os.path.join(SHARED_MEMORY_FOLDER, name))) is not None:
+                locked[name] = descriptor
+        # An earlier version of zray locked nothing.  A program may still use the arrays of a session that has ended.
+        swept = sorted(locked.keys() - _mapped_files()) if locked else []
+        for name in swept:
+            with contextlib.suppress(FileNotFoundError):  # its session is just being removed
+                os.unlink(os.path.join(SHARED_MEMORY_FOLDER, name))
+        return swept
+    finally:
+        for descriptor in locked.values():
+            os.close(descriptor)
+
+
+def _lock_if_free(path: str) -> int | None:
+    """A descriptor with the lock; None: the file is held, another user's, being made or gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(descriptor)
+        is_being_made = found.st_size == 0 and time.time() - found.st_ctime < WITHOUT_LOCK_S_MIN
+        if found.st_uid == os.geteuid() and stat.S_ISREG(found.st_mode) and found.st_nlink and not is_being_made:
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _mapped_files() -> set[str]:
+    """Names of files in shared memory that a process which we may look at has mapped."""
+    mark = f" {SHARED_MEMORY_FOLDER}/"
+    found: set[str] = set()
+    for pid in os.listdir("/proc"):
+        if pid.isdecimal():
+            try:
+                with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+                    found.update(line.partition(mark)[2].rstrip("\n") for line in file if mark in line)
+            except OSError:
+                continue
+    return found
