@@ -1,12 +1,17 @@
-"""Memory that a process which speaks to other hosts has freed stays with it for what comes next, up to a bound."""
+"""Freed memory: a process which speaks to other hosts keeps some for what comes next; at rest all of it goes."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+import threading
 
 import pytest
+
+from tests.gates import until
+from zray.host import heap
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
 
@@ -57,3 +62,106 @@ def test_chunks_that_come_and_go_take_no_new_pages_each_time() -> None:
 
 def test_without_it_they_would() -> None:
     assert run("none")[0] > 0.5
+
+
+@pytest.mark.slow
+def test_freed_memory_goes_back_at_rest(start):
+    """Of the program, its node and its workers, though what lies at the end of each heap is still in use."""
+    import zray
+    from zray.host import context
+
+    @zray.remote
+    class Holder:
+        def pid(self):
+            return os.getpid()
+
+        def fill(self):
+            values = [bytes(1000) for _ in range(150_000)]
+            self.kept = values[-1], zray.put(1)
+            return own_bytes_of(os.getpid())
+
+    start(num_cpus=1)
+    holder = Holder.remote()
+    worker, node = zray.get(holder.pid.remote()), context.runtime.node_pid
+    pids = {"program": os.getpid(), "node": node, "worker": worker}
+    before = {name: own_bytes_of(pid) for name, pid in pids.items()}
+    refs = [zray.put(bytes(1000)) for _ in range(100_000)]
+    full = {name: own_bytes_of(pid) for name, pid in pids.items()}
+    full["worker"] = zray.get(holder.fill.remote())
+    grown = {name: full[name] - before[name] for name in pids}
+    assert min(grown.values()) > 90 << 20, grown
+    kept = refs[-1:]
+    del refs
+    look = threading.Event()  # not often: who looks all the time is not at rest
+    until(
+        lambda: look.wait(0.2) or all(own_bytes_of(pid) - before[name] < grown[name] / 2 for name, pid in pids.items())
+    )
+    assert zray.get(kept[0]) == bytes(1000)
+
+
+def own_bytes_of(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        resident, shared = file.read().split()[1:3]
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Process:
+    """What `Rest` sees of a process: its CPU time, its memory, and how often it gave back."""
+
+    def __init__(self, monkeypatch):
+        self.cpu, self.memory, self.now = 0.0, 1 << 30, 1000.0
+        self.given_back = threading.Semaphore(0)
+        monkeypatch.setattr(heap, "own_bytes", lambda: self.memory)
+        monkeypatch.setattr(heap, "give_back", self.given_back.release)
+        monkeypatch.setattr(heap.time, "process_time", lambda: self.cpu)
+        monkeypatch.setattr(heap.time, "monotonic", lambda: self.now)
+        self.rest = heap.Rest()
+
+    def run(self, seconds, share):
+        """How often it gave back meanwhile."""
+        for _ in range(seconds * 4):
+            self.now += 0.25
+            self.cpu += 0.25 * share
+            self.rest.look(self.now)
+            for thread in threading.enumerate():
+                if thread.name == "zray-give-back":
+                    thread.join()
+        count = 0
+        while self.given_back.acquire(blocking=False):
+            count += 1
+        return count
+
+
+def test_process_gives_back_once_for_each_rest(monkeypatch):
+    process = Process(monkeypatch)
+    assert process.run(60, 1.0) == 0, "the process is busy"
+    assert process.run(4, 0.0) == 1
+    assert process.run(600, 0.0001) == 0, "the process has done nothing since"
+    process.run(60, 0.5)
+    assert process.run(4, 0.0) == 1
+
+
+def test_process_that_is_never_quite_at_rest_gives_back_rarely(monkeypatch):
+    process = Process(monkeypatch)
+    count = process.run(600, 0.2)
+    assert 1 <= count <= 600 / heap.PAUSE_SECONDS
+
+
+def test_small_process_gives_nothing_back(monkeypatch):
+    process = Process(monkeypatch)
+    process.memory = 20 << 20
+    process.run(60, 1.0)
+    assert process.run(60, 0.0) == 0
+
+
+def test_process_without_threads_to_be_had_goes_on(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    process = Process(monkeypatch)
+    process.run(10, 1.0)
+    with monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", refuse)
+        assert process.run(10, 0.0) == 0
+    process.run(10, 1.0)
+    assert process.run(4, 0.0) == 1

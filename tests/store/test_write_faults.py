@@ -102,7 +102,7 @@ def test_handlers_of_others_are_called_too(session, before, after):
 
 
 def test_handler_that_repairs_the_fault_goes_on(session):
-    """As a Java machine's does, which takes faults in its stride: the write is done, and nothing ends."""
+    """A Java virtual machine has such a handler.  The write is done, and nothing ends."""
     before = """
 mprotect = ctypes.CDLL(None, use_errno=True).mprotect
 @ctypes.CFUNCTYPE(None, ctypes.c_int)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import object_ref
 from ..exceptions import ClusterLostError
+from .heap import Rest
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -42,6 +43,7 @@ def flush_forever(runtime: Runtime) -> None:
 
 def _flush_until_over(runtime: Runtime) -> None:
     released, unread, link = object_ref.released, runtime.unread, runtime.connection.link
+    rest = Rest()
     looked_at = time.monotonic()
     while not runtime.is_over:
         try:
@@ -52,6 +54,7 @@ def _flush_until_over(runtime: Runtime) -> None:
         if time.monotonic() - looked_at >= RELEASE_SECONDS:
             looked_at = time.monotonic()
             runtime.look_around()
+            rest.look(looked_at)
         if not is_armed:
             if released or unread:
                 flush_quietly(runtime)

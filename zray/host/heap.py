@@ -1,6 +1,10 @@
-"""What a process that speaks to other hosts does with memory that it has freed."""
+"""What a process does with memory that it has freed: some is kept for what comes next, and the rest goes at rest."""
 
 from __future__ import annotations
+
+import os
+import threading
+import time
 
 # <malloc.h>
 _M_TRIM_THRESHOLD = -1
@@ -28,3 +32,82 @@ def keep_freed() -> None:
         return
     mallopt(_M_TRIM_THRESHOLD, FREED_BYTES_MAX)
     mallopt(_M_MMAP_THRESHOLD, IN_HEAP_BYTES_MAX)
+
+
+# A process that has used less of one CPU than this for so many looks, one upon the other, is at rest.
+LOOK_SECONDS = 1.0
+REST_SHARE = 0.25
+REST_LOOKS = 2
+# A process that has used less CPU time since the last time has freed little; one of less memory has little to give.
+WORTH_CPU_SECONDS = 0.1
+WORTH_BYTES = 48 << 20
+# A pause follows each: at most 1 % of the time goes into giving back.
+PAUSE_SECONDS = 5.0
+PAUSE_PER_SECOND = 100
+
+
+class Rest:
+    """Gives freed memory back to the machine when its process is at rest.
+
+    malloc keeps what is freed below anything that is still in use: a program that had dropped
+    300,000 values of a kilobyte kept 400 MB, and its node as much.  Giving that back takes a tenth of a second, in a
+    thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self.due = 0.0  # of the next look, by time.monotonic()
+        self.looked_at = 0.0
+        self.cpu_seconds = 0.0  # of this process, at the last look
+        self.cpu_seconds_before = 0.0  # at the last giving back
+        self.quiet_looks = 0
+        self.paused_until = 0.0
+
+    def look(self, now: float) -> None:
+        """Called often: at most once a second it looks, in some microseconds."""
+        if now < self.due:
+            return
+        self.due = now + LOOK_SECONDS
+        cpu_seconds = time.process_time()
+        is_quiet = cpu_seconds - self.cpu_seconds < REST_SHARE * (now - self.looked_at)
+        self.looked_at, self.cpu_seconds = now, cpu_seconds
+        self.quiet_looks = self.quiet_looks + 1 if is_quiet else 0
+        if self.quiet_looks < REST_LOOKS or now < self.paused_until:
+            return
+        if cpu_seconds - self.cpu_seconds_before < WORTH_CPU_SECONDS:
+            return
+        if own_bytes() < WORTH_BYTES:
+            self.cpu_seconds_before = cpu_seconds
+            return
+        self.paused_until = float("inf")  # until it is done
+        try:
+            threading.Thread(target=self._give_back, name="zray-give-back", daemon=True).start()
+        except RuntimeError:  # there can be no thread now
+            self._pause(0.0)
+
+    def _give_back(self) -> None:
+        began = time.monotonic()
+        give_back()
+        self._pause(time.monotonic() - began)
+
+    def _pause(self, took: float) -> None:
+        self.cpu_seconds_before = time.process_time()
+        self.paused_until = time.monotonic() + max(PAUSE_SECONDS, PAUSE_PER_SECOND * took)
+
+
+def own_bytes() -> int:
+    """Memory of this process that it shares with nobody; 0 where that cannot be told."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            resident, shared = file.read().split()[1:3]
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def give_back() -> None:
+    """All whole pages that malloc has free, now, without the interpreter's lock.  Other C libraries do as they like."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))

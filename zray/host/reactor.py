@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..roles.effects import Effect, Send, SetTimer
 from ..roles.role import Role, acts_at_end_of_turn
 from ..wire.message import Message
+from .heap import Rest
 from .peers import LIGHT_BYTES, Peer, Peers
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Reactor:
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.watch(self.wake_fd, self._woken)
         self.from_threads: deque[tuple[str, Any]] = deque()  # outcomes of slow effects: (role, message)
+        self.rest = Rest()  # looked at with timers, which there are each second: frames pay nothing for it
         self.leaving: list[str] = []  # processes whose links end with this turn
         self.ended = ""
 
@@ -169,6 +171,7 @@ class Reactor:
 
     def _fire_timers(self) -> None:
         now = time.monotonic()
+        self.rest.look(now)
         while self.timers and self.timers[0][0] <= now:
             _, _, role, message = heapq.heappop(self.timers)
             self.local.append((role, role, message))

@@ -64,7 +64,7 @@ def encode_array(array: Any) -> Serialized | None:
 def decode_array(data: Any, *, writable: bool = False) -> Any:
     """The array, a read-only view of `data`; or one that can be written into, as `data` must be.
 
-    Of bytes it has a copy: memory of this process cannot be made read-only, and other readers here have these bytes.
+    An array in bytes is a copy: numpy cannot protect these bytes, and other readers in this process have them too.
     """
     is_copied = type(data) is bytes
     if not is_copied and not writable:

@@ -7,7 +7,7 @@ view.
     give_back       return pages that hold nothing to the machine
     unlink          the name goes at once, the memory with its last mapping
 
-Whoever creates a segment holds a lock on its file until it ends: by that sweepers know it from one that nobody needs.
+The creator of a segment holds a lock on its file until the creator ends.  By that lock sweepers know which are in use.
 A process that reads maps a segment without permission to write: no library can change a value that others read.  A
 process that also writes has a second mapping for that.  Views keep their mapping alive: none can outlive it.
 Python's own resource tracker is not involved: it would unlink what other processes still use.
@@ -34,7 +34,7 @@ SEMAPHORE_BYTES = 64  # no sem_t is larger; sem_open maps what it needs of it
 RESERVE_STEP_BYTES = 64 << 20
 PAGE_BYTES = mmap.PAGESIZE
 _SESSION = re.compile(r"[A-Za-z0-9_.]+")
-# Of segments and semaphores of any session.
+# The files of segments and semaphores, of any session.
 FILE_NAME = re.compile(rf"({re.escape(SEMAPHORE_PREFIX)})?zray-{_SESSION.pattern}-\w+")
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _MADV_POPULATE_WRITE = 23

@@ -341,7 +341,7 @@ class _NotYet:
 
 
 def _decode_buffers(data: Any) -> Any:
-    """Of bytes the value has a copy, as `decode_array` says."""
+    """Arrays in bytes are copies, as `decode_array` says."""
     if type(data) is bytes:
         data = bytes(memoryview(data))
     pickled, buffers = split_pickle(memoryview(data).toreadonly())

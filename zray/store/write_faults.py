@@ -104,7 +104,7 @@ def _install() -> None:
         return
     earlier = ctypes.c_void_p(start + _ACTION_AT)
     if _handler_of(libc, number, earlier) == signal.SIG_DFL and not faulthandler.is_enabled():
-        # Another handler may be that of a Java machine, which takes faults in its stride: it stays alone.
+        # Another handler may be that of a Java virtual machine, which repairs such faults: faulthandler would end it.
         faulthandler.enable(2, all_threads=False)
         _handler_of(libc, number, earlier)
     # glibc's and musl's: handler, mask (128 bytes), flags, restorer.
