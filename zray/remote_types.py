@@ -1,9 +1,13 @@
-"""Types of @zray.remote for type checkers and editors: which options there are, and what the decorator makes.
+"""Types of @zray.remote for type checkers and editors: the options, and the result of the decorator.
 
-Python's types set three limits.  A ParamSpec cannot say "each parameter, or a ref on it", so a ref is accepted wherever a
-value is (object_ref.Argument).  The parameters of a constructor and of methods cannot be derived from a class, so
-`Counter.remote(...)` takes any arguments, and `handle.method.remote(...)` returns `ObjectRef[Any]`.  mypy ignores what
-decorators make of classes: there `Counter = zray.remote(_Counter)` is understood, and `@zray.remote class Counter` is not.
+Python's types set three limits:
+
+- A ParamSpec cannot say "each parameter, or a ref on it".  A ref is therefore accepted in place of any value
+  (object_ref.Argument).
+- The parameters of a constructor and of methods cannot be derived from a class.  `Counter.remote(...)` and
+  `handle.method.remote(...)` take any arguments, and the result of a method's call is of type Any.
+- mypy ignores the results of class decorators.  `Counter = zray.remote(_Counter)` is understood there, and
+  `@zray.remote class Counter` is not.
 """
 
 from __future__ import annotations
