@@ -1,4 +1,4 @@
-"""The same workloads on zray, Ray, Dask and the standard pools, in turns, as the table of the README.
+"""The same workloads on zray, Ray, Dask and the standard pools, in turns, as the second table of docs/benchmarks.md.
 
     python -m benchmarks.peers --venv-root FOLDER [--only tasks] [--peers ray,dask] [--quick] [--json PATH]
 

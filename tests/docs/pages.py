@@ -5,7 +5,7 @@ import re
 from tests.scripts import ROOT
 
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("design/*.md")])
 # A comment in front of a block says why the block is not run.
 BLOCK = re.compile(r"^(?:<!-- not run: (?P<why>.+?) -->\n+)?```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S)
 NOT_A_WORD_OF_A_HEADING = re.compile(r"[^\w\s-]")

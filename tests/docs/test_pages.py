@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.docs.pages import DOCS, PAGES, anchors, blocks, links, programs, prose
+from tests.docs.pages import DOCS, PAGES, anchors, links, programs, prose
 from tests.scripts import ROOT, run_script
 
 MARK = "--- block --- "
@@ -36,7 +36,7 @@ def test_programs_of_a_page_run_in_order_and_print_as_shown(page, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_of_a_page_lead_to_files_and_headings(page):
     for path, anchor in links(page):
-        target = DOCS / path if path else page
+        target = page.parent / path if path else page
         assert target.exists(), f"{page.name}: {path}"
         if anchor and target.suffix == ".md" and target.stem != "api":
             assert anchor in anchors(target), f"{page.name}: {path}#{anchor}"
@@ -50,15 +50,4 @@ def test_page_has_at_most_1200_words(page):
 
 def test_site_has_each_page_in_its_navigation():
     nav = (ROOT / "mkdocs.yml").read_text()
-    assert set(re.findall(r": ([\w-]+\.md)$", nav, re.M)) == {page.name for page in PAGES}
-
-
-def test_tutorial_has_the_same_blocks_as_the_readme():
-    """Until the README has shrunk: tests/netns runs the page's copy of them."""
-    readme = ROOT / "README.md"
-    part = readme.read_text().partition("### Three machines on one\n")[2].partition("\n### ")[0]
-    there = [(language, code) for language, code, *_ in blocks(readme)]
-    laptop = next(code for language, code in there if language == "python")
-    there = [code for language, code in there if code in part]
-    here = [code for _, code, *_ in blocks(DOCS / "tutorial-three-hosts.md")]
-    assert here == [there[0], laptop, *there[1:]]
+    assert set(re.findall(r": ([\w/-]+\.md)$", nav, re.M)) == {str(page.relative_to(DOCS)) for page in PAGES}

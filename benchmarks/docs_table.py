@@ -1,7 +1,7 @@
-"""Fills the README's table from the JSON of a microbenchmark.
+"""Table of figures in docs/benchmarks.md, filled from the JSON of a microbenchmark.
 
 python -m benchmarks.microbenchmark --json figures.json
-python -m benchmarks.readme_table figures.json
+python -m benchmarks.docs_table figures.json
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from .microbenchmark import shown
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- table -->\n", "<!-- /table -->"
 
 
 def table(report: dict[str, Any]) -> str:
-    """The figures as Markdown, and under them what they were measured on."""
-    lines = ["| figure | measured | of the machine's floor |", "|---|---:|---:|"]
+    """Figures as Markdown, and below them the machine that they were measured on."""
+    lines = ["| figure | measured | of the machine's baseline |", "|---|---:|---:|"]
     for row in report["figures"].values():
         floor = f"{shown(row['ratio'])} x {row['floor_name']}" if row.get("ratio") is not None else ""
         lines.append(f"| {row['what']} | {shown(row['measured'])} {row['unit']} | {floor} |")
@@ -30,22 +30,26 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def filled(readme: str, report: dict[str, Any]) -> str:
-    """The README with the table between its markers.  ValueError where there are none."""
-    head, begin, rest = readme.partition(BEGIN)
+def filled(page: str, report: dict[str, Any]) -> str:
+    """Page with the table between its markers.
+
+    Raises:
+        ValueError: the page has no markers.
+    """
+    head, begin, rest = page.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"the README has no {BEGIN.strip()} ... {END}")
+        raise ValueError(f"the page has no {BEGIN.strip()} ... {END}")
     return head + BEGIN + table(report) + END + tail
 
 
 def main(path: str) -> None:
-    """Write the figures in the file at `path` into the README."""
+    """Write the figures in the file at `path` into the page."""
     report = json.loads(Path(path).read_text())
-    README.write_text(filled(README.read_text(), report))
+    PAGE.write_text(filled(PAGE.read_text(), report))
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m benchmarks.readme_table FILE.json")
+        sys.exit("usage: python -m benchmarks.docs_table FILE.json")
     main(sys.argv[1])
