@@ -84,12 +84,12 @@ def test_defaults_of_tasks_are_those_of_the_code():
 
 def test_defaults_of_actors_are_those_of_the_code():
     shown = {name: literal(cells[0]) for name, cells in table("Actors").items()}
-    made = zray.remote(Plain)._actor_options(RUNTIME, {}, None)
+    made = zray.remote(Plain)._ActorClass__actor_options(RUNTIME, {}, None)
     assert made.resources == {} and shown["num_cpus"] == shown["num_gpus"] == shown["memory"] == 0
     for name in ("max_restarts", "max_task_retries", "max_concurrency"):
         assert getattr(made, name) == shown[name], name
     assert made.namespace == table("Actors")["namespace"][0]
-    recovers = zray.remote(checkpoint_interval=1)(Plain)._actor_options(RUNTIME, {}, None)
+    recovers = zray.remote(checkpoint_interval=1)(Plain)._ActorClass__actor_options(RUNTIME, {}, None)
     assert recovers.max_restarts == recovers.max_task_retries == -1
     assert f"{ASYNC_CONCURRENCY} for async actors" in table("Actors")["max_concurrency"][1]
 
