@@ -25,6 +25,7 @@ from .leaving import ActorExit, crash, is_success, leave
 from .logs import begun_lines
 from .methods import Methods
 from .returns import several
+from .shutdown import Shutdown, has_shutdown
 from .submitter import Call, Submitter, current_call
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class ActorHost:
         self.is_serial = order.options.max_concurrency == 1 and not order.options.is_async
         self.instance: Any = None
         self.methods: Methods | None = None  # of the instance
+        self.has_shutdown = False  # its class has something to run before the process ends
+        self.shutdown = Shutdown(self)
         self.recovery = Recovery(self) if order.options.checkpoint_interval >= 0 else None
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
@@ -115,7 +118,8 @@ class ActorHost:
         worker.call = None
         worker.run_next = self.run_next  # type: ignore[method-assign]
         worker.run_task = self.run_call  # type: ignore[method-assign]
-        worker.say(ActorStarted(self.actor_id))
+        self.has_shutdown = has_shutdown(self.instance)
+        worker.say(ActorStarted(self.actor_id, self.has_shutdown))
         worker.flush()
         if self.recovery is not None:
             self.recovery.given.clear()
@@ -306,4 +310,9 @@ class ActorHost:
             self._leave()
 
     def _leave(self) -> None:
-        leave(self.worker, self.exiting, ActorExited(self.actor_id, self.exiting))
+        self.shutdown.run(lambda: leave(self.worker, self.exiting, ActorExited(self.actor_id, self.exiting)))
+
+    def stop(self) -> None:
+        """The node has told us to; without anything to run first this returns."""
+        if self.has_shutdown:
+            self.shutdown.run(lambda: leave(self.worker, "told to stop"))

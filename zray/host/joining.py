@@ -10,10 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ClusterLostError, ZrayError
+from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
 from . import context, interrupts
 from .machine import why_store_is_too_large
-from .nodes import declared_resources, end_node, find_node_of, find_session, start_node, store_capacity
+from .nodes import (
+    NODE_END_SECONDS,
+    declared_resources,
+    end_node,
+    find_node_of,
+    find_session,
+    start_node,
+    store_capacity,
+)
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -218,7 +227,8 @@ def stop(driver: Driver) -> None:
     driver.close()
     try:
         if driver.is_owner:
-            end_node(driver.paths, driver.node_pid, fork_server)
+            patience = NODE_END_SECONDS + (SHUTDOWN_SECONDS if driver.said_goodbye else 0.0)
+            end_node(driver.paths, driver.node_pid, fork_server, seconds=patience)
         os.close(driver.node_pidfd)
         os.close(driver.life)
     finally:

@@ -44,6 +44,11 @@ class Methods:
             self.bound[name] = method
         return method
 
+    def let_go(self) -> None:
+        """Of the instance: no call comes any more."""
+        self.instance = None
+        self.bound.clear()
+
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return function(self.instance, *args, **kwargs)
 

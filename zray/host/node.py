@@ -54,7 +54,7 @@ from ..roles.local_scheduler import LocalScheduler
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
-from ..roles.work_effects import HearAgain, StopWorkers
+from ..roles.work_effects import ActorsHaveStopped, HearAgain, StopWorkers
 from ..store.segment import Segment, SegmentCutError, segment_name
 from ..wire.gcs import NodeLost
 from ..wire.hosts import HostWelcome
@@ -67,6 +67,7 @@ from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
 from .session import DRIVER_DESCRIPTOR, SECRET_DESCRIPTOR, Session
+from .session_end import SessionEnd
 from .session_info import SessionInfo
 from .workers import Workers
 
@@ -93,6 +94,7 @@ class Node:
         self.is_embedded = self.driver_pid != 0
         self.log_bytes = 0
         self.lock = lock
+        self.session_end = SessionEnd(self)
         self.node_id = os.urandom(8)
         self.host = self.node_id.hex()
         self.tell_ready: Callable[[], None] = lambda: None  # whoever started us waits for it
@@ -275,8 +277,8 @@ class Node:
                 print(f"{time.strftime('%H:%M:%S')} {printable(line)}", file=sys.stderr, flush=True)
 
     def end(self, reason: str) -> None:
-        """After this turn."""
-        self.reactor.ended = self.reactor.ended or reason
+        """After this turn; or when actors have stopped that have something to run first."""
+        self.session_end.begin(reason)
 
     def tell_local(self, message: Any) -> None:
         """A message of the host's own to the local scheduler."""
@@ -288,7 +290,7 @@ class Node:
         descriptor = before.fileno()
         if not self.workers.receive():
             self.doorman.farewell(f"the node gives up: {self.workers.death}")
-            self.end("its fork server died too often")
+            self.reactor.ended = self.reactor.ended or "its fork server died too often"
         elif (now := self.workers.connection) is not None and now is not before:
             self.reactor.watched.pop(descriptor, None)
             self.reactor.watch(now.fileno(), self._hear_workers)
@@ -321,6 +323,7 @@ class Node:
             ReclaimTasks: self._reclaim,
             StopWorkers: lambda role, effect: self.workers.stop(are_stopped=effect.are_stopped),
             HearAgain: lambda role, effect: self.reactor.hear_again(role, effect.kept),
+            ActorsHaveStopped: lambda role, effect: self.session_end.complete(),
             # At the end of the turn: a last message to it may be on its way out.
             ForgetProcess: lambda role, effect: self.reactor.leaving.append(effect.process),
             CreateSegment: self._create_segment,

@@ -45,7 +45,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
     except (ZrayError, OSError) as error:
         starter.tell(f"{error}", IS_DENIED if isinstance(error, AuthenticationError) else HAS_FAILED)
         raise
-    signal.signal(signal.SIGTERM, lambda number, frame: node.reactor.end_soon("told to by a signal"))
+    signal.signal(signal.SIGTERM, lambda number, frame: node.session_end.on_signal())
     if node.membership is None or (node.head is not None and not node.head.orders):
         starter.tell()
     elif node.head is not None:

@@ -214,6 +214,8 @@ class Worker(Runtime):
 
     def _obey(self, order: Message) -> None:
         if type(order) is StopWorker:
+            if self.actor is not None:
+                self.actor.stop()
             raise Leave(0)
         if type(order) is StartActor:
             from .actor_host import ActorHost

@@ -46,4 +46,12 @@ class RoomWanted(Local):
     """Object manager -> local scheduler: a writer, or a value on its way here, finds no room in the store."""
 
 
-WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone
+class SessionEnds(Local):
+    """To the local scheduler: have actors stop that have something to run first.  Outcome: ActorsHaveStopped."""
+
+
+class ActorsHaveStopped(Struct, gc=False):
+    """The session may end now (SessionEnds)."""
+
+
+WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone | ActorsHaveStopped

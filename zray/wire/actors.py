@@ -43,6 +43,9 @@ from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
 from .tasks import Argument, Function
 
+# What an actor's class runs before its process ends (`__ray_shutdown__`, `__del__`) is waited for so long.
+SHUTDOWN_SECONDS = 5.0
+
 
 class CreateActor(Message, tag=60):
     """driver, worker -> local scheduler.  ActorID = the spec's task id; the sender holds its first return."""
@@ -178,9 +181,13 @@ class ActorSaved(Message, tag=197):
 
 
 class ActorStarted(Message, tag=71):
-    """worker -> local scheduler.  The constructor returned."""
+    """worker -> local scheduler.  The constructor returned.
+
+    has_shutdown: its class has something to run before the process ends, unless that is killed.
+    """
 
     actor_id: ActorID
+    has_shutdown: bool = False
 
 
 class ActorStartFailed(Message, tag=72):

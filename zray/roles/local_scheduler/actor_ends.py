@@ -10,7 +10,6 @@ from ...exceptions import encode_system_error
 from ...ids import FIRST_RETURN
 from ...wire.actors import ActorExited, ActorRemoved, KillActor
 from ...wire.amounts import name_of
-from ...wire.tasks import StopWorker
 from ..effects import WorkerExited
 from ..latest import Latest
 from .actor_names import name_key
@@ -51,7 +50,7 @@ class ActorEnds:
         """It leaves, now that it has nothing to do."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             actor.killed = "its last handle was gone"
-            self.node.send(actor.worker.address, StopWorker())
+            self.node.shutdowns.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
             self.bury(actor, died(actor.options, "has ended: its last handle is gone"))
@@ -81,7 +80,7 @@ class ActorEnds:
         for actor in list(self.node.calls.actors.values()):
             if actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
-                    self.node.pool.kill(actor.worker)
+                    self.node.shutdowns.end(actor, actor.worker)
                 self.bury(actor, died(actor.options, "has ended with the driver that made it"))
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:

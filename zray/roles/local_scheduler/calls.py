@@ -258,7 +258,7 @@ class Calls:
         actor = self.actors.get(message.actor_id)
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
             return
-        actor.state = ActorState.ALIVE
+        actor.state, actor.has_shutdown = ActorState.ALIVE, message.has_shutdown
         if actor.shipping is not None:
             actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
             actor.shipping.begun.run_first()

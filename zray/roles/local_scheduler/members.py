@@ -247,8 +247,10 @@ class Members:
         """No member any more: what runs here must not go on, since others run it again."""
         if not self.is_fenced:
             self.is_fenced = True
-            for worker in self.node.pool.workers.values():
-                self.node.perform(KillWorker(worker.address))
+            spared = self.node.shutdowns.spared()
+            for address in self.node.pool.workers:
+                if address not in spared:
+                    self.node.perform(KillWorker(address))
             may_rejoin = may_rejoin and not self.node.drain.is_on
             text = f"not a member of its cluster any more: {reason}"
             advice = HEAD_HELP if self.lease.head_has_ended else ""

@@ -329,6 +329,7 @@ class Actor:
         "death",
         "entry",
         "guardian",
+        "has_shutdown",
         "incoming",
         "inflight",
         "is_going",
@@ -363,5 +364,6 @@ class Actor:
         self.guardian = ""  # the local scheduler that has it made again if this node is lost
         self.is_guarded = False  # it has said that it can
         self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done
+        self.has_shutdown = False  # its class has something to run before its process ends
         self.killed = ""  # why it must not be restarted
         self.death = b""  # the error value that calls get
