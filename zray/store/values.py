@@ -293,11 +293,10 @@ def _careful_pickler() -> Any:
     global _pickler
     if _pickler is not None:
         return _pickler
-    import cloudpickle
-
+    from .by_value import ByValuePickler
     from .caches import WRAPPERS, taken_apart
 
-    class CarefulPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    class CarefulPickler(ByValuePickler):
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
             if kind in _custom:
