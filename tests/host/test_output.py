@@ -6,8 +6,8 @@ import queue
 import pytest
 
 from tests.gates import until
-from zray.host import output
-from zray.host.logs import LogFollower
+from zray.host import log_lines, output
+from zray.host.log_follower import LogFollower
 from zray.host.output import FILES_MAX, JobLogs, Kept, OutputThread
 from zray.host.session import Session
 from zray.roles.effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
@@ -47,6 +47,44 @@ def test_a_line_that_was_just_begun_is_not_lost_at_the_end(log, logs):
     with log.open("ab") as file:
         file.write(b"tw")
     assert logs.read(is_last=True) == f"{label()} tw\n"
+
+
+def test_bars_and_parts_travel_before_they_end(log, logs, monkeypatch):
+    monkeypatch.setattr(log_lines, "PART_SECONDS", 0.0)
+    for number in range(100):
+        with log.open("ab") as file:
+            file.write(b"\rstep %d" % number)
+        if number == 0:
+            assert logs.read() == f"\r{label()} step 0\n"
+    monkeypatch.setattr(log_lines, "LATEST_SECONDS", 0.0)
+    assert logs.read() == f"\r{label()} step 99\n"
+    assert logs.read() == ""
+    with log.open("ab") as file:
+        file.write(b"\n..")
+    assert logs.read() == f"\r{label()} step 99\n{label()} \n\t{label()} ..\n"
+    with log.open("ab") as file:
+        file.write(b"done\n\r100 %")
+    assert logs.read() == f"{label()} done\n\r{label()} 100 %\n"
+    assert logs.read(is_last=True) == f"\r{label()} 100 %\n{label()} \n"
+    assert logs.read(is_last=True) == ""
+
+
+def test_a_driver_shows_bars_and_parts_of_other_nodes(tmp_path, capsys):
+    kept = Kept(str(tmp_path))
+    follower = LogFollower(str(tmp_path))
+    try:
+        for number in range(100):
+            kept.write(f"\r(worker-1 pid=1, ip=::1) step {number}\n")
+        kept.write("\t(worker-2 pid=1, ip=::1) ..\n")
+        kept.write("(worker-1 pid=1, ip=::1) \n(worker-2 pid=1, ip=::1) done\n\r(worker-2 pid=1, ip=::1) 1 %\n")
+    finally:
+        follower.close()
+    assert capsys.readouterr().out.splitlines() == [
+        "(worker-2 pid=1, ip=::1) ..",
+        "(worker-1 pid=1, ip=::1) step 99",
+        "(worker-2 pid=1, ip=::1) done",
+        "(worker-2 pid=1, ip=::1) 1 %",
+    ]
 
 
 def test_a_piece_has_so_many_lines_and_bytes_and_nothing_is_missing(log, logs):

@@ -19,7 +19,7 @@ from ..wire.session import GoodbyeReply, Hello, ProcessDropped
 from ..wire.task_spec import TaskSpec
 from .connection import Connection
 from .hints import note_missing_module
-from .logs import LogFollower
+from .log_follower import LogFollower
 from .processes import how_it_ended, last_lines
 from .runtime import Runtime
 from .session import Session

@@ -4,7 +4,7 @@ A thread of its own does both: a disk that stands still holds up no role, and no
 follows the logs of a job when its local scheduler asks for what is new (ReadOutput), a piece at a time.  Of each worker
 a piece has PIECE_BYTES_MAX and PIECE_LINES_MAX, a piece is asked for every LOOK_SECONDS at most, and who gets further
 ahead than BEHIND_BYTES_MAX is passed over: a line says by how much, and where all of it is.  On the driver's node the
-pieces go into files that the driver follows beside its own workers' logs (WriteOutput; logs.py), and removes.
+pieces go into files that the driver follows beside its own workers' logs (WriteOutput; log_follower.py), and removes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..roles.effects import ForgetOutput, OutputRead, OutputWritten, ReadOutput, WriteOutput
+from .log_follower import NOT_KEPT
+from .log_lines import Log, elsewhere_name, worker_logs
 from .log_room import LOG_BYTES_KEPT, read_log
-from .logs import NOT_KEPT, Log, elsewhere_name, worker_logs
 from .session import Session
 
 LOOK_SECONDS = 0.1
@@ -65,14 +66,13 @@ class JobLogs:
         if log is None:
             log = self.logs[name] = Log(name, 0, self.where)
         has_ended = log.has_ended()  # before the look at its size
-        is_quiet = is_last or has_ended or log.is_quiet()
         try:
             size = os.stat(path).st_size
             if size <= log.upto:
                 if has_ended:
                     os.unlink(path)  # the link: it has no more to say
                     del self.logs[name]
-                return log.take_rest() if is_quiet else []
+                return log.take_rest() if is_last or has_ended else log.latest()
             shown: list[str] = []
             if size - log.upto > BEHIND_BYTES_MAX:
                 shown = self._pass_over(log, path, size)
@@ -82,7 +82,7 @@ class JobLogs:
         if gone:
             shown += log.pass_over(gone, NOT_KEPT)
         shown += log.take(_first_lines(data))
-        return shown + log.take_rest() if is_last and log.upto >= size else shown
+        return shown + (log.take_rest() if is_last and log.upto >= size else log.latest())
 
     @staticmethod
     def _pass_over(log: Log, path: str, size: int) -> list[str]:

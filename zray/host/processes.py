@@ -47,10 +47,12 @@ def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int =
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(start, file.tell() - bytes_max))
-            lines = file.read().decode("utf-8", "backslashreplace").splitlines()
+            text = file.read().decode("utf-8", "backslashreplace")
     except OSError:
         return ""
-    return "\n".join(lines[-count:])
+    # Of a progress bar, which is one line that is drawn again and again, the last text is of interest.
+    drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[K") for line in text.split("\n"))
+    return "\n".join("\n".join(drawn).splitlines()[-count:])
 
 
 def wait_for_end(pidfd: int, seconds: float) -> bool:

@@ -307,7 +307,7 @@ class Worker(Runtime):
             self.calls[spec.function_id] += 1
             self.is_used_up |= self.calls[spec.function_id] >= max_calls
         self.call = outer
-        begun_lines.write_own()
+        begun_lines.write_own(ends_bar=True)
         executor = self.executor
         is_odd = took > ODD_SECONDS and executor.is_unlike(spec.function_id, took * 1e6)
         was_held_up = is_odd and self.core_waits.hold_up(took)

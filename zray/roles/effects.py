@@ -67,7 +67,7 @@ class ReadOutput(Struct, gc=False):
 
 
 class WriteOutput(Struct, gc=False):
-    """Keep lines for a driver here, which follows them (host/logs.py).  Outcome: OutputWritten, in their order."""
+    """Keep lines for a driver here, which follows them (host/log_follower.py).  Outcome: OutputWritten, in order."""
 
     job_id: bytes
     source: str
@@ -431,7 +431,7 @@ class PageLost(Local):
 
 
 class OutputRead(Local):
-    """Outcome of ReadOutput: whole lines, each marked with its worker; "": there is nothing more at this moment."""
+    """Outcome of ReadOutput: lines, each marked with its worker; "": there is nothing more at this moment."""
 
     job_id: bytes
     text: str

@@ -19,7 +19,11 @@ TEXT_CHARACTERS_MAX = 2 << 20
 
 
 class JobOutput(Message, tag=92):
-    """local scheduler -> local scheduler, that of the driver.  Whole lines, each marked with its worker."""
+    """local scheduler -> local scheduler, that of the driver.  Lines, each marked with its worker.
+
+    A tab ahead of the mark: the line is a part of one that is not ended.  A carriage return: it is the latest text of
+    one that is drawn again and again.
+    """
 
     job_id: ShortBytes
     text: Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]

@@ -1,0 +1,74 @@
+"""Rows of a log that are drawn again and again: only their latest text counts."""
+
+import pytest
+
+from zray.host.rows import LINE_BYTES_MAX, ROWS_MAX, Rows
+
+
+def ended(*pieces):
+    """The texts of the rows that these bytes end, and the latest text of those that are not ended."""
+    rows = Rows()
+    found = [row.text for piece in pieces for row in rows.take(piece)]
+    return found, rows.latest()
+
+
+@pytest.mark.parametrize(
+    "data, lines, latest",
+    [
+        (b"one\ntwo\nthr", [b"one", b"two"], b"thr"),
+        (b"one\r\ntwo\r\n\r\n", [b"one", b"two", b""], b""),
+        (b"\rstep 1\rstep 2", [], b"step 2"),
+        (b"step 1\rstep 2\r", [], b"step 2"),
+        (b"step 1\r\r\rstep 2\r\r\nnext", [b"step 2"], b"next"),
+        (b"\r 90%\r100%\nnext\n", [b"100%", b"next"], b""),
+        (b"\rlong text\r         \r", [], b""),
+        (b"\rlong text\r         \rnext\n", [b"next"], b""),
+        (b"\rlong text\r\x1b[Knext\n", [b"next"], b""),
+        (b"long text\x1b[2Knext\n", [b"next"], b""),
+        (b"\rold\x1b[Gnew", [], b"new"),
+        (b"|\b/\b-", [], b"-"),
+        ("grün\b\b\b".encode(), [], b"g"),
+        (b"\b\b\bone\b\b\b\b\btwo", [], b"two"),
+        (b"old \b\b\b\b\rnew\n", [b"new"], b""),  # an old Keras
+        (b"plain\x1b[K text\n", [b"plain text"], b""),
+        (b"plain\x1b[1A text\n", [b"plain\x1b[1A text"], b""),  # no bar: nothing is hidden
+        (b"plain\x1b[31m red\x1b[0m\n", [b"plain\x1b[31m red\x1b[0m"], b""),
+    ],
+)
+def test_latest_text_of_each_row_is_kept_however_the_bytes_come(data, lines, latest):
+    assert ended(data) == (lines, latest)
+    assert ended(*(data[at : at + 1] for at in range(len(data)))) == (lines, latest)
+
+
+def test_two_bars_below_each_other_are_no_lines_while_they_are_drawn():
+    """As tqdm draws a loop in a loop."""
+    inner = b"\n\rinner %d\x1b[A"
+    rows = Rows()
+    found = rows.take(b"\router 0")
+    for outer in range(3):
+        for number in range(20):
+            found += rows.take(inner % number)
+            assert rows.latest() == (b"outer %d  " % outer if outer else b"") + b"inner %d" % number
+        found += rows.take(b"\n\r         \r\x1b[A\router %d" % (outer + 1))
+        assert rows.latest() == b"outer %d" % (outer + 1)
+    assert [row.text for row in found] == [b"outer 0"]  # before the second bar was to be seen
+    assert not rows.take(b"\n")
+    assert [row.text for row in rows.end_above()] == [b"outer 3"]
+    assert [row.text for row in rows.take(b"next\n")] == [b"next"]
+
+
+def test_rows_and_their_bytes_are_bounded():
+    rows = Rows()
+    rows.take(b"\x1b[999A" * 100)
+    assert len(rows.rows) == ROWS_MAX
+    rows = Rows()
+    for _ in range(3):
+        rows.take(b"\r" + b"x" * LINE_BYTES_MAX + b"y" * 10)
+    (row,) = rows.take(b"\n")
+    assert (len(row.text), row.left_out) == (LINE_BYTES_MAX, 10)
+
+
+def test_end_of_a_log_in_the_middle_of_a_move_loses_nothing():
+    rows = Rows()
+    assert not rows.take(b"text\x1b[1")
+    assert [row.text for row in rows.end_all()] == [b"text\x1b[1"]

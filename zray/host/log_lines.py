@@ -1,0 +1,162 @@
+"""One worker's log as lines for the driver, each with a label that names the worker.
+
+    (worker-1 pid=4711) text        a line that is ended; behind a part of it, its rest
+    \t(worker-1 pid=4711) text      a part of a line that is not ended: it is quiet, or old
+    \r(worker-1 pid=4711) text      the latest text of a line that is drawn again and again, instead of all before
+
+In this form they go from node to node (output.py), and to the screen (screen.py).  No line is merged with another one,
+and none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import time
+
+from .rows import LINE_BYTES_MAX, Row, Rows
+
+PART, LATEST = "\t", "\r"
+# The beginning of a line is shown when its worker has printed nothing for so long,
+QUIET_SECONDS = 0.5
+# or when it is so old: with the looks at the log, within a second.
+PART_SECONDS = 0.8
+# A line that is drawn again and again is read twice a second at most.
+LATEST_SECONDS = 0.5
+LATEST_BYTES_MAX = 1_000  # more than a terminal shows of it
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class Log:
+    """One worker's log, as far as it was read."""
+
+    def __init__(self, name: str, upto: int, where: str = "") -> None:
+        """where: its machine, if that is not the driver's."""
+        worker, _, pid = name.removesuffix(".log").rpartition("-")
+        self.label = f"({worker} pid={pid}, ip={where})" if where else f"({worker} pid={pid})"
+        self.process = f"/proc/{pid}"
+        self.upto = upto
+        self.rows = Rows()
+        self.is_cut = False  # the beginning of the row was shown as a line of its own
+        self.grew_at = 0.0
+        self.begun_at = 0.0  # when the oldest byte came that was not shown; 0: there is none
+        self.said = b""  # the latest text of rows that was shown
+        self.said_at = 0.0
+
+    def take(self, data: bytes) -> list[str]:
+        """The lines that the next bytes of the log make complete."""
+        self.upto += len(data)
+        self.grew_at = now = time.monotonic()
+        shown: list[str] = []
+        if self.rows.is_plain_with(data):
+            first, *others = data.split(b"\n")
+            self.rows.row.add(first)
+            if others:
+                shown = self._ended(self.rows.end_all())
+                *others, last = others
+                shown += [self._line(line) for line in others]
+                self.rows.row.add(last)
+        else:
+            shown = self._ended(self.rows.take(data))
+        if shown and self.rows.is_redrawn:
+            shown += self._latest(now)  # the line that has just ended stood in its place
+        if not self.rows.row.text:
+            self.begun_at = 0.0
+        elif shown or not self.begun_at:
+            self.begun_at = now
+        return shown
+
+    def latest(self) -> list[str]:
+        """What there is to show of a line that is not ended."""
+        if self.rows.is_redrawn:
+            now = time.monotonic()
+            if now - self.grew_at >= QUIET_SECONDS and (ended := self.rows.end_above()):
+                return self._ended(ended)
+            return self._latest(now) if now - self.said_at >= LATEST_SECONDS else []
+        if not self.begun_at:
+            return []
+        now = time.monotonic()
+        if now - self.grew_at < QUIET_SECONDS and now - self.begun_at < PART_SECONDS:
+            return []
+        return self._part()
+
+    def _latest(self, now: float) -> list[str]:
+        text = self.rows.latest()[:LATEST_BYTES_MAX]
+        if text == self.said:
+            return []
+        self.said, self.said_at = text, now
+        return [f"{LATEST}{self.label} {_new_decoder('backslashreplace').decode(text)}\n"]
+
+    def _part(self) -> list[str]:
+        row = self.rows.row
+        decoder = _new_decoder("backslashreplace")
+        text = decoder.decode(row.text)
+        if not text:
+            return []  # of its first character there is only a part
+        left_out, self.begun_at = row.left_out, 0.0
+        row.is_shown = True
+        row.text, row.left_out = (b"", 0) if left_out else (decoder.getstate()[0], 0)
+        return [f"{PART}{self.label} {text}{_note(left_out)}\n"]
+
+    def take_rest(self) -> list[str]:
+        """All that is not ended, as lines; the end of the last one, if it comes later, is no line."""
+        rows = [row for row in self.rows.end_all() if row.is_shown or not row.is_blank()]
+        shown = self._ended(rows) if rows else self._latest(time.monotonic())
+        self.is_cut = self.is_cut or bool(rows)
+        self.begun_at = 0.0
+        return shown
+
+    def pass_over(self, count: int, why: str) -> list[str]:
+        """So many bytes are not shown; the lines that say so."""
+        shown = self.take_rest()
+        self.upto += count
+        return [*shown, f"{self.label} [... {count:,} bytes of this worker's output are left out here: {why}]\n"]
+
+    def _ended(self, rows: list[Row]) -> list[str]:
+        """Lines of rows that are ended."""
+        shown: list[str] = []
+        for row in rows:
+            text = row.text.rstrip() if row.is_redrawn else row.text
+            if self.said or (row.is_shown and row.is_redrawn):
+                # Instead of all that was shown of it.
+                shown += [LATEST + self._line(text, row.left_out), self._line(b"")]
+            elif text or row.is_shown or not self.is_cut:
+                shown.append(self._line(text, row.left_out))
+            self.said, self.is_cut = b"", False
+        return shown
+
+    def _line(self, line: bytes, left_out: int = 0) -> str:
+        left_out += max(0, len(line) - LINE_BYTES_MAX)
+        if not left_out:
+            return f"{self.label} {line.decode('utf-8', 'backslashreplace')}\n"
+        decoder = _new_decoder("backslashreplace")
+        text = decoder.decode(line[:LINE_BYTES_MAX])
+        left_out += len(decoder.getstate()[0])  # the beginning of a character
+        return f"{self.label} {text}{_note(left_out)}\n"
+
+    def has_ended(self) -> bool:
+        """Whether its worker has."""
+        return not os.path.exists(self.process)
+
+
+def _note(left_out: int) -> str:
+    return f" [... {left_out:,} more bytes of this line are left out]" if left_out else ""
+
+
+def worker_logs(folder: str) -> list[str]:
+    """Their names."""
+    return names_in(folder, "worker-")
+
+
+def names_in(folder: str, prefix: str) -> list[str]:
+    """The files there whose names begin so, in order; none where there is no such folder."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.startswith(prefix))
+    except OSError:
+        return []
+
+
+def elsewhere_name(number: int) -> str:
+    """Of the files with lines of workers on other nodes (output.py), from 1."""
+    return f"elsewhere-{number:09}.log"

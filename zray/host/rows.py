@@ -1,0 +1,162 @@
+"""The rows of a log that are not ended yet, as a terminal would show them.
+
+A progress bar draws its row again and again: behind a carriage return (tqdm, Keras), behind backspaces, or after a
+move of the cursor to a row above (several bars of tqdm).  Overwritten text is of no interest, so each row holds its
+latest text only.  Moves that no progress bar makes, behind text that was printed once, stay in the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+LINE_BYTES_MAX = 64 << 10
+# As many bars as a program shows at a time.
+ROWS_MAX = 16
+# Cursor to a row above (A, F) and to the first column (G); erase in a row (K).
+_MOVES = re.compile(rb"\x1b\[([0-9]{0,3})([AFGK])")
+_TORN = re.compile(rb"\x1b(?:\[[0-9]{0,3})?\Z")
+_TORN_BYTES_MAX = 5
+
+
+class Row:
+    """One of them."""
+
+    __slots__ = ("is_above", "is_redrawn", "is_returned", "is_shown", "left_out", "text")
+
+    def __init__(self, *, is_above: bool = False) -> None:
+        self.text = b""
+        self.left_out = 0  # bytes that are not kept
+        self.is_redrawn = False  # some of it was overwritten
+        self.is_returned = False  # the cursor is at its beginning: the next text overwrites it
+        self.is_shown = False  # its beginning was shown already, and is not in `text`
+        self.is_above = is_above  # made by a move of the cursor: nothing was printed there, for all we know
+
+    def is_blank(self) -> bool:
+        """Whether nothing is to be seen of it; a bar is often wiped out with spaces."""
+        return not (self.text.strip() if self.is_redrawn else self.text)
+
+    def add(self, piece: bytes) -> None:
+        """Text without what moves the cursor."""
+        free = LINE_BYTES_MAX - len(self.text)
+        self.text += piece[:free]
+        self.left_out += max(0, len(piece) - free)
+
+    def clear(self) -> None:
+        """All of it is overwritten."""
+        self.text, self.left_out, self.is_redrawn = b"", 0, True
+
+    def write(self, piece: bytes) -> None:
+        """Text, which may have carriage returns and backspaces."""
+        body = piece.rstrip(b"\r")
+        if body:
+            start = body.rfind(b"\r") + 1
+            if start or self.is_returned:
+                self.clear()
+            if b"\b" in body:
+                self._write_over(body[start:])
+            else:
+                self.add(body[start:])
+            self.is_returned = False
+        if len(body) < len(piece):
+            self.is_returned = True
+
+    def _write_over(self, piece: bytes) -> None:
+        """Each backspace takes the character before it away."""
+        text = bytearray(self.text)
+        first, *others = piece.split(b"\b")
+        text += first
+        for other in others:
+            while text and text[-1] & 0xC0 == 0x80:  # not the first byte of a character
+                del text[-1]
+            del text[-1:]
+            text += other
+        self.clear()
+        self.add(bytes(text))
+
+
+class Rows:
+    """Those of one log, and where the cursor is."""
+
+    def __init__(self) -> None:
+        self.rows = [Row()]
+        self.at = 0
+        self.held = b""  # the beginning of a move of the cursor
+
+    @property
+    def row(self) -> Row:
+        """The one with the cursor."""
+        return self.rows[self.at]
+
+    @property
+    def is_redrawn(self) -> bool:
+        """Whether this is no mere beginning of a line."""
+        return len(self.rows) > 1 or self.row.is_redrawn or self.row.is_returned
+
+    def is_plain_with(self, data: bytes) -> bool:
+        """Whether nothing is overwritten here, or by these further bytes."""
+        is_plain = not self.held and not self.is_redrawn
+        return is_plain and b"\r" not in data and b"\x1b" not in data and b"\b" not in data
+
+    def take(self, data: bytes) -> list[Row]:
+        """The rows that these further bytes end."""
+        data, self.held = self.held + data, b""
+        torn = _TORN.search(data, max(0, len(data) - _TORN_BYTES_MAX))
+        first, *others = (data[: torn.start()] if torn else data).split(b"\n")
+        self._write(first)
+        ended = []
+        for line in others:
+            ended += self._end_row()
+            self._write(line)
+        self.held = torn.group() if torn else b""
+        return ended
+
+    def _write(self, piece: bytes) -> None:
+        start = 0
+        if b"\x1b" in piece:
+            for move in _MOVES.finditer(piece):
+                self.row.write(piece[start : move.start()])
+                start = move.start()
+                row = self.row
+                if move.group(2) not in b"AF" or row.is_redrawn or row.is_returned or not row.text:
+                    self._move(move.group(2), int(move.group(1) or 0))
+                    start = move.end()
+        self.row.write(piece[start:])
+
+    def _move(self, letter: bytes, number: int) -> None:
+        if letter in b"AF":
+            count = min(number or 1, ROWS_MAX)
+            missing = min(max(0, count - self.at), ROWS_MAX - len(self.rows))
+            self.rows[:0] = [Row(is_above=True) for _ in range(missing)]
+            self.at = max(0, self.at + missing - count)
+        row = self.row
+        if letter == b"K":
+            if number == 2 or (number == 0 and row.is_returned):
+                row.clear()
+        elif letter != b"A":
+            row.is_returned = True
+
+    def _end_row(self) -> list[Row]:
+        if self.at + 1 == len(self.rows):
+            return self.end_all()
+        self.at += 1
+        self.row.is_returned = True
+        return []
+
+    def end_all(self) -> list[Row]:
+        """All rows, and the rest of what was held back; a new one begins."""
+        self.row.write(self.held)
+        ended = [row for row in self.rows if row.text or not row.is_above]
+        self.rows, self.at, self.held = [Row()], 0, b""
+        return ended
+
+    def end_above(self) -> list[Row]:
+        """The rows above the cursor, where that is in an empty last one, as behind the last bar that ends."""
+        if self.at == 0 or self.at + 1 < len(self.rows) or self.row.text.strip():
+            return []
+        ended = [row for row in self.rows[:-1] if not row.is_blank()]
+        self.rows, self.at = [Row()], 0
+        return ended
+
+    def latest(self) -> bytes:
+        """All of them as one line."""
+        return b"  ".join(text for row in self.rows if (text := row.text.rstrip()))
