@@ -208,17 +208,17 @@ def test_lines_of_another_stream_or_thread_go_ahead_of_a_bar(written):
     thread.join()
     error.write("\r20 %\n")
     print("epoch", 2, file=out)
-    clear = "\r\x1b[K"
-    assert text() == f"\r10 %{clear}epoch 1\n\r10 %{clear}thread\n\r10 %\r20 %\nepoch 2\n"
+    insert = "\r\x1b[L"
+    assert text() == f"\r10 %{insert}epoch 1\n{insert}thread\n\r20 %\nepoch 2\n"
 
 
 def test_lines_of_the_stream_of_a_bar_are_written_as_they_are(written):
     out, error, text = written
     print("\r10 %", end="", file=out)
     print(" more", end="", file=out)
-    print("oops", file=error)
+    print("oops\nonce more", file=error)
     print(" and an end\n\r\nlines", file=out)
-    assert text() == "\r10 % more\r\x1b[Koops\n\r10 % more and an end\n\r\nlines\n"
+    assert text() == "\r10 % more\r\x1b[Loops\n\r\x1b[Lonce more\n and an end\n\r\nlines\n"
 
 
 def test_bar_ends_with_its_task(written):

@@ -89,7 +89,7 @@ def test_bar_below_lines_is_said_with_them(log):
     """So that it does not flicker on a terminal."""
     log.take(b"\r10 %")
     log.latest()
-    said = log.take(b"\r\x1b[Kepoch 1\n\r10 %")
+    said = log.take(b"\r\x1b[Lepoch 1\n")
     assert said == [f"\r{log.label} epoch 1\n", f"{log.label} \n", f"\r{log.label} 10 %\n"]
 
 

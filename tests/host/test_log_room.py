@@ -130,7 +130,7 @@ def test_a_follower_says_what_a_log_has_given_back(tmp_path, capsys, small_logs)
 def test_last_lines_of_a_log_have_the_last_text_of_each_bar(tmp_path):
     path = tmp_path / "worker-1-1.log"
     bar = "".join(f"\rstep {number}" for number in range(50))
-    path.write_text(f"first\r\n{bar}\r\x1b[Klast words\n{bar}")
+    path.write_text(f"first\r\n{bar}\r\x1b[Llast words\n{bar}")
     assert last_lines(str(path), count=3) == "first\nlast words\nstep 49"
 
 

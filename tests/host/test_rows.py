@@ -57,10 +57,24 @@ def test_two_bars_below_each_other_are_no_lines_while_they_are_drawn():
     assert [row.text for row in rows.take(b"next\n")] == [b"next"]
 
 
+def test_line_above_bars_is_a_row_of_its_own_wherever_the_cursor_is():
+    rows = Rows()
+    rows.take(b"\router 1")
+    assert [row.text for row in rows.take(b"\r\x1b[Lone\n\r\x1b[Ltwo\n")] == [b"one", b"two"]
+    assert rows.latest() == b"outer 1"
+    rows.take(b"\n\rinner 1\x1b[A\router 2")
+    for latest in (b"outer 2  inner 1", b"outer 2  inner 2"):
+        assert [row.text for row in rows.take(b"\r\x1b[Lline\n")] == [b"line"]
+        assert rows.latest() == latest
+        rows.take(b"\n\rinner 2\x1b[A")
+
+
 def test_rows_and_their_bytes_are_bounded():
     rows = Rows()
     rows.take(b"\x1b[999A" * 100)
     assert len(rows.rows) == ROWS_MAX
+    rows.take(b"\x1b[L" * 100)
+    assert len(rows.rows) == ROWS_MAX + 1
     rows = Rows()
     for _ in range(3):
         rows.take(b"\r" + b"x" * LINE_BYTES_MAX + b"y" * 10)

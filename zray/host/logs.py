@@ -21,8 +21,8 @@ BEGUN_MAX = 8192  # characters
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-# To the beginning of the row, and nothing in it any more.
-_ERASE = "\r\x1b[K"
+# A new row above that of the bar, which stays as it is (rows.py).
+_INSERT = "\r\x1b[L"
 
 
 class Bar(NamedTuple):
@@ -74,13 +74,13 @@ class BegunLines:
     def put(self, key: tuple[WorkerOutput, int], text: str) -> None:
         """Write into the log, and note a bar.  With the lock held.
 
-        A line of another stream or thread goes ahead of the bar, which follows again: neither spoils the other.
+        Lines of another stream or thread go into rows above that of the bar: neither spoils the other.
         """
         bar = self.bar
         start = text.rfind("\r")
         if text[-1] == "\n":
-            if bar is None or bar.key != key:
-                text = f"{_ERASE}{text}{bar.text}" if bar is not None and start < 0 else text
+            if bar is not None and bar.key != key:
+                text = "".join(f"{_INSERT}{line}\n" for line in text[:-1].split("\n"))
             else:
                 self.bar = None
         elif start >= 0:

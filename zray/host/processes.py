@@ -51,7 +51,7 @@ def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int =
     except OSError:
         return ""
     # Of a progress bar, which is one line that is drawn again and again, the last text is of interest.
-    drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[K") for line in text.split("\n"))
+    drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[L") for line in text.split("\n"))
     return "\n".join("\n".join(drawn).splitlines()[-count:])
 
 

@@ -12,8 +12,8 @@ import re
 LINE_BYTES_MAX = 64 << 10
 # As many bars as a program shows at a time.
 ROWS_MAX = 16
-# Cursor to a row above (A, F) and to the first column (G); erase in a row (K).
-_MOVES = re.compile(rb"\x1b\[([0-9]{0,3})([AFGK])")
+# Cursor to a row above (A, F) and to the first column (G); erase in a row (K); insert a row (L).
+_MOVES = re.compile(rb"\x1b\[([0-9]{0,3})([AFGKL])")
 _TORN = re.compile(rb"\x1b(?:\[[0-9]{0,3})?\Z")
 _TORN_BYTES_MAX = 5
 
@@ -21,7 +21,7 @@ _TORN_BYTES_MAX = 5
 class Row:
     """One of them."""
 
-    __slots__ = ("is_above", "is_redrawn", "is_returned", "is_shown", "left_out", "text")
+    __slots__ = ("is_above", "is_inserted", "is_redrawn", "is_returned", "is_shown", "left_out", "text")
 
     def __init__(self, *, is_above: bool = False) -> None:
         self.text = b""
@@ -29,6 +29,7 @@ class Row:
         self.is_redrawn = False  # some of it was overwritten
         self.is_returned = False  # the cursor is at its beginning: the next text overwrites it
         self.is_shown = False  # its beginning was shown already, and is not in `text`
+        self.is_inserted = False  # above one that is drawn again and again: a line of its own
         self.is_above = is_above  # made by a move of the cursor: nothing was printed there, for all we know
 
     def is_blank(self) -> bool:
@@ -117,7 +118,7 @@ class Rows:
                 self.row.write(piece[start : move.start()])
                 start = move.start()
                 row = self.row
-                if move.group(2) not in b"AF" or row.is_redrawn or row.is_returned or not row.text:
+                if move.group(2) in b"GK" or row.is_redrawn or row.is_returned or not row.text:
                     self._move(move.group(2), int(move.group(1) or 0))
                     start = move.end()
         self.row.write(piece[start:])
@@ -129,7 +130,11 @@ class Rows:
             self.rows[:0] = [Row(is_above=True) for _ in range(missing)]
             self.at = max(0, self.at + missing - count)
         row = self.row
-        if letter == b"K":
+        if letter == b"L":
+            if len(self.rows) <= ROWS_MAX:
+                self.rows.insert(self.at, Row())
+                self.row.is_inserted = True
+        elif letter == b"K":
             if number == 2 or (number == 0 and row.is_returned):
                 row.clear()
         elif letter != b"A":
@@ -138,6 +143,8 @@ class Rows:
     def _end_row(self) -> list[Row]:
         if self.at + 1 == len(self.rows):
             return self.end_all()
+        if self.row.is_inserted:
+            return [self.rows.pop(self.at)]
         self.at += 1
         self.row.is_returned = True
         return []
