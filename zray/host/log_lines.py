@@ -49,8 +49,9 @@ class Log:
         self.upto += len(data)
         self.grew_at = now = time.monotonic()
         shown: list[str] = []
-        if self.rows.is_plain_with(data):
-            first, *others = data.split(b"\n")
+        plain = self.rows.plain(data)
+        if plain is not None:
+            first, *others = plain.split(b"\n")
             self.rows.row.add(first)
             if others:
                 shown = self._ended(self.rows.end_all())

@@ -93,10 +93,17 @@ class Rows:
         """Whether this is no mere beginning of a line."""
         return len(self.rows) > 1 or self.row.is_redrawn or self.row.is_returned
 
-    def is_plain_with(self, data: bytes) -> bool:
-        """Whether nothing is overwritten here, or by these further bytes."""
-        is_plain = not self.held and not self.is_redrawn
-        return is_plain and b"\r" not in data and b"\x1b" not in data and b"\b" not in data
+    def plain(self, data: bytes) -> bytes | None:
+        """These further bytes with simple ends of lines; None where something is overwritten, here or by them."""
+        if self.held or self.is_redrawn or b"\b" in data:
+            return None
+        if b"\x1b" in data and (_MOVES.search(data) or _TORN.search(data, max(0, len(data) - _TORN_BYTES_MAX))):
+            return None  # not only colours
+        if b"\r" in data:
+            if data[-1:] == b"\r" or data.count(b"\r") != data.count(b"\r\n"):
+                return None
+            data = data.replace(b"\r\n", b"\n")
+        return data
 
     def take(self, data: bytes) -> list[Row]:
         """The rows that these further bytes end."""
