@@ -56,7 +56,7 @@ class ShutdownDesk(ActorDesk):
 
     @property
     def are_due(self):
-        return self.scheduler.shutdowns.are_due()
+        return self.scheduler.ends.shutdowns.are_due()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from ..latest import Latest
 from .actor_names import name_key
 from .names import died, in_words, name_of_call
 from .routes import Route
+from .shutdowns import Shutdowns
 from .tables import Actor, ActorState, Job, Task
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class ActorEnds:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
+        self.shutdowns = Shutdowns(node)
         self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
 
     def handles_gone(self) -> None:
@@ -50,7 +52,7 @@ class ActorEnds:
         """It leaves, now that it has nothing to do."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
             actor.killed = "its last handle was gone"
-            self.node.shutdowns.stop(actor, actor.worker)
+            self.shutdowns.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
             self.bury(actor, died(actor.options, "has ended: its last handle is gone"))
@@ -80,7 +82,7 @@ class ActorEnds:
         for actor in list(self.node.calls.actors.values()):
             if actor.job is job and not actor.options.detached:
                 if actor.worker is not None:
-                    self.node.shutdowns.end(actor, actor.worker)
+                    self.shutdowns.end(actor, actor.worker)
                 self.bury(actor, died(actor.options, "has ended with the driver that made it"))
 
     def worker_exited(self, actor: Actor, message: WorkerExited) -> None:

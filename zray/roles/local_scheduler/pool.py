@@ -201,7 +201,7 @@ class WorkerPool:
                 continue
             if worker.actor is not None and worker.actor.options.detached:
                 self._outlive(worker, job)
-            elif not self.node.shutdowns.waits_for(worker):
+            elif not self.node.ends.shutdowns.waits_for(worker):
                 self.kill(worker)
         for key in [key for key in self.idle if key[0] == job.job_id]:
             del self.idle[key]
@@ -247,7 +247,7 @@ class WorkerPool:
                 node.lifecycle.run_again(task)
             self._settle(begun, message)
         node.forget_process(worker.process)
-        node.shutdowns.worker_exited(worker.address)
+        node.ends.shutdowns.worker_exited(worker.address)
         if len(self.workers) < self.cpus and node.jobs:
             self._start()
 

@@ -100,7 +100,6 @@ from .remote_calls import RemoteCalls
 from .resources import Resources
 from .results import Results
 from .routes import Routes
-from .shutdowns import Shutdowns
 from .small_values import SmallValues
 from .stealing import Stealing
 from .strategies import Strategies
@@ -154,7 +153,6 @@ class LocalScheduler(Role):
         self.calls = Calls(self)
         self.actor_room = ActorRoom(self)
         self.ends = ActorEnds(self)
-        self.shutdowns = Shutdowns(self)
         self.lifecycle = Lifecycle(self)
         self.function_table = Functions(self)
         self.lineage = Lineage(self)

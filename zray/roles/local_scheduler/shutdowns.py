@@ -116,6 +116,6 @@ class Shutdowns:
 
 
 HANDLERS: dict[type, Any] = {
-    SessionEnds: lambda self, message: self.shutdowns.on_session_ends(),
-    ShutdownTimeout: lambda self, message: self.shutdowns.on_timeout(),
+    SessionEnds: lambda self, message: self.ends.shutdowns.on_session_ends(),
+    ShutdownTimeout: lambda self, message: self.ends.shutdowns.on_timeout(),
 }
