@@ -11,9 +11,25 @@ import click
 ROWS = ("jobs", "workers", "actors", "tasks", "ready", "finished", "objects", "store_objects")
 
 
+# So many resources of a node are shown: there may be thousands.
+SHOWN_MAX = 20
+
+
 def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[str, dict[str, float]]:
-    """As users count them."""
-    return {name: {"total": amount / unit, "free": free.get(name, 0) / unit} for name, amount in sorted(total.items())}
+    """As users count them; without those that every node has by itself."""
+    from zray.wire.amounts import NODE_PREFIX, STORE_MEMORY
+
+    declared = [name for name in sorted(total) if not name.startswith(NODE_PREFIX) and name != STORE_MEMORY]
+    return {name: {"total": total[name] / unit, "free": free.get(name, 0) / unit} for name in declared}
+
+
+def shown(resources: dict[str, dict[str, float]]) -> list[tuple[str, str]]:
+    """(name, how much of it is in use); those that are in use first where there are too many."""
+    items = list(resources.items())
+    if len(items) <= SHOWN_MAX:
+        return [(name, in_use(name, amount)) for name, amount in items]
+    items.sort(key=lambda item: item[1]["free"] == item[1]["total"])
+    return [*((name, in_use(name, amount)) for name, amount in items[:SHOWN_MAX]), ("...", f"{len(items):,} in all")]
 
 
 def in_use(name: str, amount: dict[str, float]) -> str:
@@ -127,8 +143,8 @@ def print_table(fact: dict[str, Any]) -> None:
     kind = "of a running program" if fact["is_embedded"] else "lasting"
     kind += f", first called {fact['called']}" if fact["called"] else ""
     table = Table(title=f"session {fact['session']} ({kind})", title_justify="left", show_header=False)
-    for name, amount in fact["resources"].items():
-        table.add_row(Text(name), f"{in_use(name, amount)} in use")
+    for name, amount in shown(fact["resources"]):
+        table.add_row(Text(name), f"{amount} in use" if name != "..." else amount)
     counts = fact["counts"]
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
     table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use")
@@ -153,7 +169,7 @@ def print_cluster(fact: dict[str, Any]) -> None:
     for name in ("kind", "address", "machine", "in use", "pending"):
         table.add_column(name)
     for node in fact["nodes"]:
-        used = [f"{in_use(name, item)} {name}" for name, item in node["resources"].items()]
+        used = [f"{amount} {name}" for name, amount in shown(node["resources"])]
         kind = "head" if fact["kind"] == "head" and node["node_id"] == fact["node_id"] else node["kind"]
         kind += " (draining)" if node["is_draining"] else ""
         where = Text(node["address"]), Text(node["machine"])

@@ -27,6 +27,14 @@ def until(condition, deadline_s=DEADLINE_S):
     return value
 
 
+def nothing_is_held():
+    """Whether all resources of the session are free; values in the store are not asked for."""
+    import zray
+
+    free, total = zray.available_resources(), zray.cluster_resources()
+    return {**free, "object_store_memory": 0} == {**total, "object_store_memory": 0}
+
+
 def forever():
     """What a task does that is there to be killed."""
     threading.Event().wait()

@@ -10,17 +10,14 @@ from .object_ref import ObjectRef
 
 
 def check_number(name: str, value: Any) -> int | float:
-    """A finite number, as one of Python's own: numpy has others.
+    """A number, as one of Python's own: numpy has others.
 
     Raises:
-        TypeError, ValueError: none, or not finite.
+        TypeError: none.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}.")
-    number = int(value) if isinstance(value, Integral) else float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, not {value}.")
-    return number
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def check_whole(name: str, value: Any, minimum: int, maximum: int) -> int:
@@ -30,7 +27,7 @@ def check_whole(name: str, value: Any, minimum: int, maximum: int) -> int:
         TypeError, ValueError: none, a part of one, or out of range.
     """
     number = check_number(name, value)
-    if number != int(number):
+    if not math.isfinite(number) or number != int(number):
         raise ValueError(f"{name} must be a whole number, not {value}.")
     if not minimum <= number <= maximum:
         raise ValueError(f"{name} must be from {minimum:,} to {maximum:,}, not {value}.")

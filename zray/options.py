@@ -5,6 +5,7 @@ Source: FEATURES 1 and 3; names and meanings are Ray's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from .checks import check_number, check_whole
 from .runtime_env import TASK_FIELDS, check_runtime_env
+from .wire.amounts import STORE_MEMORY
 from .wire.groups import BUNDLES_MAX
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
 from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
@@ -63,9 +65,6 @@ FALLBACKS_MAX = 20
 SMALLEST_AMOUNT = 1 / RESOURCE_UNIT
 # The resource that is counted in bytes.  What runs is not held to it: it only counts for where there is room.
 MEMORY = "memory"
-# These belong to nodes, and nobody declares them: the size of the object store, in bytes, and names of one node each.
-STORE_MEMORY = "object_store_memory"
-NODE_PREFIX = "node:"
 MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a message can say
 
 
@@ -99,8 +98,8 @@ def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) ->
 
 def _number(name: str, value: Any) -> int | float:
     number = check_number(name, value)
-    if number < 0:
-        raise ValueError(f"{name} must not be negative, not {value}.")
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"{name} must be finite and not negative, not {value}.")
     if number > 1e9:
         raise ValueError(f"{name}={value} is more than any machine has.")
     if 0 < number < SMALLEST_AMOUNT:

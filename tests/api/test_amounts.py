@@ -35,7 +35,7 @@ def test_part_of_a_whole_number_is_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be a whole number, not 1.5"):
         check_options({name: 1.5}, tuple(VALID), "a test")
     for wrong in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"{name} must be finite"):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number, not {wrong}"):
             check_options({name: wrong}, tuple(VALID), "a test")
     for kind in ("1", True, 1j):
         with pytest.raises(TypeError, match=f"{name} must be a number"):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import zray
-from tests.gates import Gate, is_running, until, until_ended
+from tests.gates import Gate, is_running, nothing_is_held, until, until_ended
 from tests.scripts import ROOT, from_outside, start_script
 from zray.cluster_utils import Cluster
 from zray.host import control
@@ -110,7 +110,7 @@ def test_a_killed_driver_leaves_its_detached_actors_and_nothing_else(cluster, tm
             zray.get_actor("passing")
         zray.kill(till)
         until_ended([lasting])
-        until(lambda: zray.available_resources() == zray.cluster_resources())
+        until(nothing_is_held)
     for node in cluster.list_all_nodes():
         until(lambda node=node: is_empty(node, 0))
 

@@ -3,7 +3,7 @@
 import pytest
 
 import zray
-from tests.gates import Tally, until
+from tests.gates import Tally, nothing_is_held, until
 from zray.cluster_utils import Cluster
 from zray.exceptions import (
     ActorDiedError,
@@ -38,12 +38,8 @@ def cluster(nothing_left):
 def driver(cluster):
     """All is free before each test."""
     with zray.init(address=cluster.address) as found:
-        until(all_is_free, SECONDS)
+        until(nothing_is_held, SECONDS)
         yield found
-
-
-def all_is_free():
-    return zray.available_resources() == zray.cluster_resources()
 
 
 def in_group(group, index=-1):
@@ -131,7 +127,7 @@ def test_a_removed_group_ends_what_runs_in_it_on_all_nodes(driver, gate, tmp_pat
             zray.get(ref, timeout=SECONDS)
     with pytest.raises(ActorPlacementGroupRemoved, match="was removed"):
         zray.get(resident.where.remote(), timeout=SECONDS)
-    until(all_is_free, SECONDS)
+    until(nothing_is_held, SECONDS)
 
 
 @zray.remote
@@ -161,7 +157,7 @@ def test_groups_end_with_their_driver_but_for_detached_ones(cluster):
         group = get_placement_group("stays")
         assert zray.get(where.options(**in_group(group)).remote(), timeout=SECONDS) == places_of(group)[0]
         remove_placement_group(group)
-        until(all_is_free, SECONDS)
+        until(nothing_is_held, SECONDS)
 
 
 def test_what_no_nodes_can_ever_hold(cluster):

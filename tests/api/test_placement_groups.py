@@ -3,7 +3,7 @@
 import pytest
 
 import zray
-from tests.gates import Tally, until
+from tests.gates import Tally, nothing_is_held, until
 from zray.exceptions import ActorPlacementGroupRemoved, TaskPlacementGroupRemoved, TaskUnschedulableError
 from zray.util import (
     get_current_placement_group,
@@ -24,7 +24,7 @@ def all_is_free_again(session):
     yield
     for group_id in placement_group_table():
         remove_placement_group(PlacementGroup(bytes.fromhex(group_id)))
-    until(lambda: zray.available_resources() == zray.cluster_resources(), SECONDS)
+    until(nothing_is_held, SECONDS)
 
 
 def in_group(group, index=-1):

@@ -175,7 +175,7 @@ def test_halves_of_two_keep_a_whole_one_waiting_and_others_are_told():
     desk.scheduler.load.report()
     desk.tell("monitor", NodeJoined("n3/local", {"CPU": ONE}))
     *_, report = [message for _, message in desk.take_sent(LoadReport)]
-    assert (report.total[GPU], report.free[GPU]) == (2 * ONE, 6_000)
+    assert report.free[GPU] == 6_000
 
 
 # --- actors ---

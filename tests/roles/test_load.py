@@ -2,10 +2,13 @@
 
 from tests.roles.desk import FUNCTION, JOB
 from tests.roles.test_trips import OTHER, desk_with_a_peer
+from zray.roles.global_scheduler.placement import NodeLoad
 from zray.roles.local_scheduler.load import IDLE_REPORT_SECONDS
 from zray.roles.local_scheduler.members import LoadTimeout
+from zray.roles.work_effects import CountStore, StoreCounted
+from zray.wire.amounts import STORE_MEMORY
 from zray.wire.scheduling import LoadReport, PlaceTask
-from zray.wire.task_spec import TaskSpec
+from zray.wire.task_spec import RESOURCE_UNIT, TaskSpec
 
 
 def place(desk, *numbers, scheduler="global"):
@@ -65,3 +68,31 @@ def test_what_a_scheduler_places_that_it_has_not_been_told_of_counts():
     counts = {target: report.placed_count for target, report in desk.take_sent(LoadReport)}
     assert counts == {"global": 1, "n9/global": 2}
     assert "n9/local" not in desk.scheduler.load.placed_counts
+
+
+def test_report_of_many_resources_names_those_in_use():
+    """Ten reports a second name them all otherwise; a global scheduler knows the totals since the node has joined."""
+    names = {f"resource-{number}": RESOURCE_UNIT for number in range(10_000)}
+    desk = desk_with_a_peer()
+    resources = desk.scheduler.resources
+    resources.total.update(names)
+    resources.free.update(names)
+    total = dict(resources.total)
+    resources.take({"resource-7": 4_000})
+    report = desk.scheduler.load._report_for("global")
+    assert (report.total, report.free) == ({}, {"resource-7": 6_000})
+    load = NodeLoad("n1", total, {}, 0, 0.0, 1e9)
+    load.renew(report)
+    assert load.total == total
+    assert load.free == {**total, "resource-7": 6_000}
+
+
+def test_store_in_use_is_in_the_next_report():
+    desk = desk_with_a_peer()
+    desk.scheduler.load.store_bytes = 1_000
+    desk.tell(desk.scheduler.address, LoadTimeout())
+    assert [target for target, _ in desk.take_sent(CountStore)] == [desk.scheduler.addresses.object_manager]
+    desk.tell(desk.scheduler.addresses.object_manager, StoreCounted(300))
+    desk.tell(desk.scheduler.address, LoadTimeout())
+    (report,) = [message for _, message in desk.take_sent(LoadReport)]
+    assert report.free[STORE_MEMORY] == 700 * RESOURCE_UNIT

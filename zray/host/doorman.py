@@ -7,7 +7,6 @@ dropped, a process that has joined is told why and dropped as if it had ended.
 from __future__ import annotations
 
 import os
-import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
 from ..wire.groups import plain
-from ..wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodeFact, NodesReply
+from ..wire.hosts import GetNodes, HostAdded, HostRemoved, MessageRefused, NodesReply
 from ..wire.message import PROTOCOL_VERSION
 from ..wire.orders import ORDERS
 from ..wire.session import (
@@ -38,6 +37,7 @@ from ..wire.session import (
 )
 from .offences import Offences
 from .orders import Orders
+from .own_resources import fact_of_only_node
 from .peers import Peer
 from .versions import protocol_of_hello, why_not
 
@@ -89,11 +89,8 @@ class Doorman:
         """Of a cluster a global scheduler knows; without one, there is this node."""
         local = self.node.local
         if self.node.membership is None:
-            resources = local.resources
-            ready = local.dispatch.ready_count
-            total, free = plain(resources.total), plain(resources.free)
-            fact = NodeFact(local.address, "head", total, free, ready, local.labels)
-            fact.endpoint, fact.hostname = "127.0.0.1:0", socket.gethostname()
+            store: Any = self.node.reactor.role_by_address[local.addresses.object_manager]
+            fact = fact_of_only_node(local, store.ranges.used_bytes)
             self._say(sender, NodesReply(message.request, [fact]))
             return []
         return [self.inquiries.ask(self._scheduler, message, lambda reply: self._say(sender, reply))]

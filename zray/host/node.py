@@ -63,6 +63,7 @@ from ..wire.scheduling import BOTTOM_UP
 from . import gpus
 from .doorman import Doorman
 from .health import HealthCheck, LookAgain
+from .own_resources import with_names_of_node
 from .peers import Peers
 from .processes import end_children
 from .reactor import Reactor
@@ -159,11 +160,12 @@ class Node:
 
     def _roles(self, total: dict[str, int], capacity: int, labels: dict[str, str]) -> list[Any]:
         member, host = self.membership, self.host
+        is_outside = member is not None and member.kind == "driver"
         own = Addresses(f"{host}/objects", [f"{host}/global"], [f"{host}/gcs-0"], f"{host}/monitor")
         self.local = LocalScheduler(
             f"{host}/local",
             own if member is None else member.addresses,
-            total=total,
+            total=with_names_of_node(total, member),
             node_id=self.node_id,
             session=self.session.name,
             is_embedded=member is None,
@@ -171,6 +173,7 @@ class Node:
             policy=BOTTOM_UP if member is None else member.policy,
             gpu_names=gpus.visible(),
         )
+        self.local.load.store_bytes = 0 if is_outside else capacity
         roles: list[Any] = [self.local]
         if member is None:
             roles += [
@@ -178,7 +181,6 @@ class Node:
                 GlobalScheduler(own.global_schedulers[0], own.shards),
                 Monitor(own.monitor, [*own.global_schedulers, *own.shards]),
             ]
-        is_outside = member is not None and member.kind == "driver"
         manager = ObjectManager(own.object_manager, self.local.address, capacity=capacity, is_outside=is_outside)
         roles += [manager, self.doorman, self.health]
         if member is not None:

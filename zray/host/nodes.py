@@ -68,14 +68,8 @@ def declared_resources(
     Raises:
         ValueError, TypeError: negative, not finite, reserved names; more GPUs than CUDA_VISIBLE_DEVICES names.
     """
-    from ..options import (
-        NODE_PREFIX,
-        NODE_RESOURCES_MAX,
-        RESOURCE_OPTIONS,
-        check_options,
-        check_resources,
-        resource_units,
-    )
+    from ..options import NODE_RESOURCES_MAX, RESOURCE_OPTIONS, check_options, check_resources, resource_units
+    from ..wire.amounts import NODE_PREFIX
 
     memory = work_bytes() if memory is None else memory
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}

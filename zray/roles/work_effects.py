@@ -46,6 +46,16 @@ class RoomWanted(Local):
     """Object manager -> local scheduler: a writer, or a value on its way here, finds no room in the store."""
 
 
+class CountStore(Local):
+    """Local scheduler -> object manager: how much of the store is in use?"""
+
+
+class StoreCounted(Local):
+    """Object manager -> local scheduler: so many bytes of it are."""
+
+    used: int
+
+
 class SessionEnds(Local):
     """To the local scheduler: have actors stop that have something to run first.  Outcome: ActorsHaveStopped."""
 

@@ -19,7 +19,8 @@ from ..checks import check_number
 from ..exceptions import GetTimeoutError
 from ..ids import named_group_id
 from ..object_ref import ObjectRef
-from ..options import MEMORY, STORE_MEMORY, check_memory, in_units
+from ..options import MEMORY, check_memory, in_units
+from ..wire.amounts import STORE_MEMORY
 from ..wire.groups import (
     BUNDLES_MAX,
     PACK,

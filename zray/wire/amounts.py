@@ -8,6 +8,11 @@ from .groups import plain_name
 from .task_spec import RESOURCE_UNIT
 
 Amounts = Mapping[str, int]
+# What each node has by itself, and nobody declares: the size of its object store, in bytes, which nobody asks for; and
+# one of each name that says which node it is.
+STORE_MEMORY = "object_store_memory"
+NODE_PREFIX = "node:"
+HEAD_NODE = f"{NODE_PREFIX}__internal_head__"
 # Of the names that a request may have, so many stand in a sentence.
 SAID_MAX = 8
 

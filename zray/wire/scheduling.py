@@ -44,12 +44,13 @@ class LoadReport(Message, tag=80):
     """local scheduler -> global scheduler.  A hint: may be late or lost.
 
     Resources in RESOURCE_UNITs, task_s_mean in seconds (0.0 before the first task).  Of GPUs, as many count as free as
-    one request may have: whole ones, and the largest part of one.
+    one request may have: whole ones, and the largest part of one.  Of thousands of resources most are all free: those
+    are not repeated ten times a second.
     """
 
     node: Text
-    total: Table[Text, int]
-    free: Table[Text, int]
+    total: Table[Text, int]  # empty: as said when the node joined
+    free: Table[Text, int]  # of what is not all free
     queue_count: int
     task_s_mean: float
     bandwidth_bytes_per_s: float

@@ -71,9 +71,10 @@ class NodeLoad(Struct, gc=False):
 
     def renew(self, report: LoadReport) -> None:
         """A report: what was placed, and had arrived when it was made, is in it."""
-        self.total = report.total
+        if report.total:
+            self.total = report.total
         self.is_draining = report.is_draining
-        self.free, self.hidden = dict(report.free), {}
+        self.free, self.hidden = {**self.total, **report.free}, {}
         self.held = dict(report.held)
         self.queue_count = report.queue_count
         self.task_s_mean = report.task_s_mean

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...wire.allowed import kind_of
+from ...wire.amounts import STORE_MEMORY
 from ...wire.groups import plain
 from ...wire.scheduling import LoadReport
 from ...wire.task_spec import RESOURCE_UNIT
 from ..latest import Latest
+from ..work_effects import CountStore, StoreCounted
 from .resources import CPU
 from .tables import Task, TaskState
 
@@ -49,6 +51,17 @@ class Load:
         self.awaiting: dict[bytes, Task] = {}  # placed tasks that may wait for their arguments
         self.is_behind = False  # a global scheduler has placed some since the last report
         self.reported_at = -IDLE_REPORT_SECONDS
+        self.store_bytes = 0  # of the object store, for people; 0: they are told nothing of it
+        self.store_used = 0  # bytes of the object store, as of the report before
+
+    def count_store(self) -> None:
+        """Have the object manager say how much of its store is in use, by the next report."""
+        if self.store_bytes:
+            self.node.send(self.node.addresses.object_manager, CountStore())
+
+    def on_store_counted(self, message: StoreCounted) -> None:
+        """StoreCounted."""
+        self.store_used = message.used
 
     # --- bandwidth: of all transfers together, while there are any ---
 
@@ -100,8 +113,8 @@ class Load:
         node = self.node
         return LoadReport(
             node.address,
-            plain(node.resources.total),
-            plain(node.resources.free_for_one()),
+            {},
+            self._taken_from(),
             self._queue_count(),
             self._mean_seconds(),
             self.bandwidth,
@@ -109,6 +122,14 @@ class Load:
             self.placed_counts.get(receiver, 0),
             node.drain.is_on,
         )
+
+    def _taken_from(self) -> dict[str, int]:
+        """What is free of what is not all free."""
+        node, total = self.node, self.node.resources.total
+        free = {name: amount for name, amount in node.resources.free_for_one().items() if amount != total[name]}
+        if self.store_used:
+            free[STORE_MEMORY] = max(0, self.store_bytes - self.store_used) * RESOURCE_UNIT
+        return plain(free)
 
     def _queue_count(self) -> int:
         """Ready tasks, those that workers have not begun, and placed ones whose arguments are on their way."""
@@ -154,3 +175,8 @@ class Load:
             if amount:
                 held[name] = held.get(name, 0) + amount
         return plain(held)
+
+
+HANDLERS: dict[type, Any] = {
+    StoreCounted: lambda self, message: self.load.on_store_counted(message),
+}

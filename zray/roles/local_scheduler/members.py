@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ...wire.amounts import STORE_MEMORY
 from ...wire.gcs import Heartbeat, HeartbeatReply, NodeJoined, NodeLost, RegisterNode
 from ...wire.groups import AttendShard, plain
 from ...wire.hosts import WAS_LOST
 from ...wire.message import Message
+from ...wire.task_spec import RESOURCE_UNIT
 from ..effects import EndSession, Finding, ForgetHost, HeadChanged, HostProbed, KillWorker, MeetHost, ProbeHost
 from ..replica_effects import ShardStalled
 from ..work_effects import OthersUnheard
@@ -105,6 +107,8 @@ class Members:
     def _register(self) -> None:
         node = self.node
         total = plain(node.resources.total)
+        if node.load.store_bytes:
+            total[STORE_MEMORY] = node.load.store_bytes * RESOURCE_UNIT
         peers, last = list(self.peers), self.last_lost
         register = RegisterNode(node.address, total, *self.facts, peers, node.labels, self.hostname, last)
         node.send(node.addresses.monitor, register)
@@ -127,6 +131,7 @@ class Members:
             node.perform(ProbeHost(node.addresses.monitor))
         if not self.suspension.is_on:
             node.load.report()
+            node.load.count_store()
             node.results.accept()
         node.send(node.addresses.monitor, Heartbeat(node.address, lease.next_heartbeat()))
         node.set_timer(LOAD_SECONDS, LoadTimeout())

@@ -8,6 +8,7 @@ Dialog (who says it -> what we do):
     local scheduler    FreeObjects       the range is free: nobody refers to it, nobody reads it
     local scheduler    ProcessGone       what it was writing is free
     local scheduler    ObjectClaimed     a writer needs no room after all
+    local scheduler    CountStore        StoreCounted: how much is in use
     local scheduler    FetchObject       pull it from a node that has it, then ObjectFetched
     object manager     PullObject        answer with chunks (gives.py)
     object manager     ObjectChunk, ...  answers to ours (pulls.py)
@@ -41,7 +42,7 @@ from ...wire.objects import (
 from ...wire.task_spec import StoredValue
 from ..effects import CreateSegment, PagesAreThere, PagesRefused, ReservePages, SegmentCreated, SegmentCreateFailed
 from ..role import Role
-from ..work_effects import RoomWanted
+from ..work_effects import CountStore, RoomWanted, StoreCounted
 from .gives import GIVE_HANDLERS, GIVES_MAX, Gives
 from .pulls import CHUNK_BYTES, PULL_HANDLERS, Pulls
 from .ranges import Ranges, aligned
@@ -378,6 +379,9 @@ class ObjectManager(Role):
             self.free(stored.object_id)
         self.asked = deque(item for item in self.asked if item.process != message.process)
 
+    def on_count_store(self, message: CountStore) -> None:
+        self.send(self.local_scheduler, StoreCounted(self.ranges.used_bytes))
+
     def check_everything(self) -> None:
         self.ranges.check_everything()
         taken = sum(aligned(stored.place.size) for stored in (*self.objects.values(), *self.retired.values()))
@@ -411,6 +415,7 @@ class ObjectManager(Role):
         SegmentCreateFailed: on_segment_create_failed,
         ObjectClaimed: on_object_claimed,
         FullTimeout: on_full_timeout,
+        CountStore: on_count_store,
         **PULL_HANDLERS,
         **GIVE_HANDLERS,
     }
