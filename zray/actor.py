@@ -187,7 +187,8 @@ class ActorClass(Generic[C]):
             if (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
         holds = with_captured(arguments.holds, code)
-        deps = arguments.deps
+        # Code that lies in the store is there before it starts, and as long as it lives: as what its constructor takes.
+        deps = tuple(dict.fromkeys((*arguments.deps, *code.object_id)))
         if options.get("lifetime") == "detached":
             # It needs the modules of this program when that is gone: they live as long as what its constructor takes.
             modules = runtime.code_refs()

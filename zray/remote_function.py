@@ -33,8 +33,10 @@ R = TypeVar("R")
 
 # Code that takes more than this along is warned of, once (USERS U33).
 LARGE_CODE_BYTES = 1 << 20
-# Code of more is refused, as by Ray (there from 100 MB on): it goes to other nodes, in one frame (wire/limits.py).
-CODE_BYTES_MAX = 60_000_000
+# Code of more goes by the object store: other code travels in one frame (wire/limits.py).
+MESSAGE_BYTES_MAX = 60_000_000
+# Code of more is refused, as by Ray (there from 100 MB on): each worker unpickles a copy of its own.
+CODE_BYTES_MAX = 512_000_000
 # What users call a function, a class or a method is cut there.
 NAME_CHARACTERS_MAX = 1_000
 
@@ -171,41 +173,73 @@ class RemoteFunction(Generic[P, R]):
 class Code:
     """A function's or class's pickled code, and the refs that its closure captures: they count as arguments.
 
+    Code that is too large for a message lies in the object store of each session.  What is published then is its ref.
+
     Raises:
         ValueError: it is too large to be sent.
         SerializationError: it cannot be pickled.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        from .store.functions import serialize_function
-
-        data, captured = serialize_function(function)
-        if len(data) > CODE_BYTES_MAX:
-            raise ValueError(
-                f"{name} is too large: {len(data):,} bytes with what it takes along{_largest_part(function)}, but at "
-                f"most {CODE_BYTES_MAX:,} can be sent.  Does it use a large array or object of the scope around it?  "
-                "put() that, and pass the ref as an argument."
-            )
-        if len(data) > LARGE_CODE_BYTES:
-            _warn_of_size(function, name, len(data))
-        self.function = Function(id_of_code(data), name[:NAME_CHARACTERS_MAX], data)
         self.source = function
-        self.captured_ids = captured
-        # Refs of our own keep what is captured alive as long as the code may be called.
+        self.name = name[:NAME_CHARACTERS_MAX]
+        data, self.captured_ids = self._pickled()
+        self.size = len(data)
+        if self.size > LARGE_CODE_BYTES:
+            _warn_of_size(function, name, self.size)
+        self.is_in_store = self.size > MESSAGE_BYTES_MAX
+        # Its id is known when it is published, where it lies in the store.
+        self.function = Function(b"" if self.is_in_store else id_of_code(data), self.name, data)
+        # What each of its tasks holds; refs of our own keep that alive as long as the code may be called.
+        self.holds = self.captured_ids
         self.captured: list[ObjectRef] = []
         self.session: object = None  # the mark of the runtime that knows it
         self.signature, self.counts = signature_of(function)
 
+    def _pickled(self) -> tuple[bytes, tuple[bytes, ...]]:
+        from .store.functions import serialize_function
+
+        data, captured = serialize_function(self.source)
+        if len(data) > CODE_BYTES_MAX:
+            raise ValueError(
+                f"{self.name} is too large: {len(data):,} bytes with what it takes along{_largest_part(self.source)}, "
+                f"but at most {CODE_BYTES_MAX:,} can be sent.  Does it use a large array or object of the scope around "
+                "it?  put() that, and pass the ref as an argument."
+            )
+        return data, captured
+
     def publish(self, runtime: Runtime) -> None:
-        """Make it known in this session."""
+        """Make it known in this session.
+
+        Raises:
+            ObjectStoreFullError: it goes by the store, which has no room for it.
+        """
         if self.session is not runtime.mark:
             runtime.look_for_code(self.source)
+            kept = [self._put(runtime)] if self.is_in_store else []
             runtime.publish(self.function)
             if len(self.function.code) > LARGE_CODE_BYTES:
                 runtime.flush()  # one by one: frames have a limit too
                 runtime.wait_for_room()
-            self.captured = [runtime.another_ref(object_id) for object_id in self.captured_ids]
+            self.captured = [*map(runtime.another_ref, self.captured_ids), *kept]
+            self.holds = tuple(ref.id for ref in self.captured)
             self.session = runtime.mark
+
+    def _put(self, runtime: Runtime) -> ObjectRef:
+        """Store it.  Published is how it is found; a later session pickles it again, so that nothing is held twice."""
+        from .store.functions import code_as_value, serialize_code_in_store
+
+        data = self.function.code if not self.function.function_id else self._pickled()[0]
+        # Not as the task in hand, whose puts are counted: a run in a process that has the code counts no such put.
+        ref = ObjectRef(runtime.put_serialized(code_as_value(data), runtime.root))
+        code = serialize_code_in_store(ref)
+        self.function = Function(id_of_code(code), self.name, code)
+        return ref
+
+    @property
+    def object_id(self) -> tuple[bytes, ...]:
+        """Where it lies in the store of the session that knows it; () where it does not."""
+        return self.holds[-1:] if self.is_in_store else ()
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A wrong number of arguments is an error here, not on the worker.
@@ -214,7 +248,7 @@ class Code:
             TypeError: as the function itself would; names it.
         """
         if self.signature is not None and (kwargs or not self.counts[0] <= len(args) <= self.counts[1]):
-            check_arguments(self.signature, self.function.name, args, kwargs)
+            check_arguments(self.signature, self.name, args, kwargs)
 
 
 def _warn_of_size(function: Any, name: str, size: int) -> None:
@@ -241,7 +275,7 @@ def _largest_part(function: Any) -> str:
 
 def with_captured(holds: tuple[bytes, ...], code: Code) -> tuple[bytes, ...]:
     """What a call's arguments hold, and what its code captures."""
-    both = tuple(dict.fromkeys((*holds, *code.captured_ids)))
+    both = tuple(dict.fromkeys((*holds, *code.holds)))
     check_refs(both)
     return both
 

@@ -15,9 +15,10 @@ import pytest
 import zray
 from tests.gates import until
 from tests.scripts import environment, run_script
+from zray import remote_function
 from zray.host import runtime
-from zray.remote_function import CODE_BYTES_MAX
 
+LIMIT = 60_000_000
 pytestmark = pytest.mark.usefixtures("session")
 
 
@@ -176,18 +177,24 @@ def test_functions_that_are_defined_in_a_loop_are_so_many(monkeypatch):
     assert zray.get(functions[1].remote()) == 1
 
 
+@pytest.fixture
+def lower_limit(monkeypatch):
+    """Of what a function may take along: 512 MB take seconds."""
+    monkeypatch.setattr(remote_function, "CODE_BYTES_MAX", LIMIT)
+
+
 def refused(call):
     """The text of the ValueError that `call` ends with, in which size, limit and the way out are said."""
     with pytest.raises(ValueError) as caught:
         call()
     text = str(caught.value)
-    assert f"at most {CODE_BYTES_MAX:,}" in text and "put()" in text
+    assert f"at most {LIMIT:,}" in text and "put()" in text
     assert re.search(r"too large: 61,\d{3},\d{3} bytes", text)
     return text
 
 
-def test_code_that_is_too_large_is_refused_at_the_call():
-    """As Ray refuses it; a frame of more than peers.FRAME_BYTES_MAX would be dropped without a word."""
+def test_code_that_is_too_large_is_refused_at_the_call(lower_limit):
+    """As Ray refuses it."""
     table = b"x" * 61_000_000
 
     @zray.remote
@@ -199,7 +206,7 @@ def test_code_that_is_too_large_is_refused_at_the_call():
         assert "look_up" in text and "closure 'table' makes 61," in text
 
 
-def test_a_class_that_is_too_large_is_refused_at_the_call():
+def test_a_class_that_is_too_large_is_refused_at_the_call(lower_limit):
     table = b"x" * 61_000_000
 
     @zray.remote

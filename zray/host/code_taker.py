@@ -68,7 +68,7 @@ class CodeTaker:
         finally:
             self.is_fetching = False
 
-    def unpickle(self, code: bytes) -> Any:
+    def unpickle(self, code: Any) -> Any:
         """A function or class.
 
         Raises:

@@ -301,12 +301,15 @@ class Runtime:
         """Store a value."""
         return ObjectRef(self.put_serialized(serialize(value)))
 
-    def put_serialized(self, serialized: Serialized) -> bytes:
-        """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts."""
+    def put_serialized(self, serialized: Serialized, submitter: Submitter | None = None) -> bytes:
+        """Store a value that has been taken apart.  The caller wraps the id in a ref, which then counts.
+
+        submitter: whose value it is; None: of the task that runs.
+        """
         self.refuse_in_the_middle()
         if serialized.contained:
             context.refuse_strangers(serialized.contained)
-        submitter = self.submitter()
+        submitter = submitter or self.submitter()
         object_id = put_id(submitter.task_id, submitter.next_put())
         stored = self.store(object_id, serialized)
         with self.lock:

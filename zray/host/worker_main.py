@@ -28,7 +28,7 @@ from ..roles.latest import Latest
 from ..roles.task_executor import TaskExecutor
 from ..store.arguments import deserialize_arguments
 from ..store.errors import deserialize_error, serialize_cancellation, serialize_error, serialize_system_error
-from ..store.functions import deserialize_function
+from ..store.functions import CodeInStore, deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..wire.actors import StartActor
 from ..wire.message import PROTOCOL_VERSION, Message
@@ -361,7 +361,12 @@ class Worker(Runtime):
         code = self.executor.functions[function_id].code
         if id_of_code(code) != function_id:
             raise DeserializationError(f"A function of {len(code)} bytes is not what its name says: it is not opened.")
-        function = deserialize_function(code) if self.code is None else self.code.unpickle(code)
+        unpickle = deserialize_function if self.code is None else self.code.unpickle
+        function = unpickle(code)
+        if type(function) is CodeInStore:
+            found = self.get((function.ref,), None)[0]
+            restored = self.restored_count  # that ref is none of the closure's
+            function = unpickle(found)
         if self.restored_count == restored:
             self.functions[function_id] = function
         return function  # type: ignore[no-any-return]

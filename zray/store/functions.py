@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..exceptions import DeserializationError
-from ..object_ref import collect_refs
-from .values import cloudpickled
+from ..object_ref import ObjectRef, collect_refs
+from .layout import Serialized
+from .values import cloudpickled, serialize
 
 
 def serialize_function(function: Any) -> tuple[bytes, tuple[bytes, ...]]:
@@ -24,8 +25,8 @@ def serialize_function(function: Any) -> tuple[bytes, tuple[bytes, ...]]:
     return code, tuple(ids)
 
 
-def deserialize_function(code: bytes) -> Any:
-    """The function or class.
+def deserialize_function(code: Any) -> Any:
+    """The function or class; a CodeInStore where that was published.
 
     Raises:
         DeserializationError: a module that it needs is missing here, or its import failed.
@@ -36,6 +37,31 @@ def deserialize_function(code: bytes) -> Any:
         raise DeserializationError(
             f"A function of {len(code)} bytes cannot be unpickled here: {type(error).__name__}: {error}"
         ) from error
+
+
+class CodeInStore:
+    """Stands for the code of a function or class that is too large for a message: an object of the store holds it."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: ObjectRef) -> None:
+        self.ref = ref
+
+    def __reduce__(self) -> Any:
+        return CodeInStore, (self.ref,)
+
+
+def code_as_value(code: bytes) -> Serialized:
+    """The code as a value of the store: a reader sees its bytes there, without a copy of them."""
+    import numpy as np
+
+    return serialize(np.frombuffer(code, np.uint8))
+
+
+def serialize_code_in_store(ref: ObjectRef) -> bytes:
+    """What is published in place of the code that this object holds."""
+    with collect_refs():
+        return pickle.dumps(CodeInStore(ref), 5)
 
 
 def largest_captured(function: Any) -> tuple[str, int]:
