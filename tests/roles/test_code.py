@@ -121,7 +121,7 @@ def test_what_comes_later_is_shared_and_told_at_once():
     sent = node.sent_kinds(HoldAtNode, AddLocations, CodeAdded)
     # What is acknowledged comes last: then the shard knows where it is, too.
     assert [type(message) for _, message in sent] == [HoldAtNode, AddLocations, HoldAtNode, CodeAdded]
-    assert sent[3] == (FAR, CodeAdded(JOB, (one,)))
+    assert sent[3] == (FAR, CodeAdded(JOB, node.job.facts)) and node.job.facts.code == (one,)
     node.submit(node.new_spec())
     node.acknowledge()
     assert [message.job.code for _, message in node.sent_kinds(SpillTask)] == [(one,)]
@@ -140,8 +140,9 @@ def test_a_node_that_took_an_actor_in_is_told_what_was_added_on_its_way():
     node.tell(FAR, ActorAccepted(spill.spec.task_id, spill.life.birth))
     assert node.sent_kinds(ActorHandedOver, CodeAdded) == [
         (FAR, ActorHandedOver(spill.spec.task_id, replace(spill.life, term=1))),
-        (FAR, CodeAdded(JOB, (one,))),
+        (FAR, CodeAdded(JOB, node.job.facts)),
     ]
+    assert node.job.facts.code == (one,)
 
 
 def test_only_the_jobs_driver_publishes_and_so_much():
@@ -168,7 +169,7 @@ def test_a_bundle_that_is_not_there_is_named_and_not_shared():
 
 
 def facts(*bundles):
-    return JobFacts(home=FAR, code=bundles)
+    return JobFacts(home=FAR, code=bundles, revision=len(bundles))
 
 
 ONE, TWO = (Bundle(bytes([n]) * 32, put_id(b"o" * 16, n), 100) for n in (1, 2))
@@ -199,12 +200,44 @@ def test_more_code_is_told_once_and_ahead_of_the_task(away):
 
 def test_more_code_for_actors_that_are_here(away):
     away.take_sent()
-    away.tell("stranger/local", CodeAdded(b"job-away", (ONE, TWO)))
-    away.tell(FAR, CodeAdded(b"job-none", (ONE, TWO)))
+    away.tell("stranger/local", CodeAdded(b"job-away", facts(ONE, TWO)))
+    away.tell(FAR, CodeAdded(b"job-none", facts(ONE, TWO)))
     assert not away.sent_kinds(JobStarted)
-    away.tell(FAR, CodeAdded(b"job-away", (ONE, TWO)))
+    away.tell(FAR, CodeAdded(b"job-away", facts(ONE, TWO)))
     ((_, started),) = away.sent_kinds(JobStarted)
     assert started.facts.code == (ONE, TWO)
+
+
+def test_path_and_reloads_are_told_to_the_workers_of_the_job():
+    node = Node(cpus=1)
+    worker = node.give_birth()
+    node.submit(node.new_spec())
+    node.take_sent()
+    node.publish(node.put_bundle())
+    assert not node.sent_kinds(JobStarted)  # bundles are for other nodes
+    node.tell(DRIVER, PublishCode([], ("/new", "/old")))
+    ((target, started),) = node.sent_kinds(JobStarted)
+    assert target == worker and started.facts.sys_path == ("/new", "/old") and started.facts.reloads == 0
+    node.tell(DRIVER, PublishCode([], has_reloaded=True))
+    ((_, started),) = node.sent_kinds(JobStarted)
+    assert started.facts.sys_path == ("/new", "/old") and started.facts.reloads == 1
+    assert started.facts.revision == 3 and len(started.facts.code) == 1
+
+
+def test_path_and_reloads_are_told_to_other_nodes_and_their_workers(away):
+    node = Node()
+    node.submit(node.new_spec())
+    node.acknowledge()
+    node.take_sent()
+    node.tell(DRIVER, PublishCode([], ("/new",), True))
+    ((_, added),) = node.sent_kinds(CodeAdded)
+    away.take_sent()
+    away.tell(FAR, CodeAdded(b"job-away", replace(added.facts, home=FAR, revision=2)))
+    ((_, started),) = away.sent_kinds(JobStarted)
+    assert started.facts.sys_path == ("/new",) and started.facts.reloads == 1
+    away.place(replace(facts(ONE), sys_path=("/old",)))  # an older one that was long under way
+    assert not away.sent_kinds(JobStarted)
+    assert away.scheduler.jobs[b"job-away"].facts.sys_path == ("/new",)
 
 
 def test_the_end_of_the_job_leaves_nothing(away):

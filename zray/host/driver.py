@@ -6,21 +6,24 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..object_ref import ObjectRef
 from ..printable import printable
 from ..runtime_env import env_vars_of
 from ..store import errors
-from ..wire.message import PROTOCOL_VERSION
+from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.output import FlushOutput, OutputFlushed
-from ..wire.scheduling import JobFacts, JobNotice
+from ..wire.scheduling import JobFacts, JobNotice, PublishCode
 from ..wire.session import GoodbyeReply, Hello, ProcessDropped
 from ..wire.task_spec import TaskSpec
 from .connection import Connection
 from .hints import note_missing_module
 from .log_follower import LogFollower
 from .processes import how_it_ended, last_lines
+from .reloads import ReloadWatch
 from .runtime import Runtime
 from .session import Session
 from .spawn import import_path, paths_of
@@ -29,6 +32,9 @@ from .versions import python_version, what_differs
 
 if TYPE_CHECKING:
     from .shipping import Shipper
+
+
+_modules = sys.modules  # looked at ahead of each frame
 
 
 class Driver(Runtime):
@@ -47,6 +53,7 @@ class Driver(Runtime):
         code: list[tuple[str, bytes]] | None,
     ) -> None:
         """code: what of it travels to other nodes; None: there can be none."""
+        self.shipper: Shipper | None = None
         self.node_pid = node_pid
         self.is_owner = is_owner
         self.paths = session
@@ -88,24 +95,57 @@ class Driver(Runtime):
         self.said_goodbye = False
         self.has_all_output = False  # of other nodes, in the logs
         self.on_other = self._on_other
+        self.watch = ReloadWatch(self._has_reloaded)
+        # Of sys.path and sys.modules: another number has us look, ahead of the next frame.
+        self.path_count = self.modules_count = -1
+        self.runtime_env = runtime_env
+        self.more_messages = self._news
         with self.lock:
             self._handle(early)
         connection.how_node_ended = self._how_node_ended
         errors.annotate = note_missing_module
-        self.shipper: Shipper | None = None
         if code is not None:
-            from .shipping import Shipper
-
-            self.shipper = Shipper(self, code)
-            self.submit = self._submit_with_code  # type: ignore[method-assign]
+            self._begin_shipping(code)
         if log_to_driver:
             self.logs = LogFollower(session.job_logs(job_id))
         self.begin()
 
+    def _begin_shipping(self, code: list[tuple[str, bytes]]) -> None:
+        from .shipping import Shipper
+
+        try:
+            self.shipper = Shipper(self, code)
+        except BaseException:
+            self.watch.close()
+            raise
+        self.submit = self._submit_with_code  # type: ignore[method-assign]
+
     def close(self) -> None:
         super().close()
+        self.watch.close()
         self.shipper = None
         self.__dict__.pop("submit", None)
+
+    def _has_reloaded(self) -> None:
+        """A module is about to be imported anew."""
+        self.modules_count = -1
+        if (shipper := self.shipper) is not None:
+            shipper.modules_seen = -1
+
+    def _news(self) -> tuple[Message, ...]:
+        """Before anything is sent: what has changed for imports goes first.  With the lock held."""
+        if len(sys.path) != self.path_count or len(_modules) != self.modules_count:
+            self.path_count, self.modules_count = len(sys.path), len(_modules)
+            self.watch.learn()
+            sys_path, _ = paths_of(self.runtime_env, import_path())
+            has_reloaded = self.shipper is None and bool(self.watch.take())  # else its code goes first
+            if sys_path == self.facts.sys_path:
+                sys_path = ()
+            else:
+                self.facts = replace(self.facts, sys_path=sys_path)
+            if sys_path or has_reloaded:
+                self.client.say_first(PublishCode([], sys_path, has_reloaded))
+        return ()
 
     def look_for_code(self, function: Any = None) -> None:
         """What others need to unpickle what comes next."""

@@ -132,6 +132,7 @@ class Project:
     def __init__(self) -> None:
         self.taken: set[str] = set()  # top-level names; those that are not the project's too
         self.available: dict[str, set[str]] = {}  # folder -> the modules in it
+        self.path = set(sys.path)  # as far as it was looked at
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         for place in {os.path.abspath(main), os.path.realpath(main)} if main else {os.path.join(current_folder(), "")}:
             self._add_root(os.path.dirname(place))
@@ -141,6 +142,9 @@ class Project:
         without those that were taken before.
         """
         files: list[File] = []
+        for entry in [entry for entry in sys.path if isinstance(entry, str) and entry not in self.path]:
+            self.path.add(entry)
+            self._add_root(os.path.abspath(entry))
         waiting = {name.partition(".")[0] for name in list(sys.modules)} | {name.partition(".")[0] for name in names}
         while waiting := waiting - self.taken:
             self.taken |= waiting
@@ -153,6 +157,10 @@ class Project:
                     if file.path.endswith(".py"):
                         waiting |= imports_of(file.source) & known
         return files
+
+    def forget(self, names: Iterable[str]) -> None:
+        """They were imported anew, and are to be taken again."""
+        self.taken -= {name.partition(".")[0] for name in names}
 
     def _add_root(self, folder: str) -> None:
         if folder in self.available or is_installed(folder + os.sep):

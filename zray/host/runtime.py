@@ -78,7 +78,7 @@ class Runtime:
         # Given every message that is not the client's (a worker's orders).
         self.on_other: Callable[[Message], None] | None = None
         # A worker's results, taken at each flush.
-        self.more_messages: Callable[[], list[Message]] | None = None
+        self.more_messages: Callable[[], Iterable[Message]] | None = None
         self.armed: SimpleQueue[None] = SimpleQueue()  # it is put into by finalizers, too
         self.is_armed = False
         object_ref.enable_releases()

@@ -62,9 +62,14 @@ class Shipper:
             return
         with self.lock:
             self.modules_seen = len(sys.modules)
+            self.driver.watch.learn()
+            reloaded = self.driver.watch.take()
+            self.project.forget(reloaded)
             files = self.project.take(names_in(function) if function is not None else ())
             if files:
                 self._send_files(files)
+            if reloaded:
+                self.driver.say(PublishCode([], has_reloaded=True))
 
     def _send_files(self, files: list[File]) -> None:
         try:

@@ -31,7 +31,8 @@ def import_path() -> list[str]:
 
     Such a package is found by a finder that its installation put into this interpreter; ours start without it.
     """
-    path = [entry or current_folder() for entry in sys.path]  # "": python -c, and at the prompt
+    # "": python -c, and at the prompt.  Other things than strings are nothing to Python itself.
+    path = [entry or current_folder() for entry in sys.path if isinstance(entry, str)]
     for finder in sys.meta_path:
         places = getattr(sys.modules.get(getattr(finder, "__module__", "")), "MAPPING", None)
         if isinstance(places, dict):
@@ -71,7 +72,17 @@ def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str
         folder = os.path.abspath(runtime_env["working_dir"])
         first.append(folder)
     first += [os.path.dirname(os.path.abspath(module)) for module in runtime_env.get("py_modules") or ()]
+    path = [entry for entry in path if _is_utf8(entry)]
     return tuple(dict.fromkeys((*first, *map(os.path.abspath, path)))), folder
+
+
+def _is_utf8(path: str) -> bool:
+    """Whether a message can name it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def spawn(

@@ -37,6 +37,7 @@ from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context, gpus
 from .aside import Aside
+from .code_changes import CodeChanges
 from .connection import Connection
 from .core_waits import CoreWaits
 from .forks import end_child
@@ -70,8 +71,8 @@ class Worker(Runtime):
     """The runtime of a worker process, with a queue of tasks."""
 
     def __init__(self, session: Session, worker: str, worker_id: int, node_pidfd: int) -> None:
-        window = posix_ipc.Semaphore(session.window_name(worker_id))
-        self.claim: Callable[[float], None] = window.acquire
+        self.window = posix_ipc.Semaphore(session.window_name(worker_id))
+        self.claim: Callable[[float], None] = self.window.acquire
         connection = Connection(session.address, node_pidfd)
         hello = Hello(
             PROTOCOL_VERSION, __version__, "worker", os.getpid(), worker_id=worker_id, python=python_version()
@@ -104,7 +105,8 @@ class Worker(Runtime):
         self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
         self.code: CodeTaker | None = None  # where the job's driver is on another node
-        self.has_new_code = False  # there
+        self.has_new_code = False  # to be taken before the next function or argument is unpickled
+        self.code_changes = CodeChanges(self)
         with self.lock:
             self._handle(early)
         self.begin()
@@ -137,7 +139,8 @@ class Worker(Runtime):
             self.orders.append(message)
 
     def _join_job(self, message: JobStarted) -> None:
-        facts = self.facts = message.facts
+        before, facts = self.facts, message.facts
+        self.facts = facts
         if facts.home and facts.home.partition("/")[0] != self.node_id.hex():
             if self.code is None:
                 from .code_taker import CodeTaker
@@ -145,13 +148,13 @@ class Worker(Runtime):
                 self.code = CodeTaker(self)
             self.has_new_code = self.code.has_new(facts)
         if self.job_id:
-            return  # there is more code, and nothing else
+            self.code_changes.told(before, message)
+            return
         self.job_id, self.namespace = message.job_id, facts.namespace
         self.env_vars = message.env_vars
         set_env_vars((*facts.env_vars, *message.env_vars))
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
-        # In the program's order: what it finds first, its tasks find first.
-        sys.path[:] = dict.fromkeys((*facts.sys_path, *sys.path))
+        self.code_changes.show_path(facts.sys_path)
         try:
             os.chdir(facts.working_dir)
         except OSError:
@@ -217,6 +220,8 @@ class Worker(Runtime):
             if self.actor is not None:
                 self.actor.stop()
             raise Leave(0)
+        if type(order) is JobStarted:
+            self.code_changes.leave_if_told()
         if type(order) is StartActor:
             from .actor_host import ActorHost
 
@@ -338,8 +343,8 @@ class Worker(Runtime):
         Raises:
             the error that an argument is.
         """
-        if self.has_new_code and self.code is not None:
-            self.code.take()
+        if self.has_new_code:
+            self.code_changes.take()
         if not spec.deps:
             return deserialize_arguments(spec.args, ())
         resolved = []
@@ -355,8 +360,8 @@ class Worker(Runtime):
 
     def function_of(self, function_id: bytes) -> Callable[..., Any]:
         """Unpickled once; or each time, where its closure has refs: kept here, they would keep their objects."""
-        if self.has_new_code and self.code is not None:
-            self.code.take()
+        if self.has_new_code:
+            self.code_changes.take()
         restored = self.restored_count
         code = self.executor.functions[function_id].code
         if id_of_code(code) != function_id:
@@ -367,8 +372,9 @@ class Worker(Runtime):
             found = self.get((function.ref,), None)[0]
             restored = self.restored_count  # that ref is none of the closure's
             function = unpickle(found)
-        if self.restored_count == restored:
-            self.functions[function_id] = function
+        with self.lock:
+            if self.restored_count == restored and not self.has_new_code:
+                self.functions[function_id] = function
         return function  # type: ignore[no-any-return]
 
     def failure(self, spec: TaskSpec, error: BaseException) -> tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]:

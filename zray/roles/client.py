@@ -146,6 +146,11 @@ class Client:
         self._puts = None
         self.buffered += 1
 
+    def say_first(self, message: Message) -> None:
+        """Anything else, ahead of all that has not left yet."""
+        self.outbox.insert(0, message)
+        self.buffered += 1
+
     def hold(self, object_id: bytes) -> None:
         """One more ref on it in this process; the first one is announced."""
         if object_id in self.held:

@@ -15,8 +15,8 @@ local scheduler     TaskDone       to the one that spilled it: small results, ah
 local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
 local scheduler     JobEnded       to all others: the driver of a job has ended
 global scheduler    SpillRefused   no node that is known could ever run it
-driver              PublishCode    code that travels with its tasks
-local scheduler     CodeAdded      to all others: there is more of it
+driver              PublishCode    code that travels with its tasks; a change of where and what it imports
+local scheduler     CodeAdded      to all others: likewise
 local scheduler     JobNotice      to the job's driver: words for its user
 """
 
@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from ..ids import ObjectID, TaskID
 from .limits import Many, Payload, Several, ShortBytes, Table, Text
@@ -85,6 +86,15 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     infeasible: Text = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
     is_heir: bool = False  # of a detached actor: it goes on when the driver has ended
     log_to_driver: bool = False  # what its workers print elsewhere is sent to its home
+    reloads: Natural = 0  # how often it has imported modules of its own anew: workers that have them are replaced
+    revision: Natural = 0  # how often code, sys_path and reloads have changed: of two, the larger is the later one
+
+    def updated(self, told: JobFacts) -> JobFacts:
+        """These facts with what has changed, if `told` are later ones."""
+        if told.revision <= self.revision:
+            return self
+        changes = {"code": told.code, "sys_path": told.sys_path, "reloads": told.reloads, "revision": told.revision}
+        return replace(self, **changes)
 
 
 class SpillTask(Message, tag=81):
@@ -220,16 +230,22 @@ class JobNotice(Message, tag=97):
 
 
 class PublishCode(Message, tag=98):
-    """driver -> local scheduler.  Its job's workers on other nodes need these too; the driver holds the objects."""
+    """driver -> local scheduler.  Its job's workers on other nodes need these too; the driver holds the objects.
+
+    sys_path: where it looks for modules from now on; (): where it did.  has_reloaded: it has imported modules of its
+    own anew, so that workers which have imported any are to be replaced.
+    """
 
     bundles: Many[Bundle]
+    sys_path: Several[Text] = ()
+    has_reloaded: bool = False
 
 
 class CodeAdded(Message, tag=99):
-    """local scheduler -> local scheduler.  There is more code of a job of which tasks may be there: all of it."""
+    """local scheduler -> local scheduler.  The code of a job has changed, of which tasks may be there."""
 
     job_id: ShortBytes
-    code: Several[Bundle]
+    facts: JobFacts
 
 
 class LocateObjects(Message, tag=85):

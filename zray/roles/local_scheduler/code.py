@@ -1,6 +1,7 @@
 """The code of jobs on other nodes: what drivers publish, and who is told of it (USERS U38).
 
-    PublishCode -> the job's facts name the bundles; they are objects, which the driver holds
+    PublishCode -> the job's facts name the bundles, which are objects that the driver holds; or another sys_path; or
+    one more reload, upon which workers that have modules of the program leave
     with the first task or actor that leaves, they are shared at the shards like its arguments; later ones at once
     whatever leaves takes the facts along, and CodeAdded goes ahead of calls; a node that had older ones tells its
     workers of the job (JobStarted)
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ...wire.scheduling import Bundle, CodeAdded, JobFacts, PublishCode
+from ...wire.scheduling import CodeAdded, JobFacts, PublishCode
 from ...wire.tasks import JobStarted
 from .tables import Actor, Job
 
@@ -42,11 +43,20 @@ class JobCode:
         if job is None or process is not job.driver or len(job.facts.code) + len(message.bundles) > BUNDLES_MAX:
             node.reject("code that is not its sender's to publish")
             return
-        job.facts = replace(job.facts, code=(*job.facts.code, *message.bundles))
+        facts = job.facts
+        job.facts = replace(
+            facts,
+            code=(*facts.code, *message.bundles),
+            sys_path=message.sys_path or facts.sys_path,
+            reloads=facts.reloads + message.has_reloaded,
+            revision=facts.revision + 1,
+        )
+        if message.sys_path or message.has_reloaded:
+            self._tell_workers(job)
         if job.has_left:
             self._tell_shards(job, self._known([bundle.object_id for bundle in message.bundles]))
             for peer in node.members.peers:
-                node.send(peer, CodeAdded(job.job_id, job.facts.code))
+                node.send(peer, CodeAdded(job.job_id, job.facts))
 
     def leaving(self, job: Job) -> list[bytes]:
         """A task or an actor of the job is about to leave: what others must find at the shards with it.
@@ -89,13 +99,13 @@ class JobCode:
             if not is_detached:
                 node.jobs[job_id] = job
         else:
-            self._learn(job, facts.code)
+            self._learn(job, facts)
         return job
 
     def moved(self, job: Job, home: str) -> None:
         """An actor is there from now on.  What was added while it was on its way was told to nobody there."""
-        if job.driver is not None and job.facts.code:
-            self.node.send(home, CodeAdded(job.job_id, job.facts.code))
+        if job.driver is not None and job.facts.revision:
+            self.node.send(home, CodeAdded(job.job_id, job.facts))
 
     def added(self, message: CodeAdded) -> None:
         """CodeAdded: ahead of calls on actors that are here."""
@@ -104,7 +114,7 @@ class JobCode:
         jobs += [actor.job for actor in node.calls.actors.values() if actor.job.job_id == job_id]
         for job in jobs:
             if node.sender == job.home:
-                self._learn(job, message.code)
+                self._learn(job, message.facts)
         node.guards.code_added(message)
 
     # --- what outlives its driver ---
@@ -139,12 +149,16 @@ class JobCode:
         if code != job.facts.code:
             job.facts = replace(job.facts, code=code)
 
-    def _learn(self, job: Job, code: tuple[Bundle, ...]) -> None:
-        if len(code) > len(job.facts.code) and job.driver is None:
-            job.facts = replace(job.facts, code=code)
-            for worker in self.node.pool.workers.values():
-                if worker.job is job:
-                    self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.env_vars))
+    def _learn(self, job: Job, told: JobFacts) -> None:
+        facts = job.facts.updated(told)
+        if facts is not job.facts and job.driver is None:
+            job.facts = facts
+            self._tell_workers(job)
+
+    def _tell_workers(self, job: Job) -> None:
+        for worker in self.node.pool.workers.values():
+            if worker.job is job:
+                self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.env_vars))
 
 
 HANDLERS: dict[type, Any] = {

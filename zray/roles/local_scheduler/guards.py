@@ -282,7 +282,7 @@ class Guards:
         """CodeAdded: what they may need when they are made again."""
         for guard in self.guarded.values():
             if guard.job_id == message.job_id and guard.job.home == self.node.sender:
-                guard.job = replace(guard.job, code=message.code)
+                guard.job = guard.job.updated(message.facts)
 
     def made_anew(self, actor: Actor) -> None:
         """Its creator runs again, here: the shard makes no other life of it again, and may have let us before."""
