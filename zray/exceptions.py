@@ -108,7 +108,7 @@ class TaskError(ZrayError):
     def as_instanceof_cause(self) -> TaskError:
         """This error as an instance of the cause's class too, where Python allows it; else itself."""
         cause = self.cause
-        if cause is None or isinstance(cause, TaskError) or type(self) is not TaskError:
+        if cause is None or isinstance(cause, TaskError) or type(self) is not TaskError or type(cause) is ZrayError:
             return self
         try:
             dual = _dual_class(type(cause))
@@ -209,9 +209,14 @@ def exception_parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, An
             if mangled not in ("__dict__", "__weakref__") and hasattr(error, mangled):
                 state[mangled] = getattr(error, mangled)
     arguments = reduced[1]
-    if base.__name__ in ("BaseExceptionGroup", "ExceptionGroup"):
+    if is_group(base):
         arguments = (error.message, error.exceptions)  # type: ignore[attr-defined]
     return arguments, state
+
+
+def is_group(cls: type) -> bool:
+    """Whether exceptions of this class hold others (Python 3.11)."""
+    return builtin_base(cls).__name__ in ("BaseExceptionGroup", "ExceptionGroup")
 
 
 def exception_from_parts(cls: type, arguments: tuple[Any, ...], state: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ import pytest
 from zray import exceptions
 from zray.exceptions import (
     ActorDiedError,
+    DeserializationError,
     GetTimeoutError,
     TaskError,
     WorkerCrashedError,
@@ -129,6 +130,102 @@ class Stopped(KeyboardInterrupt):
 
 class Cancelled(asyncio.CancelledError):
     pass
+
+
+def unpicklable():
+    """A class that takes a lock along, wherever it is pickled."""
+    lock = threading.Lock()
+
+    class Locked(Exception):
+        def locked(self):
+            return lock
+
+    return Locked
+
+
+needs_groups = pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups before 3.11")
+
+
+def is_stand_in(error, *words):
+    return type(error) is ZrayError and all(word in str(error) for word in words)
+
+
+@needs_groups
+def test_group_keeps_its_members_beside_one_that_does_not_pickle():
+    locked = unpicklable()
+    inner = ExceptionGroup("inner", [KeyError("k"), locked("in there")])  # noqa: F821
+    back = come_back(ExceptionGroup("outer", [ValueError(1), locked("of lock"), inner, PassesOn(1, 2)]))  # noqa: F821
+    assert isinstance(back, ExceptionGroup) and back.message == "outer"  # noqa: F821
+    value, stand_in, inner, passes = back.exceptions
+    assert (type(value), value.args) == (ValueError, (1,)) and (type(passes), passes.two) == (PassesOn, 2)
+    assert is_stand_in(stand_in, "isn't serializable", "Locked: of lock", "lock")
+    assert type(inner) is ExceptionGroup and inner.exceptions[0].args == ("k",)  # noqa: F821
+    assert is_stand_in(inner.exceptions[1], "Locked: in there")
+    assert back.subgroup(KeyError) and "of lock" in str(back)
+
+
+@needs_groups
+def test_group_keeps_its_members_beside_one_that_breaks_on_arrival():
+    back = come_back(BaseExceptionGroup("g", [BreaksOnLoad("b"), KeyboardInterrupt(), HostileState()]))  # noqa: F821
+    broken, interrupt, state = back.cause.exceptions
+    assert is_stand_in(broken, "BreaksOnLoad: b", "MemoryError") and type(interrupt) is KeyboardInterrupt
+    assert type(state) is HostileState and state.fine == 7
+
+
+@needs_groups
+def test_group_of_a_users_class_keeps_its_attributes_and_refs():
+    ref = ObjectRef(b"r" * 20)
+
+    class Several(ExceptionGroup):  # noqa: F821
+        def __new__(cls, errors, code):
+            made = super().__new__(cls, f"code {code}", errors)
+            made.code = code
+            return made
+
+        def derive(self, errors):
+            return Several(errors, self.code)
+
+    first = ValueError("has a ref")
+    first.ref = ref
+    error = raised(Several([first, unpicklable()("l")], 5))
+    error.lock = threading.Lock()
+    data = serialize_error(error)
+    back = deserialize_error(data.inband)
+    assert isinstance(back, Several) and back.code == 5 and back.exceptions[0].ref == ref
+    assert data.contained == (ref.id,) and is_stand_in(back.exceptions[1]) and not hasattr(back, "lock")
+
+
+@needs_groups
+def test_group_that_is_nested_without_end_is_told():
+    error = ValueError("deepest")
+    for _ in range(2_000):
+        error = ExceptionGroup("g", [error])  # noqa: F821
+    assert isinstance(deserialize_error(serialize_error(error).inband), TaskError)
+
+
+def test_exception_that_cannot_be_pickled_is_stood_for_by_an_error_that_says_so():
+    back = come_back(unpicklable()("holds a lock"))
+    assert type(back) is TaskError and "holds a lock" in str(back)
+    assert is_stand_in(back.cause, "isn't serializable", "Locked: holds a lock", "lock")
+    assert back.as_instanceof_cause() is back and not isinstance(back, TypeError)
+    again = deserialize_error(serialize_error(raised(back), "outer").inband)
+    assert type(again) is TaskError and str(again.cause) == str(back.cause)
+
+
+def test_exception_that_breaks_on_arrival_leaves_an_error_that_says_so():
+    back = come_back(BreaksOnLoad("x"))
+    assert type(back) is TaskError and isinstance(back.cause, DeserializationError) and "no" in str(back.cause)
+
+
+def test_parts_of_an_exception_that_do_not_pickle_leave_the_rest():
+    error = ValueError("text", threading.Lock())
+    error.__cause__, error.__context__ = unpicklable()("cause"), unpicklable()("context")
+    error.lock, error.fine = threading.Lock(), 7
+    error.__notes__ = ["a note", threading.Lock()]
+    back = come_back(error)
+    assert isinstance(back, ValueError) and back.args[0] == "text" and "lock" in back.args[1]
+    assert back.fine == 7 and not hasattr(back, "lock")
+    assert back.__notes__[0] == "a note" and "lock" in back.__notes__[1] and "Locked: cause" in str(back)
 
 
 def test_what_would_mislead_the_caller_is_a_plain_task_error():

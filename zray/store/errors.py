@@ -10,10 +10,11 @@ The exception is taken apart and put together again without its `__init__`, whic
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import replace
 
 from ..exceptions import (
     SYSTEM_ERROR,
@@ -27,6 +28,7 @@ from ..exceptions import (
     exception_parts,
     has_own_reduce,
     in_parts,
+    is_group,
     system_error_of,
 )
 from .layout import Serialized
@@ -35,6 +37,8 @@ from .values import deserialize, serialize, to_bytes
 # Errors ride in messages, and are shown to people: neither gains from more.
 TEXT_MAX = 64 * 1024
 CAUSE_MAX_BYTES = 256 * 1024
+# Of a group's exception, beside its pickle.
+SAID_MAX = 1_000
 # A task that fails because another failed says so in a line; a chain of a thousand does not say it all.
 PASSED_ON_MAX = 10
 
@@ -59,11 +63,7 @@ def serialize_error(
     if isinstance(error, TaskError):
         return _pass_on(error, function_name)
     text = _traceback_text(error, skip_frames)
-    try:
-        cause = _pickled(error)
-    except BaseException:  # As in _small.
-        cause = NO_CAUSE
-    return _encode_task_error(function_name, text, pid or os.getpid(), node, cause)
+    return _encode_task_error(function_name, text, pid or os.getpid(), node, _pickled(error))
 
 
 def serialize_system_error(error: ZrayError) -> bytes:
@@ -88,39 +88,108 @@ def deserialize_error(data: Any) -> ZrayError:
     except Exception as error:
         return DeserializationError(f"an error value of {len(data)} bytes cannot be read: {error}")
     cause = None
+    is_itself = True
     if pickled:
         try:
             cause = deserialize(pickled)
         except BaseException as error:  # As above: the user's code runs here.
             text += f"\n(The exception itself cannot be unpickled in this process: {_safe(error)})"
+            cause, is_itself = error if isinstance(error, ZrayError) else None, False
     if not isinstance(cause, BaseException):
         cause = None
-    error_here = TaskError(function_name, text, cause, pid=pid, node=node).as_instanceof_cause()
+    error_here = TaskError(function_name, text, cause, pid=pid, node=node)
+    if is_itself:
+        error_here = error_here.as_instanceof_cause()
     if annotate is not None:
         annotate(error_here)
     return error_here
 
 
 def _pickled(error: BaseException) -> Serialized:
-    """The exception as a value; with shortened texts, and without what cannot be pickled or is too large."""
+    """The exception as a value; with shortened texts, and without what cannot be pickled or is too large.
+
+    An error of zray's own stands for one that cannot be pickled at all.
+    """
+    try:
+        for candidate, contained in _candidates(error):
+            data = _small(candidate)
+            if data.size:
+                return replace(data, contained=tuple(dict.fromkeys((*data.contained, *contained))))
+    except BaseException:  # Its attributes are the user's code too.
+        pass
+    return serialize(_stand_in(error, "isn't serializable", _why_not(type(error))))
+
+
+def _candidates(error: BaseException) -> Iterator[tuple[Any, tuple[bytes, ...]]]:
+    """Ever less of an exception; and the refs inside what is pickled already."""
     cls = type(error)
     if has_own_reduce(cls):
-        data = _small(error)
-        if data.size:
-            return data
+        yield error, ()
     arguments, state = exception_parts(error)
-    memo: dict[int, Any] = {id(error): error}
-    arguments = tuple(in_parts(_shortened(part), memo) for part in arguments)
-    data = _small(ExceptionInParts(cls, arguments, state))
-    if data.size:
-        return data
+    contained: tuple[bytes, ...] = ()
+    if is_group(cls):
+        members = [_pickled(member) for member in arguments[1]]
+        contained = tuple(object_id for member in members for object_id in member.contained)
+        said = [_said(member)[:SAID_MAX] for member in arguments[1]]
+        arguments = (_shortened(arguments[0]), tuple(map(Member, map(to_bytes, members), said)))
+    else:
+        memo: dict[int, Any] = {id(error): error}
+        arguments = tuple(in_parts(_shortened(part), memo) for part in arguments)
+    yield ExceptionInParts(cls, arguments, state), contained
+    notes = state.get("__notes__")
+    if isinstance(notes, list):
+        state["__notes__"] = [note if type(note) is str else _safe_repr(note) for note in notes]
     state = {name: value for name, value in state.items() if _small(value).size}
-    data = _small(ExceptionInParts(cls, arguments, state))
-    if data.size:
-        return data
-    replaced = tuple(part if _small(part).size else _shortened(_safe_repr(part)) for part in arguments)
-    data = _small(ExceptionInParts(cls, replaced, state))
-    return data if data.size else _small(ExceptionInParts(cls, replaced, {}))
+    yield ExceptionInParts(cls, arguments, state), contained
+    if not is_group(cls):
+        arguments = tuple(part if _small(part).size else _shortened(_safe_repr(part)) for part in arguments)
+        yield ExceptionInParts(cls, arguments, state), ()
+    yield ExceptionInParts(cls, arguments, {}), contained
+
+
+class Member:
+    """An exception of a group, as a pickle of its own: if it fails on arrival, the others do not."""
+
+    def __init__(self, data: bytes, said: str) -> None:
+        self.data = data
+        self.said = said
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restore_member, (self.data, self.said)
+
+
+def restore_member(data: bytes, said: str) -> BaseException:
+    """The exception, or an error of zray's own that stands for it."""
+    try:
+        member = deserialize(data)
+        if isinstance(member, BaseException):
+            return member
+        why = f"It came as an object of type {type(member).__name__}."
+    except BaseException as error:  # As in deserialize_error.
+        why = _safe(error)
+    return ZrayError(f"An exception cannot be unpickled here.  It was {said}\n({why})")
+
+
+def _stand_in(error: BaseException, what: str, why: str) -> ZrayError:
+    return ZrayError(f"An exception {what}.  It was {_said(error)}{why}")
+
+
+def _said(error: BaseException) -> str:
+    """Type and text of an exception."""
+    cls = type(error)
+    try:
+        text = _shortened(str(error))
+    except BaseException as trouble:
+        text = f"(its own text fails: {type(trouble).__name__})"
+    return f"{cls.__module__}.{cls.__qualname__}: {text}"
+
+
+def _why_not(cls: type) -> str:
+    try:
+        serialize(cls)
+    except BaseException as error:
+        return f"\n({_safe(error)})"
+    return f"\n(It holds more than {CAUSE_MAX_BYTES:,} bytes, or cannot be taken apart.)"
 
 
 def _small(value: Any) -> Serialized:
@@ -164,12 +233,7 @@ def _pass_on(error: TaskError, function_name: str) -> Serialized:
     text = error.traceback_str
     if function_name and function_name != error.function_name and text.count("\n(passed on by ") < PASSED_ON_MAX:
         text = f"{text.rstrip()}\n(passed on by {function_name})\n"
-    cause = NO_CAUSE
-    if error.cause is not None:
-        try:
-            cause = _pickled(error.cause)
-        except BaseException:
-            cause = NO_CAUSE
+    cause = NO_CAUSE if error.cause is None else _pickled(error.cause)
     return _encode_task_error(error.function_name, text, error.pid, error.node, cause)
 
 
