@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from .actor import ActorClassInheritanceException, exit_actor, method
     from .api import (
         as_completed,
-        available_resources,
         cancel,
-        cluster_resources,
         get,
         get_actor,
         get_gpu_ids,
@@ -28,16 +26,17 @@ if TYPE_CHECKING:
         init,
         is_initialized,
         kill,
-        nodes,
         put,
         remote,
         shutdown,
         timeline,
         wait,
     )
+    from .cluster_info import available_resources, cluster_resources, nodes
     from .object_ref import ObjectID, ObjectRef
 
 _MODULE_BY_NAME = {
+    **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), "cluster_info"),
     "ActorClassInheritanceException": "actor",
     "ObjectID": "object_ref",
     "ObjectRef": "object_ref",
@@ -46,9 +45,7 @@ _MODULE_BY_NAME = {
     **dict.fromkeys(
         (
             "as_completed",
-            "available_resources",
             "cancel",
-            "cluster_resources",
             "get",
             "get_actor",
             "get_gpu_ids",
@@ -56,7 +53,6 @@ _MODULE_BY_NAME = {
             "init",
             "is_initialized",
             "kill",
-            "nodes",
             "put",
             "remote",
             "shutdown",

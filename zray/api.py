@@ -400,61 +400,6 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     return found
 
 
-def cluster_resources() -> dict[str, float]:
-    """What all nodes have."""
-    return _status_resources("total")
-
-
-def available_resources() -> dict[str, float]:
-    """What is free now."""
-    return _status_resources("free")
-
-
-def _status_resources(which: str) -> dict[str, float]:
-    from .wire.task_spec import RESOURCE_UNIT
-
-    sums: dict[str, int] = {}
-    for node in _ask_for_nodes():
-        for name, amount in getattr(node, which).items():
-            sums[name] = sums.get(name, 0) + amount
-    return {name: amount / RESOURCE_UNIT for name, amount in sums.items() if amount}
-
-
-def nodes() -> list[dict[str, Any]]:
-    """The nodes of the session, with Ray's keys; programs that have joined from outside are none.
-
-    The last hundred that have died or left are there too, not "Alive", and "DeathReasonMessage" says why.
-    """
-    from .wire.task_spec import RESOURCE_UNIT
-
-    found = []
-    for node in _ask_for_nodes(with_dead=True):
-        if node.kind != "driver":
-            address, _, port = node.endpoint.rpartition(":")
-            found.append(
-                {
-                    "NodeID": node.node.partition("/")[0],
-                    "Alive": not node.death,
-                    "NodeManagerAddress": address.strip("[]"),
-                    "NodeManagerHostname": node.hostname,
-                    "NodeManagerPort": int(port or 0),
-                    "NodeName": address.strip("[]"),
-                    "DeathReasonMessage": node.death,
-                    "alive": not node.death,
-                    "Resources": {name: amount / RESOURCE_UNIT for name, amount in node.total.items()},
-                    "Labels": node.labels,
-                }
-            )
-    return found
-
-
-def _ask_for_nodes(*, with_dead: bool = False) -> list[Any]:
-    from .wire.hosts import GetNodes
-
-    found: list[Any] = require_runtime().ask(lambda request: GetNodes(request, with_dead)).nodes
-    return found
-
-
 def get_gpu_ids() -> list[str]:
     """The GPUs of this task or actor, by number or as CUDA_VISIBLE_DEVICES names them; in a program, all it may use."""
     return gpus.of_current(context.runtime)

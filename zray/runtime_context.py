@@ -31,7 +31,7 @@ class RuntimeContext:
 
     def get_node_labels(self) -> dict[str, str]:
         """The node's labels."""
-        from .api import nodes
+        from .cluster_info import nodes
 
         own = self.get_node_id()
         found: dict[str, str] = next((node["Labels"] for node in nodes() if node["NodeID"] == own), {})

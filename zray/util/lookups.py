@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import api
+from ..cluster_info import ask_for_nodes
 from ..host.joining import cluster_of
 from ..options import check_flag
 from ..wire.actors import FindActorNames
@@ -39,7 +40,7 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
 
     runtime = api.require_runtime()
     own = runtime.node_id.hex()
-    found = next((node.endpoint for node in api._ask_for_nodes() if node.node.partition("/")[0] == own), "")
+    found = next((node.endpoint for node in ask_for_nodes() if node.node.partition("/")[0] == own), "")
     if not found:  # nobody has heard of it yet
         return _address_towards(cluster_of(runtime) or address)
     name = found.rpartition(":")[0].strip("[]")
