@@ -31,6 +31,10 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
+            from zray import absent
+
+            if name in absent.COMMANDS:
+                raise absent.not_built(absent.COMMANDS, name, f"the command `zray {name}`")
             return None
         command: click.Command = getattr(importlib.import_module(f"{__package__}.{name}"), name)
         return command

@@ -14,7 +14,7 @@ from . import second_start, shadows
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import actor, cloudpickle, exceptions, util
+    from . import actor, cloudpickle, exceptions, runtime_env, util
     from .actor import ActorClassInheritanceException, exit_actor, method
     from .api import (
         as_completed,
@@ -62,9 +62,10 @@ _MODULE_BY_NAME = {
         "api",
     ),
 }
-_MODULES = ("actor", "cloudpickle", "exceptions", "util")
+_MODULES = ("actor", "cloudpickle", "exceptions", "runtime_env", "util")
 
 second_start.end_if_marked()
+sys.meta_path.append(shadows.AbsentModules)
 
 # Written out: type checkers and editors read it.
 __all__ = [
@@ -91,6 +92,7 @@ __all__ = [
     "nodes",
     "put",
     "remote",
+    "runtime_env",
     "shutdown",
     "timeline",
     "util",
@@ -111,7 +113,8 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = import_module(f".{name}", __name__)
     else:
-        raise AttributeError(f"module 'zray' has no attribute {name!r}")
+        # Not `from . import absent`: that asks for the attribute "absent" first, and comes back here.
+        raise import_module(".absent", __name__).attribute_error(__name__, name)
     globals()[name] = value
     return value
 

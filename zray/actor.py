@@ -8,7 +8,7 @@ from functools import partialmethod, update_wrapper
 from types import ClassMethodDescriptorType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from . import api
+from . import absent, api
 from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, ActorMethod, find_actor
 from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
@@ -129,8 +129,12 @@ class ActorClass(Generic[C]):
         return other
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Ray's lazy graphs."""
-        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+        """Absent: lazy graphs.
+
+        Raises:
+            NotImplementedError: always; says what to do instead.
+        """
+        raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
 
     def __described(self) -> dict[str, dict[str, Any]]:
         """Names of its methods, with their @method options and whether they are async."""
@@ -148,7 +152,7 @@ class ActorClass(Generic[C]):
                 elif inspect.iscoroutinefunction(function):
                     self.__is_async = True
                 elif inspect.isasyncgenfunction(function):
-                    raise NotImplementedError("Async generators as actor methods are not built yet.")
+                    raise absent.not_built(absent.ABILITIES, "async generators of actors")
             for name in BUILT_IN_METHODS:
                 methods[name] = {}
             self.__methods = methods  # only now: a class that is refused is refused again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from . import api
+from . import absent, api
 from .host import context
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
@@ -122,8 +122,12 @@ class ActorMethod:
         return other
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Ray's lazy graphs."""
-        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+        """Absent: lazy graphs.
+
+        Raises:
+            NotImplementedError: always; says what to do instead.
+        """
+        raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
 
     def remote(self, /, *args: Any, **kwargs: Any) -> Any:
         """Submit a call.  Returns one ref, a list of them (num_returns), or None (num_returns=0).

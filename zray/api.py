@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
+from . import absent
 from .checks import check_timeout, check_wait
 from .exceptions import ZrayError
 from .host import context, gpus
@@ -106,7 +107,7 @@ def init(
     from .host import joining
     from .options import check_text
 
-    joining.check_init_arguments(ignored, local_mode)
+    joining.check_init_arguments({**ignored, "local_mode": local_mode, "include_dashboard": include_dashboard})
     for name, text in {"address": address, "namespace": namespace}.items():
         if text is not None:
             check_text(name, text)
@@ -373,8 +374,12 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
 
 
 def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
-    """Ray's cancel."""
-    raise NotImplementedError("cancel() is not built yet.")
+    """Absent: cancelling a task.
+
+    Raises:
+        NotImplementedError: always; says what to do instead.
+    """
+    raise absent.not_built(absent.NAMES, "zray.cancel")
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
@@ -406,8 +411,12 @@ def get_gpu_ids() -> list[str]:
 
 
 def timeline(filename: str | None = None) -> Any:
-    """Ray's trace of what ran when."""
-    raise NotImplementedError("timeline() is not built yet.")
+    """Absent: a trace of the tasks that ran.
+
+    Raises:
+        NotImplementedError: always; says what to do instead.
+    """
+    raise absent.not_built(absent.NAMES, "zray.timeline")
 
 
 def get_runtime_context() -> RuntimeContext:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from . import absent
 from .checks import check_number, check_whole
 from .runtime_env import TASK_FIELDS, check_runtime_env
 from .wire.amounts import STORE_MEMORY
@@ -18,15 +19,11 @@ from .wire.groups import BUNDLES_MAX
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
 from .wire.where import LABELS_MAX, NODE_ID_LABEL, LabelRule, Where
 
-# Accepted here, but not built yet: asked for, they say so rather than being ignored.
-NOT_YET = (
-    "accelerator_type",
-    "concurrency_groups",
-    "concurrency_group",
-    "max_pending_calls",
-)
+# Ray's options that zray does not have yet: refused with a sentence that says what to do instead.
+NOT_YET = tuple(absent.OPTIONS)
 # Ray's, without a meaning in zray that a program could miss.
 WITHOUT_EFFECT = ("enable_task_events",)
+STREAMING = "streaming generators"
 RESOURCE_OPTIONS = ("num_cpus", "num_gpus", "memory", "resources")
 GROUP_OPTIONS = ("placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks")
 WHERE_OPTIONS = ("scheduling_strategy", "label_selector", "fallback_strategy", *GROUP_OPTIONS)
@@ -85,7 +82,7 @@ def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) ->
         if name in NOT_YET:
             if value is None or value == {}:
                 continue
-            raise NotImplementedError(f"The option {name!r} of {what} is not built yet.")
+            raise absent.not_built(absent.OPTIONS, name, f"the option {name!r} of {what}")
         if name not in valid:
             raise ValueError(f"{what} has no option {name!r}.  Valid ones: {', '.join(valid)}.")
         check = _CHECKS.get(name)
@@ -151,13 +148,8 @@ def _whole(minimum: int, maximum: int) -> Callable[[str, Any], int]:
 
 
 def _num_returns(name: str, value: Any) -> int:
-    if value == "streaming":
-        raise NotImplementedError("Streaming generators (num_returns='streaming') are not built yet.")
-    if value == "dynamic":
-        raise NotImplementedError(
-            "Generators of as many values as they come to (num_returns='dynamic') are not built yet: give "
-            "num_returns=n, or return a list of refs, [zray.put(value) for value in ...]."
-        )
+    if value in ("streaming", "dynamic"):
+        raise absent.not_built(absent.ABILITIES, STREAMING, f"{STREAMING} (num_returns={value!r})")
     return check_whole(name, value, 0, NUM_RETURNS_MAX)
 
 
@@ -165,10 +157,10 @@ def check_generator(options: dict[str, Any]) -> None:
     """The options of a call of a generator.
 
     Raises:
-        NotImplementedError: its values are to come one by one.
+        NotImplementedError: num_returns is missing, and the values would come one by one.
     """
     if options.get("num_returns") is None:
-        raise NotImplementedError("Generators whose values come one by one are not built yet: give num_returns=n.")
+        raise absent.not_built(absent.ABILITIES, STREAMING, f"{STREAMING} (a generator without num_returns)")
 
 
 def _retry_exceptions(name: str, value: Any) -> None:

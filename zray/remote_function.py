@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 
-from . import api
+from . import absent, api
 from .exceptions import SerializationError
 from .host import context
 from .ids import function_id as id_of_code
@@ -47,7 +47,7 @@ class RemoteFunction(Generic[P, R]):
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         options = check_options(options, TASK_OPTIONS, "a remote function")
         if inspect.iscoroutinefunction(function):
-            raise NotImplementedError("async remote functions are not built yet: use an async actor's method.")
+            raise absent.not_built(absent.ABILITIES, "async remote functions")
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
@@ -82,8 +82,12 @@ class RemoteFunction(Generic[P, R]):
         return other
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Ray's lazy graphs."""
-        raise NotImplementedError("Lazy graphs (.bind) are not built yet.")
+        """Absent: lazy graphs.
+
+        Raises:
+            NotImplementedError: always; says what to do instead.
+        """
+        raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
 
     def code(self) -> Code:
         """The pickled function; made on first use, so that it may refer to what is defined after it."""

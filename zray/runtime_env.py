@@ -15,24 +15,13 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from . import absent
+
 EnvVars = tuple[tuple[str, str], ...]
 
 # Of a program, and of a task or an actor.
 JOB_FIELDS = ("env_vars", "working_dir", "py_modules", "excludes")
 TASK_FIELDS = ("env_vars",)
-# Ray's, which zray does not have.
-FIELDS_NOT_YET = (
-    "pip",
-    "uv",
-    "conda",
-    "py_executable",
-    "container",
-    "image_uri",
-    "java_jars",
-    "nsight",
-    "mpi",
-    "worker_process_setup_hook",
-)
 # Ray's, without a meaning here that a program could miss.
 FIELDS_WITHOUT_EFFECT = ("config", "_ray_release", "_ray_commit", "_inject_current_ray")
 # They travel with every task of theirs.
@@ -60,15 +49,15 @@ def check_runtime_env(given: Any, valid: Iterable[str], what: str) -> dict[str, 
     for name, value in given.items():
         if value is None or value in ({}, []) or name in FIELDS_WITHOUT_EFFECT:
             continue
-        if name in FIELDS_NOT_YET:
-            raise NotImplementedError(
-                f"The field {name!r} of runtime_env is not built: have on all nodes what your program needs."
-            )
+        if name in absent.RUNTIME_ENV_FIELDS:
+            raise absent.not_built(absent.RUNTIME_ENV_FIELDS, name, f"the field {name!r} of runtime_env")
         if name not in JOB_FIELDS:
             raise ValueError(f"runtime_env has no field {name!r}.  It has: {', '.join(JOB_FIELDS)}.")
         if name not in valid:
-            raise NotImplementedError(
-                f"The field {name!r} of runtime_env is the whole program's: give it to zray.init, not to {what}."
+            raise absent.not_built(
+                absent.ABILITIES,
+                "`working_dir`, `py_modules` of a task or an actor",
+                f"the field {name!r} of runtime_env for {what}",
             )
         _CHECKS[name](value)
         found[name] = value
@@ -93,7 +82,8 @@ def _check_folder(value: Any) -> None:
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"working_dir must be a path, not {type(value).__name__}.")
     if "://" in str(value):
-        raise NotImplementedError(f"working_dir must be a folder of this machine, not {value!r}.")
+        name = "addresses as `working_dir`"
+        raise absent.not_built(absent.ABILITIES, name, f"{name} ({value!r})")
     if not os.path.isdir(value):
         raise ValueError(f"working_dir: there is no folder {os.path.abspath(value)}.")
 
@@ -105,7 +95,8 @@ def _check_modules(value: Any) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"py_modules must list paths of packages or modules, not {type(path).__name__}.")
         if "://" in str(path) or str(path).endswith((".whl", ".zip")):
-            raise NotImplementedError(f"py_modules must be folders or .py files of this machine, not {str(path)!r}.")
+            name = "archives and addresses in `py_modules`"
+            raise absent.not_built(absent.ABILITIES, name, f"{name} ({str(path)!r})")
         if not os.path.exists(path):
             raise ValueError(f"py_modules: there is nothing at {os.path.abspath(path)}.")
 

@@ -1,6 +1,6 @@
-"""Files beside the program that hide packages which zray needs: said at once, and not as what comes of it.
+"""Imports that cannot work, refused in words: packages that a file beside the program hides, and absent modules.
 
-Before anything else of zray is imported: nothing but `os` and `sys` is, here.
+This module is imported before the rest of zray, and imports nothing but `os` and `sys`.
 """
 
 import os
@@ -32,3 +32,18 @@ def hidden_by_program() -> str:
     if not path:
         return "a file of this program"
     return f"{os.path.abspath(path)} hides the module {os.path.splitext(os.path.basename(path))[0]}"
+
+
+class AbsentModules:
+    """Finder behind all others in sys.meta_path: names what to use in place of an absent module of zray."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raises: ModuleNotFoundError: absent.NAMES has the module, and a program imports it."""
+        if name.startswith("zray."):
+            finding = sys._getframe(1)
+            if finding.f_back is None or finding.f_back.f_globals.get("__name__") != "importlib.util":
+                from . import absent
+
+                absent.refuse_import(name)
+            # importlib.util.find_spec() asks whether the module is there: None is the answer.

@@ -412,5 +412,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(env, error, text):
 
 
 def test_they_belong_to_a_whole_program():
-    with pytest.raises(NotImplementedError, match="'working_dir' of runtime_env is the whole program's"):
+    with pytest.raises(
+        NotImplementedError, match="'working_dir' of runtime_env for a task or an actor.*Give the field to `zray.init`"
+    ):
         zray.remote(lambda: 1).options(runtime_env={"working_dir": "/"})

@@ -67,7 +67,7 @@ def test_an_async_generator_as_a_method_is_refused_each_time():
             yield 1
 
     for _ in range(2):
-        with pytest.raises(NotImplementedError, match="Async generators"):
+        with pytest.raises(NotImplementedError, match="async generators of actors"):
             Squares.remote()
 
 

@@ -1,26 +1,163 @@
-"""Names that docs/compatibility.md calls absent are absent, or say that they are."""
+"""The tables of absent names: one sentence for each, the same in docs/compatibility.md and in the error of its use."""
 
-import importlib
+import importlib.util
+import re
+import subprocess
+import sys
 
 import pytest
 
+import zray
+from cli.main import COMMANDS
+from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
+from tests.scripts import ROOT, environment
+from zray import absent
 
-NAMES = [cells[0].strip("`") for cells in rows(DOCS / "compatibility.md", "Absent names")]
+TABLES = {
+    "Absent names": absent.NAMES,
+    "Absent options": absent.OPTIONS,
+    "Absent arguments of init": absent.INIT_ARGUMENTS,
+    "Absent fields of runtime_env": absent.RUNTIME_ENV_FIELDS,
+    "Absent arguments of placement_group": absent.PLACEMENT_GROUP_ARGUMENTS,
+    "Absent abilities": absent.ABILITIES,
+    "Absent commands": absent.COMMANDS,
+}
 
 
-def found(name):
-    """What a program gets for the name; None where there is nothing."""
+@pytest.mark.parametrize("heading", TABLES)
+def test_page_shows_the_sentences_of_the_code(heading):
+    shown = {re.sub(r"^`([^`]*)`$", r"\1", cells[0]): cells[1] for cells in rows(DOCS / "compatibility.md", heading)}
+    assert shown == TABLES[heading]
+
+
+@pytest.mark.parametrize("advice", sorted({text for table in TABLES.values() for text in table.values()}))
+def test_advice_is_one_plain_sentence(advice):
+    assert advice[0].isupper() and advice.endswith(".")
+    assert ". " not in advice.replace("e.g. ", "") and len(re.findall(r"[\w'.-]+", advice)) <= 25
+
+
+@pytest.mark.parametrize("name", absent.NAMES)
+def test_use_of_an_absent_name_says_what_to_do_instead(name):
     module, _, attribute = name.rpartition(".")
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return getattr(importlib.import_module(module), attribute, None)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_name_is_absent_or_raises_not_implemented(name):
-    there = found(name)
-    if there is not None:
-        with pytest.raises(NotImplementedError):
+    there = getattr(importlib.import_module(module), attribute, None)
+    if there is not None:  # a function that is declared, for programs that import it
+        with pytest.raises(NotImplementedError) as raised:
             there(None)
+        assert absent.NAMES[name] in str(raised.value)
+        return
+    with pytest.raises(AttributeError) as raised:
+        getattr(importlib.import_module(module), attribute)
+    assert absent.NAMES[name] in str(raised.value)
+    for statement in (f"import {name}", f"from {module} import {attribute}", f"import {name}.further"):
+        with pytest.raises(ModuleNotFoundError) as raised:
+            exec(statement, {})
+        assert absent.NAMES[name] in str(raised.value), statement
+
+
+def test_search_for_an_absent_module_finds_none():
+    """Libraries ask so whether a part of Ray is installed."""
+    assert importlib.util.find_spec("zray.tune") is None
+    assert importlib.util.find_spec("zray.actor") is not None
+
+
+def test_unknown_names_are_refused_as_python_does():
+    with pytest.raises(AttributeError, match="^module 'zray' has no attribute 'nope'$"):
+        _ = zray.nope
+    with pytest.raises(ImportError, match="cannot import name 'nope' from 'zray'"):
+        exec("from zray import nope", {})
+    with pytest.raises(ModuleNotFoundError, match="No module named 'zray.nope'") as raised:
+        exec("import zray.nope", {})
+    assert raised.value.name == "zray.nope"
+
+
+def test_import_of_zray_leaves_the_tables_out():
+    program = "import sys, zray; print('zray.absent' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    assert result.stdout == "False\n", result.stderr
+
+
+def nothing():
+    """A function without options."""
+
+
+@pytest.mark.parametrize("name", absent.OPTIONS)
+def test_absent_option_says_what_to_do_instead(name):
+    targets = [zray.remote(nothing), zray.remote(type("Plain", (), {}))]
+    for target in targets:
+        with pytest.raises(NotImplementedError) as raised:
+            target.options(**{name: 1})
+        assert absent.OPTIONS[name] in str(raised.value)
+        target.options(**{name: None})
+
+
+@pytest.mark.parametrize("name", absent.INIT_ARGUMENTS)
+def test_absent_argument_of_init_says_what_to_do_instead(name):
+    with pytest.raises(NotImplementedError) as raised:
+        zray.init(**{name: True})
+    assert absent.INIT_ARGUMENTS[name] in str(raised.value)
+    assert not zray.is_initialized()
+
+
+@pytest.mark.parametrize("name", absent.RUNTIME_ENV_FIELDS)
+def test_absent_field_of_runtime_env_says_what_to_do_instead(name):
+    for give in (lambda env: zray.init(runtime_env=env), lambda env: zray.remote(runtime_env=env)(nothing)):
+        with pytest.raises(NotImplementedError) as raised:
+            give({name: ["something"]})
+        assert absent.RUNTIME_ENV_FIELDS[name] in str(raised.value)
+
+
+@pytest.mark.parametrize("name", absent.PLACEMENT_GROUP_ARGUMENTS)
+def test_absent_argument_of_placement_group_says_what_to_do_instead(name):
+    with pytest.raises(NotImplementedError) as raised:
+        zray.util.placement_group([{"CPU": 1}], **{name: 1})
+    assert absent.PLACEMENT_GROUP_ARGUMENTS[name] in str(raised.value)
+
+
+async def asynchronous():
+    """A coroutine function."""
+
+
+@zray.remote
+def generate():
+    yield 1
+
+
+class Asynchronous:
+    async def generate(self):
+        yield 1
+
+
+USES = {
+    "async remote functions": [lambda: zray.remote(asynchronous)],
+    "streaming generators": [
+        lambda: generate._task_options(None),
+        lambda: generate.options(num_returns="streaming"),
+        lambda: generate.options(num_returns="dynamic"),
+    ],
+    "async generators of actors": [lambda: zray.remote(Asynchronous)._ActorClass__described()],
+    "lazy graphs with `.bind`": [lambda: zray.remote(nothing).bind(), lambda: zray.remote(Asynchronous).bind()],
+    "`working_dir`, `py_modules` of a task or an actor": [
+        lambda: generate.options(runtime_env={"working_dir": str(ROOT)})
+    ],
+    "addresses as `working_dir`": [lambda: zray.init(runtime_env={"working_dir": "s3://bucket/x.zip"})],
+    "archives and addresses in `py_modules`": [
+        lambda: zray.init(runtime_env={"py_modules": ["x.whl"]}),
+        lambda: zray.init(runtime_env={"py_modules": ["https://example.org/x"]}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", absent.ABILITIES)
+def test_absent_ability_says_what_to_do_instead(name):
+    for use in USES[name]:
+        with pytest.raises(NotImplementedError) as raised:
+            use()
+        assert absent.ABILITIES[name] in str(raised.value)
+
+
+def test_absent_command_says_what_to_do_instead():
+    assert not set(absent.COMMANDS) & set(COMMANDS)
+    result = command("list", "actors")
+    assert result.returncode == 2
+    assert absent.COMMANDS["list"] in " ".join(result.stderr.split())

@@ -10,7 +10,7 @@ import pytest
 import zray
 from cli.main import COMMANDS, main
 from tests.docs.pages import DOCS, rows
-from zray import options, runtime_env
+from zray import absent, options, runtime_env
 from zray.actor import ASYNC_CONCURRENCY
 from zray.util import placement_group
 from zray.wire.task_spec import RESOURCE_UNIT
@@ -70,6 +70,10 @@ def test_arguments_of_a_function_are_in_its_table_with_their_defaults(heading, f
 )
 def test_names_of_options_are_those_of_the_code(heading, names):
     assert set(table(heading)) == set(names)
+
+
+def test_sentences_on_absent_options_are_those_of_the_code():
+    assert {name: cells[0] for name, cells in table("Absent options").items()} == absent.OPTIONS
 
 
 def test_defaults_of_tasks_are_those_of_the_code():

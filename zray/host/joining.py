@@ -9,6 +9,7 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .. import absent
 from ..exceptions import ClusterLostError, ZrayError
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
@@ -264,16 +265,16 @@ def cluster_of(runtime: Runtime) -> str:
     return info.cluster if info is not None else ""
 
 
-def check_init_arguments(ignored: dict[str, Any], local_mode: bool) -> None:
-    """Refuse what init() does not know, and what is not built yet.
+def check_init_arguments(given: dict[str, Any]) -> None:
+    """Refuse arguments that init() does not know, and those that zray does not have yet.
 
     Raises:
-        TypeError, NotImplementedError.
+        TypeError: an unknown argument.
+        NotImplementedError: an argument of Ray's that zray does not have yet, unless it is None or False.
     """
-    if "_temp_dir" in ignored:
-        raise NotImplementedError("_temp_dir is not built yet: the environment's ZRAY_TMPDIR, or TMPDIR, says where.")
-    for name in ignored:
-        if name not in ACCEPTED_ARGUMENTS:
+    for name, value in given.items():
+        if name in absent.INIT_ARGUMENTS:
+            if value:
+                raise absent.not_built(absent.INIT_ARGUMENTS, name, f"{name}={value!r} of init()")
+        elif name not in ACCEPTED_ARGUMENTS:
             raise TypeError(f"init() got an unexpected argument {name!r}.")
-    if local_mode:
-        raise NotImplementedError("local_mode is not built yet.")

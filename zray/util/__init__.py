@@ -1,5 +1,7 @@
 """Helpers on the public API, under Ray's names."""
 
+from typing import Any
+
 from ..store.values import deregister_serializer, register_serializer
 from . import scheduling_strategies
 from .completion import as_completed
@@ -25,3 +27,13 @@ __all__ = [
     "remove_placement_group",
     "scheduling_strategies",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    from .. import absent
+
+    raise absent.attribute_error(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

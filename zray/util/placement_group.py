@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import api
+from .. import absent, api
 from ..checks import check_number
 from ..exceptions import GetTimeoutError
 from ..ids import named_group_id
@@ -182,10 +182,11 @@ def placement_group(
         NotImplementedError: an argument of Ray's that zray does not have.
     """
     for argument, value in further.items():
-        if argument not in ("_max_cpu_fraction_per_node", "_soft_target_node_id", "bundle_label_selector"):
+        if argument not in absent.PLACEMENT_GROUP_ARGUMENTS:
             raise TypeError(f"placement_group() has no argument {argument!r}.")
         if value is not None:
-            raise NotImplementedError(f"The argument {argument!r} of placement_group() is not built yet.")
+            subject = f"the argument {argument!r} of placement_group()"
+            raise absent.not_built(absent.PLACEMENT_GROUP_ARGUMENTS, argument, subject)
     validate_placement_group(bundles, strategy, lifetime)
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {type(name).__name__}.")

@@ -1,0 +1,133 @@
+"""Names and options of Ray that zray does not have yet: for each, a sentence that says what to do instead.
+
+docs/compatibility.md shows the same tables.  Whoever builds one of them removes its row here and there.
+"""
+
+from __future__ import annotations
+
+# Functions, classes and modules, by full name.
+NAMES = {
+    "zray.cancel": "End an actor with `zray.kill`; let long tasks ask an actor now and then whether to stop.",
+    "zray.timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
+    "zray.ObjectRefGenerator": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
+    "zray.LoggingConfig": "Configure `logging` in the program and at the start of tasks.",
+    "zray.util.ActorPool": "Copy the function `each` from docs/compatibility.md.",
+    "zray.util.actor_pool": "Copy the function `each` from docs/compatibility.md.",
+    "zray.util.map_unordered": "Loop over `zray.util.as_completed([f.remote(item) for item in items])`.",
+    "zray.util.inspect_serializability": "Read the message of `SerializationError`: the part at fault is named there.",
+    "zray.util.check_serialize": "Read the message of `SerializationError`: the part at fault is named there.",
+    "zray.util.queue": "Copy the actor `Queue` from docs/compatibility.md.",
+    "zray.util.multiprocessing": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
+    "zray.util.joblib": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
+    "zray.util.dask": "Run tasks, or Dask beside zray.",
+    "zray.util.state": "Read `zray status --format json`, `zray.nodes()` or `zray.util.list_named_actors()`.",
+    "zray.util.metrics": "Count in an actor.",
+    "zray.util.collective": "Add up in an actor, or in a tree of tasks.",
+    "zray.util.accelerators": "Give nodes a label (`zray start --labels gpu=a100`) and tasks a `label_selector`.",
+    "zray.util.annotations": "Leave the decorators out.",
+    "zray.util.debug": "Use `logging`.",
+    "zray.util.rpdb": "Run the function in the program under a debugger: `f.local(...)`.",
+    "zray.experimental": "Show a progress bar in the program, over `zray.as_completed`, in place of `tqdm_ray`.",
+    "zray.dag": "Call `.remote(...)` at once, and pass refs on as arguments.",
+    "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
+    "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",
+    "zray.job_config": "Pass the options to `zray.init`.",
+    "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
+    "zray.data": "Run tasks over a list of files.",
+    "zray.train": "Create one actor for each worker.",
+    "zray.tune": "Run trials as tasks, and loop over `zray.as_completed(trials)`.",
+    "zray.rllib": "Run environments in actors, as examples/06_training_loop.py does.",
+    "zray.serve": "Call actors from a web server of your choice.",
+    "zray.llm": "Call actors that hold the model.",
+    "zray.air": "Pass parameters to tasks and actors, and return results.",
+}
+
+# Options of remote functions, actor classes and methods.
+OPTIONS = {
+    "accelerator_type": "Give nodes a label (`zray start --labels gpu=a100`), and tasks "
+    '`label_selector={"gpu": "a100"}`.',
+    "concurrency_groups": "Give `max_concurrency`, or create one actor for each group.",
+    "concurrency_group": "Give `max_concurrency`, or create one actor for each group.",
+    "max_pending_calls": "Count the open refs, and wait for some with `zray.wait`.",
+}
+
+INIT_ARGUMENTS = {
+    "local_mode": "Run one function in the program with `f.local(...)`.",
+    "include_dashboard": "Run `zray status` in a terminal, and leave the argument out.",
+    "_temp_dir": "Set the environment variable `ZRAY_TMPDIR`.",
+}
+
+RUNTIME_ENV_FIELDS = {
+    "pip": "Install the packages on all nodes.",
+    "uv": "Install the packages on all nodes.",
+    "conda": "Activate the environment where `zray start` runs, on all nodes.",
+    "py_executable": "Start nodes with the Python that tasks need.",
+    "container": "Run `zray start` in the container.",
+    "image_uri": "Run `zray start` in the container.",
+    "java_jars": "Start Java as a process of a task.",
+    "nsight": "Start the profiler as a process of a task.",
+    "mpi": "Start `mpirun` in a task.",
+    "worker_process_setup_hook": "Call the function at the beginning of tasks.",
+}
+
+PLACEMENT_GROUP_ARGUMENTS = {
+    "bundle_label_selector": "Give `label_selector` to the tasks, without a group.",
+    "_max_cpu_fraction_per_node": "Reserve smaller bundles.",
+    "_soft_target_node_id": "Give tasks a `NodeAffinitySchedulingStrategy`, without a group.",
+}
+
+ABILITIES = {
+    "async remote functions": "Make the function a method of an async actor.",
+    "streaming generators": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
+    "async generators of actors": "Return a list, or put the values into a queue that is an actor.",
+    "lazy graphs with `.bind`": "Call `.remote(...)` at once, and pass refs on as arguments.",
+    "`working_dir`, `py_modules` of a task or an actor": "Give the field to `zray.init`, or `env_vars` to the task.",
+    "addresses as `working_dir`": "Unpack the archive, and name a folder of this machine.",
+    "archives and addresses in `py_modules`": "Name folders or .py files of this machine.",
+}
+
+COMMANDS = {
+    "job": "Run the program with `ZRAY_ADDRESS` set.",
+    "list": "Read `zray status --format json`.",
+    "get": "Read `zray status --format json`.",
+    "summary": "Read `zray status --format json`.",
+    "logs": "Read the files in the folder that `zray status` shows.",
+    "memory": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
+    "stack": "Run a sampler such as `py-spy`, with the pids that `zray status` shows.",
+    "debug": "Run the function in the program under a debugger: `f.local(...)`.",
+    "timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
+    "dashboard": "Run `zray status`.",
+    "up": "Start nodes over ssh, as docs/cluster.md shows.",
+    "down": "Run `zray stop` over ssh.",
+    "submit": "Run the program with `ZRAY_ADDRESS` set.",
+    "attach": "Use ssh.",
+    "exec": "Use ssh.",
+}
+
+
+def not_built(table: dict[str, str], name: str, subject: str = "") -> NotImplementedError:
+    """The error for a row of a table.  subject: what the error names in place of the row's name."""
+    return NotImplementedError(_said(subject or name, table[name]))
+
+
+def attribute_error(module: str, name: str) -> AttributeError:
+    """The error for an attribute that a module of zray does not have."""
+    full = f"{module}.{name}"
+    reason = f": {_said(full, NAMES[full])}" if full in NAMES else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{reason}")
+
+
+def refuse_import(name: str) -> None:
+    """Raise the error for an absent module; do nothing for any other name.
+
+    The error's own `name` is None: `from zray import tune` would replace an error of that name by one without a reason.
+
+    Raises:
+        ModuleNotFoundError: the module is a row of the table.
+    """
+    if name in NAMES:
+        raise ModuleNotFoundError(_said(name, NAMES[name]))
+
+
+def _said(subject: str, advice: str) -> str:
+    return f"zray does not have {subject} yet.  {advice}"
