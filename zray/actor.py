@@ -15,7 +15,7 @@ from .host import context
 from .ids import FIRST_RETURN
 from .object_ref import ObjectRef
 from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, check_text, resource_units, where_of
-from .remote_function import NAME_CHARACTERS_MAX, Code, serialize_call, with_captured
+from .remote_function import NAME_CHARACTERS_MAX, Code, configured, serialize_call, with_captured
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_of
 from .wire.actors import CreateActor
@@ -127,6 +127,11 @@ class ActorClass(Generic[C]):
         other = ActorClass(self.__cls, {**self.__options, **options})
         other.__code = self.__code
         return other
+
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> ActorHandle[C]:
+        """As RemoteFunction._remote."""
+        handle: ActorHandle[C] = configured(self, options).remote(*(args or ()), **(kwargs or {}))
+        return handle
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Absent: lazy graphs.

@@ -9,7 +9,7 @@ from .host import context
 from .ids import FIRST_RETURN, return_id
 from .object_ref import ObjectRef
 from .options import METHOD_OPTIONS, check_generator, check_options
-from .remote_function import serialize_call
+from .remote_function import configured, serialize_call
 from .signatures import check_arguments, signature_from
 from .store.arguments import simple_payload
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
@@ -120,6 +120,10 @@ class ActorMethod:
         other._num_returns = 1 if other._options.get("num_returns") is None else other._options["num_returns"]
         other._session = None
         return other
+
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """As RemoteFunction._remote."""
+        return configured(self, options).remote(*(args or ()), **(kwargs or {}))
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Absent: lazy graphs.

@@ -6,7 +6,7 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-from .object_ref import ObjectRef
+from .object_ref import ObjectRef, refuse_nil
 
 
 def check_number(name: str, value: Any) -> int | float:
@@ -60,5 +60,6 @@ def check_wait(object_refs: Any) -> None:
     for ref in object_refs:
         if type(ref) is not ObjectRef:
             raise TypeError(f"wait() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
+    refuse_nil({ref.id for ref in object_refs})
     if len(set(object_refs)) != len(object_refs):
         raise ValueError("wait() takes a list of different ObjectRefs, but one is in it twice.")

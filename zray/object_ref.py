@@ -24,12 +24,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 from msgspec import Struct
 
 from .exceptions import OufOfBandObjectRefSerializationException, SerializationError
-from .ids import REFS_MAX, TASK_ID_BYTES
+from .ids import OBJECT_ID_BYTES, REFS_MAX, TASK_ID_BYTES
 
 if TYPE_CHECKING:
+    from asyncio import Future as AsyncFuture
     from concurrent.futures import Future
 
 T_co = TypeVar("T_co", covariant=True)
+
+# No task has such an id, nor any of its values.
+NIL_ID = b"\xff" * OBJECT_ID_BYTES
 
 released: deque[bytes] = deque()
 
@@ -102,20 +106,34 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
     def __repr__(self) -> str:
         return f"ObjectRef({self.id.hex()})"
 
+    @classmethod
+    def nil(cls) -> ObjectRef[Any]:
+        """A ref on nothing, for where there is none yet: no value will ever come of it."""
+        return cls(NIL_ID)
+
+    def is_nil(self) -> bool:
+        """Whether it is a ref on nothing."""
+        return self.id == NIL_ID
+
+    def as_future(self) -> AsyncFuture[T_co]:
+        """The value as a future of asyncio, in the event loop of this thread."""
+        import asyncio
+
+        return asyncio.wrap_future(self.future())
+
     def future(self) -> Future[T_co]:
         """The value as a concurrent future, which holds the task's error instead when it failed.
 
         Raises:
             RuntimeError: zray is not initialized in this process.
         """
+        refuse_nil((self.id,))
         if resolve_future is None:
             raise RuntimeError("This ObjectRef has no runtime to ask: call zray.init() first.")
         return resolve_future(self)
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        import asyncio
-
-        return asyncio.wrap_future(self.future()).__await__()
+        return self.as_future().__await__()
 
     def __iter__(self) -> Iterator[NoReturn]:
         raise TypeError("An ObjectRef is not iterable: zray.get(ref) gives its value; num_returns=n gives n refs.")
@@ -127,6 +145,8 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         return _restore(self.id)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.id == NIL_ID:
+            return ObjectRef, (NIL_ID,)
         collected: dict[bytes, None] | None = getattr(_collecting, "ids", None)
         if collected is None:
             global refusals
@@ -148,9 +168,16 @@ _collecting = threading.local()
 refusals = 0
 
 
+def refuse_nil(ids: Collection[bytes]) -> None:
+    """Raises: ValueError: one of them is that of ObjectRef.nil()."""
+    if NIL_ID in ids:
+        raise ValueError("ObjectRef.nil() is a ref on nothing: no value will come of it.")
+
+
 def _restore(object_id: bytes) -> ObjectRef:
     """A further ref on an object, counted as one: what unpickling and copying call."""
-    on_restore(object_id)
+    if object_id != NIL_ID:
+        on_restore(object_id)
     return ObjectRef(object_id)
 
 

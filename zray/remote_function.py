@@ -13,7 +13,7 @@ from .exceptions import SerializationError
 from .host import context
 from .ids import function_id as id_of_code
 from .ids import return_id
-from .object_ref import ObjectRef, check_refs
+from .object_ref import ObjectRef, check_refs, refuse_nil
 from .options import TASK_OPTIONS, check_generator, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
@@ -80,6 +80,10 @@ class RemoteFunction(Generic[P, R]):
         other: RemoteFunction[P, R] = RemoteFunction(self._function, {**self._options, **options})
         other._code = self.code()
         return other
+
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        """Ray's older way: `.options(...).remote(*args, **kwargs)`; options that are None say nothing."""
+        return configured(self, options).remote(*(args or ()), **(kwargs or {}))
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:
         """Absent: lazy graphs.
@@ -229,13 +233,13 @@ class Code:
             self.holds = tuple(ref.id for ref in self.captured)
             self.session = runtime.mark
 
-    def _put(self, runtime: Runtime) -> ObjectRef:
+    def _put(self, runtime: Runtime) -> ObjectRef[Any]:
         """Store it.  Published is how it is found; a later session pickles it again, so that nothing is held twice."""
         from .store.functions import code_as_value, serialize_code_in_store
 
         data = self.function.code if not self.function.function_id else self._pickled()[0]
         # Not as the task in hand, whose puts are counted: a run in a process that has the code counts no such put.
-        ref = ObjectRef(runtime.put_serialized(code_as_value(data), runtime.root))
+        ref: ObjectRef[Any] = ObjectRef(runtime.put_serialized(code_as_value(data), runtime.root))
         code = serialize_code_in_store(ref)
         self.function = Function(id_of_code(code), self.name, code)
         return ref
@@ -277,6 +281,12 @@ def _largest_part(function: Any) -> str:
     return f"; {said} makes {largest:,} of them" if said else ""
 
 
+def configured(target: Any, options: dict[str, Any]) -> Any:
+    """A remote function, an actor class or a method, with those of the options that are not None."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return target.options(**given) if given else target
+
+
 def with_captured(holds: tuple[bytes, ...], code: Code) -> tuple[bytes, ...]:
     """What a call's arguments hold, and what its code captures."""
     both = tuple(dict.fromkeys((*holds, *code.holds)))
@@ -296,6 +306,7 @@ def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, An
         arguments = serialize_arguments(args, kwargs, put=put, inline_max_bytes=runtime.inline_bytes_max)
     except SerializationError as error:
         raise error.with_traceback(None) from error.__cause__  # as in api.get
+    refuse_nil(arguments.deps)
     check_refs(arguments.deps)
     check_refs(arguments.holds)
     if context.had_session:

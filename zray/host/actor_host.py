@@ -173,7 +173,11 @@ class ActorHost:
             else:
                 with worker.lock:
                     self.running += 1
-                self.pool.submit(self._run_in_thread, spec)
+                try:
+                    self.pool.submit(self._run_in_thread, spec)
+                except RuntimeError:  # the system gives us no further thread: the call waits for one of those there are
+                    if not self.pool._threads:
+                        raise
         else:
             spec = self.claim_next()
             if spec is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import GetTimeoutError
+from ..object_ref import refuse_nil
 from ..store.errors import deserialize_error
 from ..store.values import ERROR_TAGS, is_error
 from .context import ref_of_ended_session
@@ -46,6 +47,7 @@ class Waiting:
                 client.arrived_lists.append(arrived)
         try:
             if runtime.is_worker and runtime.blocks():
+                refuse_nil(missing)
                 self._blocked_for_values(missing, deadline, arrived)
             else:
                 self._receive_values(missing, deadline, arrived)
@@ -84,6 +86,7 @@ class Waiting:
             if client.arrivals != seen:
                 seen = client.arrivals
                 if current not in held and current not in values:
+                    refuse_nil((current,))
                     raise ref_of_ended_session(current)
                 if arrived:
                     self._raise_arrived(arrived, missing)
