@@ -16,6 +16,7 @@ from zray.cluster_utils import Cluster
 LIMIT = 100_000  # of a message, in these tests
 BYTES = 3 * LIMIT
 STORE = 128 << 20
+WHOLE_LIMIT = 60_000_000  # of all that a function takes along, in these tests
 
 
 @pytest.fixture
@@ -169,3 +170,65 @@ def test_closure_of_84_megabytes(start):
     with pytest.warns(UserWarning, match=re.escape("The code of")) as caught:
         assert zray.get(total.remote(), timeout=50) == 84 << 20
     assert "closure 'table' makes 88," in str(caught[0].message)
+
+
+@pytest.fixture
+def lower_limit(monkeypatch):
+    """Of what a function may take along: 512 MB take seconds."""
+    monkeypatch.setattr(remote_function, "CODE_BYTES_MAX", WHOLE_LIMIT)
+
+
+def refused(call):
+    """The text of the ValueError that `call` ends with, in which size, limit and the way out are said."""
+    with pytest.raises(ValueError) as caught:
+        call()
+    text = str(caught.value)
+    assert f"at most {WHOLE_LIMIT:,}" in text and "put()" in text
+    assert re.search(r"too large: 61,\d{3},\d{3} bytes", text)
+    return text
+
+
+def test_code_that_is_too_large_is_refused_at_the_call(lower_limit):
+    """As Ray refuses it."""
+    table = b"x" * 61_000_000
+
+    @zray.remote
+    def look_up():
+        return table[0]
+
+    for _ in range(2):
+        text = refused(look_up.remote)
+        assert "look_up" in text and "closure 'table' makes 61," in text
+
+
+def test_a_class_that_is_too_large_is_refused_at_the_call(lower_limit):
+    table = b"x" * 61_000_000
+
+    @zray.remote
+    class Captures:
+        def look_up(self):
+            return table[0]
+
+    @zray.remote
+    class Holds:
+        table = b"x" * 61_000_000
+
+        def look_up(self):
+            return self.table[0]
+
+    text = refused(Captures.remote)
+    assert "Captures" in text and "closure 'table' of look_up makes 61," in text
+    text = refused(Holds.remote)
+    assert "Holds" in text and "attribute 'table' makes 61," in text
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The code of")
+def test_several_large_functions_at_once_need_not_fit_into_a_frame():
+    def make(number):
+        table = bytes((number,)) * 59_000_000
+        return zray.remote(lambda: table[0]).options(num_cpus=1)  # which pickles it
+
+    functions = [make(number) for number in range(10)]
+    refs = [function.remote() for function in functions]
+    assert zray.get(refs, timeout=50) == list(range(10))

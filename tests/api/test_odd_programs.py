@@ -2,7 +2,6 @@
 
 import builtins
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -15,10 +14,8 @@ import pytest
 import zray
 from tests.gates import until
 from tests.scripts import environment, run_script
-from zray import remote_function
 from zray.host import runtime
 
-LIMIT = 60_000_000
 pytestmark = pytest.mark.usefixtures("session")
 
 
@@ -175,68 +172,6 @@ def test_functions_that_are_defined_in_a_loop_are_so_many(monkeypatch):
         with pytest.raises(ValueError, match="is not submitted: this process .* defined in a loop"):
             functions[2].remote()
     assert zray.get(functions[1].remote()) == 1
-
-
-@pytest.fixture
-def lower_limit(monkeypatch):
-    """Of what a function may take along: 512 MB take seconds."""
-    monkeypatch.setattr(remote_function, "CODE_BYTES_MAX", LIMIT)
-
-
-def refused(call):
-    """The text of the ValueError that `call` ends with, in which size, limit and the way out are said."""
-    with pytest.raises(ValueError) as caught:
-        call()
-    text = str(caught.value)
-    assert f"at most {LIMIT:,}" in text and "put()" in text
-    assert re.search(r"too large: 61,\d{3},\d{3} bytes", text)
-    return text
-
-
-def test_code_that_is_too_large_is_refused_at_the_call(lower_limit):
-    """As Ray refuses it."""
-    table = b"x" * 61_000_000
-
-    @zray.remote
-    def look_up():
-        return table[0]
-
-    for _ in range(2):
-        text = refused(look_up.remote)
-        assert "look_up" in text and "closure 'table' makes 61," in text
-
-
-def test_a_class_that_is_too_large_is_refused_at_the_call(lower_limit):
-    table = b"x" * 61_000_000
-
-    @zray.remote
-    class Captures:
-        def look_up(self):
-            return table[0]
-
-    @zray.remote
-    class Holds:
-        table = b"x" * 61_000_000
-
-        def look_up(self):
-            return self.table[0]
-
-    text = refused(Captures.remote)
-    assert "Captures" in text and "closure 'table' of look_up makes 61," in text
-    text = refused(Holds.remote)
-    assert "Holds" in text and "attribute 'table' makes 61," in text
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The code of")
-def test_several_large_functions_at_once_need_not_fit_into_a_frame():
-    def make(number):
-        table = bytes((number,)) * 59_000_000
-        return zray.remote(lambda: table[0]).options(num_cpus=1)  # which pickles it
-
-    functions = [make(number) for number in range(10)]
-    refs = [function.remote() for function in functions]
-    assert zray.get(refs, timeout=50) == list(range(10))
 
 
 def test_threads_that_write_and_read_large_values():

@@ -27,7 +27,7 @@ from typing import Any
 
 import cloudpickle.cloudpickle as source
 
-from ..exceptions import HEAP_TYPE
+from ..exception_parts import HEAP_TYPE
 from .marks import Marks
 
 # The metaclass makes these anew; cloudpickle's own list, too.

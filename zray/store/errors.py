@@ -16,19 +16,15 @@ from typing import Any
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import replace
 
+from ..exception_parts import ExceptionInParts, exception_parts, has_own_reduce, in_parts, is_group
 from ..exceptions import (
     SYSTEM_ERROR,
     TASK_ERROR,
     DeserializationError,
-    ExceptionInParts,
     TaskError,
     ZrayError,
     decode_system_error,
     encode_system_error,
-    exception_parts,
-    has_own_reduce,
-    in_parts,
-    is_group,
     system_error_of,
 )
 from .layout import Serialized

@@ -1,0 +1,82 @@
+"""Exceptions taken apart and put together again without their `__init__`, which rarely takes what `args` holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: a class made by Python code.
+
+
+def builtin_base(cls: type) -> Any:
+    """The nearest class of `cls` that is written in C: it alone can make its part of an instance."""
+    # By __base__, which is where the layout comes from, not by the method resolution order.
+    while cls.__flags__ & HEAP_TYPE:
+        cls = cls.__base__  # type: ignore[assignment]
+    return cls
+
+
+def has_own_reduce(cls: type) -> bool:
+    """Whether Python code says how an exception is pickled: then only that knows how to make one anew."""
+    own = {"__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__"}
+    return any(own & vars(base).keys() for base in cls.__mro__ if base.__flags__ & HEAP_TYPE)
+
+
+def exception_parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What an exception holds: the arguments of its C part, and its attributes (with those in __slots__)."""
+    base = builtin_base(type(error))
+    reduced = base.__reduce__(error)
+    state: dict[str, Any] = {}
+    if len(reduced) > 2 and isinstance(reduced[2], dict):
+        state.update(reduced[2])
+    state.update(getattr(error, "__dict__", {}))
+    for cls in type(error).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            mangled = f"_{cls.__name__.lstrip('_')}{name}" if name[:2] == "__" != name[-2:] else name
+            if mangled not in ("__dict__", "__weakref__") and hasattr(error, mangled):
+                state[mangled] = getattr(error, mangled)
+    arguments = reduced[1]
+    if is_group(base):
+        arguments = (error.message, error.exceptions)  # type: ignore[attr-defined]
+    return arguments, state
+
+
+def is_group(cls: type) -> bool:
+    """Whether exceptions of this class hold others (Python 3.11)."""
+    return builtin_base(cls).__name__ in ("BaseExceptionGroup", "ExceptionGroup")
+
+
+def exception_from_parts(cls: type, arguments: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    """The reverse of `exception_parts`, for cls or a subclass of it."""
+    base = builtin_base(cls)
+    error = base.__new__(cls, *arguments)
+    base.__init__(error, *arguments)
+    for name, value in state.items():
+        try:
+            object.__setattr__(error, name, value)
+        except (AttributeError, TypeError):
+            error.__dict__[name] = value  # A property without a setter stands in the way.
+    return error
+
+
+class ExceptionInParts:
+    """Pickles as a call of `exception_from_parts`, in place of the exception's own way."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exception_from_parts, self.parts
+
+
+def in_parts(value: Any, memo: dict[int, Any]) -> Any:
+    """An exception, or what is in one's arguments: those in there (a group's) are as hard to make anew as any."""
+    if type(value) is tuple:
+        return tuple(in_parts(part, memo) for part in value)
+    if not isinstance(value, BaseException) or has_own_reduce(type(value)):
+        return value
+    if id(value) not in memo:
+        memo[id(value)] = value  # for a ring
+        arguments, state = exception_parts(value)
+        memo[id(value)] = ExceptionInParts(type(value), tuple(in_parts(part, memo) for part in arguments), state)
+    return memo[id(value)]
