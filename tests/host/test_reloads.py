@@ -43,6 +43,15 @@ def test_second_import_of_an_own_module_is_noted(watch, module):
     assert watch.take() == [module.__name__]
 
 
+def test_import_that_is_under_way_is_noted_when_the_module_is_there(watch, module):
+    """Another thread looks between the finder's answer and the module's appearance."""
+    del sys.modules[module.__name__]
+    watch.find_spec(module.__name__)
+    assert watch.take() == []
+    sys.modules[module.__name__] = module
+    assert watch.take() == [module.__name__] and watch.take() == []
+
+
 def test_first_imports_and_those_that_fail_are_not_noted(watch, tmp_path):
     (tmp_path / f"new_{tmp_path.name}.py").write_text("")
     for name in (f"new_{tmp_path.name}", "no_such_module", "no_such_module"):

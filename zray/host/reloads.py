@@ -54,10 +54,14 @@ class ReloadWatch:
             finders[:] = [self, *(finder for finder in finders if finder is not self)]
 
     def take(self) -> list[str]:
-        """Modules of the program's own that were imported anew since the last call."""
+        """Modules of the program's own that were imported anew since the last call.
+
+        Another thread may be in the middle of such an import: the module is taken when it is in sys.modules.
+        """
         names = set()
         while self.again:
             names.add(self.again.popleft())
+        self.again += [name for name in names if name not in sys.modules]
         return sorted(names & own_modules().keys()) if names else []
 
     def cell_begins(self, info: object = None) -> None:
