@@ -9,13 +9,11 @@ import importlib
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..exceptions import DeserializationError, RuntimeEnvSetupError, ZrayError
-from ..store.functions import deserialize_function
+from ..exceptions import RuntimeEnvSetupError, ZrayError
 from ..wire.scheduling import WORKING_DIR, Bundle, JobFacts
 from .code_cache import CodeCache
-from .hints import missing_module, where_modules_come_from
 
 if TYPE_CHECKING:
     from .worker_main import Worker
@@ -67,18 +65,3 @@ class CodeTaker:
             raise RuntimeEnvSetupError(text) from error
         finally:
             self.is_fetching = False
-
-    def unpickle(self, code: Any) -> Any:
-        """A function or class.
-
-        Raises:
-            DeserializationError: a module is missing; says what travels, and what does not.
-        """
-        try:
-            return deserialize_function(code)
-        except DeserializationError as error:
-            missing = missing_module(error)
-            if not missing:
-                raise
-            text = f"{error}.  {where_modules_come_from(missing, self.worker.node_id.hex())}"
-            raise DeserializationError(text) from error.__cause__

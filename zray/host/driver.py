@@ -13,7 +13,7 @@ from ..ids import JOB_ID_BYTES, root_task_id
 from ..object_ref import ObjectRef
 from ..printable import printable
 from ..runtime_env import env_vars_of
-from ..store import errors
+from ..store import errors, unpickling
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.scheduling import JobFacts, JobNotice, PublishCode
@@ -104,6 +104,7 @@ class Driver(Runtime):
             self._handle(early)
         connection.how_node_ended = self._how_node_ended
         errors.annotate = note_missing_module
+        unpickling.node, unpickling.is_driver = welcome.node_id.hex(), True
         if code is not None:
             self._begin_shipping(code)
         if log_to_driver:

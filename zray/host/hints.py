@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from ..exceptions import TaskError, ZrayError
+from ..store.unpickling import where_modules_come_from
 
 
 def add_hints(error: BaseException, node: str = "") -> None:
@@ -27,14 +28,6 @@ def add_hints(error: BaseException, node: str = "") -> None:
                     f"too.  Copy before writing ({names[0]} = {names[0]}.copy()), or have zray make copies: "
                     "@zray.remote(writable=True), zray.get(ref, writable=True)."
                 )
-
-
-def where_modules_come_from(missing: str, node: str) -> str:
-    """What a module that a task's node lacks is told with."""
-    return (
-        f"Module {missing!r} is missing on node {node[:8]}.  What a program has imported of its own travels; what is "
-        'installed does not: install it on every node, or name it in zray.init(runtime_env={"py_modules": [...]}).'
-    )
 
 
 def missing_module(error: BaseException | None) -> str:

@@ -26,6 +26,7 @@ from ..ids import function_id as id_of_code
 from ..ids import return_id, stray_task_id
 from ..roles.latest import Latest
 from ..roles.task_executor import TaskExecutor
+from ..store import unpickling
 from ..store.arguments import deserialize_arguments
 from ..store.errors import deserialize_error, serialize_cancellation, serialize_error, serialize_system_error
 from ..store.functions import CodeInStore, deserialize_function
@@ -87,6 +88,7 @@ class Worker(Runtime):
         self.worker_name = worker
         self.pid = os.getpid()
         self.node_id = welcome.node_id
+        unpickling.node = welcome.node_id.hex()
         self.on_other = self._on_order
         begun_lines.on_written = self._note_output
         self.more_messages = self.executor.take_messages
@@ -366,12 +368,11 @@ class Worker(Runtime):
         code = self.executor.functions[function_id].code
         if id_of_code(code) != function_id:
             raise DeserializationError(f"A function of {len(code)} bytes is not what its name says: it is not opened.")
-        unpickle = deserialize_function if self.code is None else self.code.unpickle
-        function = unpickle(code)
+        function = deserialize_function(code)
         if type(function) is CodeInStore:
             found = self.get((function.ref,), None)[0]
             restored = self.restored_count  # that ref is none of the closure's
-            function = unpickle(found)
+            function = deserialize_function(found)
         with self.lock:
             if self.restored_count == restored and not self.has_new_code:
                 self.functions[function_id] = function

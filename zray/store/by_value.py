@@ -110,6 +110,7 @@ def class_parts(cls: Any) -> Any:
     else:
         make, parts = make_class, _class_parts(cls)
     known = _version_of(cls, attributes)
+    parts = (f"{cls.__module__}:{cls.__qualname__}", *parts)  # for errors (unpickling.py)
     return make, parts, (attributes, extras, max(known.version, 0), known.changed), None, None, set_class
 
 
@@ -170,12 +171,12 @@ def _version_of(cls: type, attributes: dict[str, Any]) -> Known:
     return known
 
 
-def make_class(*parts: Any) -> Any:
+def make_class(name: str, *parts: Any) -> Any:
     """The class of that id; one without attributes where it is unknown."""
     return _known_or_made(source._make_skeleton_class, parts)
 
 
-def make_enum(*parts: Any) -> Any:
+def make_enum(name: str, *parts: Any) -> Any:
     """As `make_class`, with the members."""
     return _known_or_made(source._make_skeleton_enum, parts)
 

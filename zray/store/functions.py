@@ -8,9 +8,9 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from ..exceptions import DeserializationError
 from ..object_ref import ObjectRef, collect_refs
 from .layout import Serialized
+from .unpickling import cannot_be_unpickled
 from .values import cloudpickled, serialize
 
 
@@ -34,9 +34,7 @@ def deserialize_function(code: Any) -> Any:
     try:
         return pickle.loads(code)
     except Exception as error:
-        raise DeserializationError(
-            f"A function of {len(code)} bytes cannot be unpickled here: {type(error).__name__}: {error}"
-        ) from error
+        raise cannot_be_unpickled("function", code, error) from error
 
 
 class CodeInStore:

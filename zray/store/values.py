@@ -44,9 +44,6 @@ from .layout import (
 # Larger bytes are copied once, straight to where they will lie.
 BYTES_INBAND_MAX = 64 * 1024
 
-# Of another's error message, inside one of ours.
-TEXT_MAX = 10_000
-
 SCALARS = frozenset((bool, int, float, str))
 # The first byte of a value that is an error.
 ERROR_TAGS = frozenset((TASK_ERROR, SYSTEM_ERROR))
@@ -211,11 +208,9 @@ def is_error(data: Any) -> bool:
 
 
 def _cannot_be_unpickled(data: Any, error: BaseException) -> DeserializationError:
-    try:
-        text = f"{type(error).__name__}: {error}"[:TEXT_MAX]
-    except Exception:  # Its __str__ is the user's code too.
-        text = type(error).__name__
-    return DeserializationError(f"A value of {len(data)} bytes cannot be unpickled here: {text}")
+    from .unpickling import cannot_be_unpickled
+
+    return cannot_be_unpickled("value", data, error)
 
 
 def register_serializer(cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:

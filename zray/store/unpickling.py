@@ -1,0 +1,174 @@
+"""Why a value or a function cannot be unpickled here: which class or module fails, in which process, what helps.
+
+The error comes first, then the stack of user code that ran, then what the pickle mentions.  Nothing is unpickled
+again: user code would run twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+from ..exceptions import DeserializationError
+from .layout import PICKLE_BUFFERS, split_pickle
+
+# Of another's error message, inside one of ours.
+TEXT_MAX = 10_000
+# How much of a pickle is looked at, and how many of its classes are named where it is not known which one fails.
+BYTES_MAX = 1 << 18
+NAMED_MAX = 3
+# Modules whose functions are in every pickle, and tell nothing.
+OF_NOBODY = frozenset(("builtins", "zray", "cloudpickle", "copyreg", "pickle", "_pickle", "importlib"))
+
+# Where this process is, when it is in a session (host/driver.py, host/worker_main.py).
+node = ""
+is_driver = False
+
+
+def cannot_be_unpickled(what: str, data: Any, error: BaseException) -> DeserializationError:
+    """The error to raise for bytes that failed.  Always returns one.
+
+    what: "value" or "function".
+    """
+    try:
+        text = f"{type(error).__name__}: {error}"[:TEXT_MAX]
+    except Exception:  # Its __str__ is the user's code too.
+        text = type(error).__name__
+    place = f"in process {os.getpid()}" + (f" on node {node[:8]}" if node else "")
+    said = f"A {what} of {len(data)} bytes cannot be unpickled here, {place}: {text}"
+    try:
+        said = f"{said.rstrip('.')}.  {_hint(list(_mentions(data)), error)}".rstrip()
+    except Exception:  # A hint is no reason to fail.
+        pass
+    return DeserializationError(said)
+
+
+def where_modules_come_from(missing: str, where: str) -> str:
+    """What a module that a node lacks is told with."""
+    return (
+        f"Module {missing!r} is missing on node {where[:8]}.  What a program has imported of its own travels; what is "
+        'installed does not: install it on every node, or name it in zray.init(runtime_env={"py_modules": [...]}).'
+    )
+
+
+def _hint(mentions: list[tuple[str, str]], error: BaseException) -> str:
+    if isinstance(error, ImportError):
+        return _of_import(mentions, error)
+    found = re.match(r"Can't get attribute '(.+?)' on <module '(.+?)'", str(error)) or re.match(
+        r"Can't get attribute '(.+?)' on .*?module '?([\w.]+)'?", str(error)
+    )
+    if found is not None and type(error) is AttributeError:
+        return (
+            f"It needs {found[2]}.{found[1]}, and the module {found[2]!r} of this process has no such name: it is "
+            "another version of the module, or the name was made while the program ran.  Use the same version "
+            "everywhere, or define the class where it can be imported."
+        )
+    name = _of_stack(error) or _of_text(mentions, str(error))
+    if name:
+        return (
+            f"The class or function that fails is {name}.  It has to work with what its pickle holds: pass all "
+            "arguments of an exception to super().__init__(), or give the class a __reduce__."
+        )
+    names = list(dict.fromkeys(f"{module}.{name}" for module, name in mentions))
+    if not names:
+        return ""
+    more = " and others" if len(names) > NAMED_MAX else ""
+    return f"It holds {', '.join(names[:NAMED_MAX])}{more}."
+
+
+def _of_import(mentions: list[tuple[str, str]], error: ImportError) -> str:
+    """A module is not here, or fails when it is imported."""
+    missing = error.name or ""
+    needs = ""
+    for module, name in mentions:
+        if module == missing or module.startswith(f"{missing}.") or module not in sys.modules:
+            needs = f"It needs {module}.{name}.  "
+            break
+    if not isinstance(error, ModuleNotFoundError) or not missing:
+        return f"{needs}Its module cannot be imported here: install the same versions everywhere."
+    top = missing.partition(".")[0]
+    if top != missing and top in sys.modules:
+        return f"{needs}The package {top!r} of this process has no {missing!r}: install the same version everywhere."
+    if is_driver:
+        return f"{needs}Module {top!r} is missing in this program, on node {node[:8]}: install it for {sys.executable}."
+    if node:
+        return needs + where_modules_come_from(top, node)
+    return f"{needs}Module {top!r} is missing in this process: install it for {sys.executable}."
+
+
+def _of_stack(error: BaseException) -> str:
+    """The user's function that unpickling called, and whose class it is."""
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        module = frame.f_globals.get("__name__", "")
+        if module.partition(".")[0] not in OF_NOBODY:
+            return _name_of(frame, module)
+        trace = trace.tb_next
+    return ""
+
+
+def _name_of(frame: FrameType, module: str) -> str:
+    code: CodeType = frame.f_code
+    owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    for cls in owner.__mro__ if isinstance(owner, type) else type(owner).__mro__:
+        method = vars(cls).get(code.co_name)
+        if getattr(getattr(method, "__func__", method), "__code__", None) is code:
+            kind = owner if isinstance(owner, type) else type(owner)
+            return f"{kind.__module__}.{kind.__qualname__} (in {code.co_name})"
+    return f"{module}.{code.co_name}"
+
+
+def _of_text(mentions: list[tuple[str, str]], text: str) -> str:
+    """The class whose name the error says: "Locked.__init__() missing 1 required positional argument"."""
+    words = set(re.findall(r"\w+", text))
+    for module, name in mentions:
+        if name.rpartition(".")[2] in words:
+            return f"{module}.{name}"
+    return ""
+
+
+def _mentions(data: Any) -> Iterator[tuple[str, str]]:
+    """Module and name of the classes and functions that a pickle is made of, those that travel by value among them."""
+    from . import by_value
+
+    pickled = split_pickle(memoryview(data))[0] if data[0] == PICKLE_BUFFERS else data
+    made = {function.__name__ for function in (by_value.make_class, by_value.make_enum)}
+    memo: list[Any] = []
+    strings: list[Any] = ["", ""]
+    top: Any = None
+    is_made = False
+    for opcode, argument, _ in _opcodes(bytes(memoryview(pickled)[:BYTES_MAX])):
+        if opcode.name == "MEMOIZE":
+            memo.append(top)
+            continue
+        if opcode.name == "STACK_GLOBAL":
+            module, name = strings[-2:]
+            is_made = module == by_value.__name__ and name in made
+            if module.partition(".")[0] not in OF_NOBODY:
+                yield module, name
+            top = None
+            continue
+        is_known = opcode.name in ("BINGET", "LONG_BINGET") and argument < len(memo)
+        top = memo[argument] if is_known else argument
+        if type(top) is str:
+            strings = [strings[-1], top]
+            if is_made:
+                # The name of a class that travels by value comes first among its parts.
+                is_made = False
+                module, _, name = top.partition(":")
+                yield module, name
+
+
+def _opcodes(pickled: bytes) -> Iterator[tuple[Any, Any, Any]]:
+    """The pickle's opcodes, as far as it has any."""
+    import pickletools
+
+    try:
+        yield from pickletools.genops(pickled)
+    except ValueError:
+        return  # cut off, or no pickle
