@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         is_initialized,
         kill,
         put,
-        remote,
         shutdown,
         timeline,
         wait,
     )
     from .cluster_info import available_resources, cluster_resources, nodes
+    from .decorator import remote
     from .object_ref import ObjectID, ObjectRef
 
 _MODULE_BY_NAME = {
@@ -42,6 +42,7 @@ _MODULE_BY_NAME = {
     "ObjectRef": "object_ref",
     "exit_actor": "actor",
     "method": "actor",
+    "remote": "decorator",
     **dict.fromkeys(
         (
             "as_completed",
@@ -54,7 +55,6 @@ _MODULE_BY_NAME = {
             "is_initialized",
             "kill",
             "put",
-            "remote",
             "shutdown",
             "timeline",
             "wait",

@@ -13,9 +13,17 @@ from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, Acto
 from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
 from .ids import FIRST_RETURN
+from .introspection import OfInstance, shows_signature, signature_of_constructor
 from .object_ref import ObjectRef
 from .options import ACTOR_OPTIONS, METHOD_OPTIONS, check_options, check_text, resource_units, where_of
-from .remote_function import NAME_CHARACTERS_MAX, Code, configured, serialize_call, with_captured
+from .remote_function import (
+    NAME_CHARACTERS_MAX,
+    Code,
+    RemoteFunction,
+    configured,
+    serialize_call,
+    with_captured,
+)
 from .runtime_env import env_vars_of
 from .signatures import check_arguments, parameters_of, signature_of
 from .wire.actors import CreateActor
@@ -37,7 +45,7 @@ ASYNC_CONCURRENCY = 1000
 # Methods that every actor has.
 BUILT_IN_METHODS = ("__ray_ready__", "__ray_terminate__", "__ray_call__")
 # Callable descriptors in a class that are no methods of its instances.
-NO_METHODS = (staticmethod, classmethod, ClassMethodDescriptorType)
+NO_METHODS = (staticmethod, classmethod, ClassMethodDescriptorType, RemoteFunction, ActorMethod)
 # Python looks for these in a handle, and would take the actor's.
 NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnewargs_ex__", "__setstate__")
 
@@ -46,13 +54,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
-    """Decorator of an actor's method: options that its calls have unless they say otherwise.
+    """Set the options of calls of an actor's method.  Decorator, with options only.
 
-    num_returns, max_task_retries, retry_exceptions; concurrency_group and enable_task_events as in Ray.
-    readonly=True: it leaves the actor as it is, so that an actor that recovers need not run it again for its state.
+        @zray.remote
+        class Trainer:
+            @zray.method(num_returns=2)
+            def step(self): ...
+
+    - `num_returns` (default 1): number of refs; 0 returns `None`
+    - `max_task_retries` (default the actor's): repetitions of this call
+    - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a repetition, counted by
+      `max_task_retries`
+    - `name` (default `Class.method`): name in errors and logs
+    - `readonly` (default `False`): the method changes nothing; replay skips it
 
     Raises:
-        ValueError, TypeError: bad options.
+        TypeError: an option has a wrong type.
+        ValueError: no option, an unknown option, or a value out of range.
+        NotImplementedError: an option of Ray's that zray does not have yet.
     """
     if args:
         raise ValueError("@method needs options: @zray.method(num_returns=2).")
@@ -123,7 +142,39 @@ class ActorClass(Generic[C]):
         return sorted({*object.__dir__(self), *dir(self.__cls)})
 
     def options(self, /, **options: Unpack[ClassOptions]) -> ActorClass[C]:
-        """The same class with other options; this one stays as it is."""
+        """Make a copy of this actor class with other options: `Counter.options(name="hits").remote(...)`.
+
+        - `num_cpus` (default 0): CPUs that the actor holds for life
+        - `num_gpus` (default 0): GPUs that the actor holds for life
+        - `memory` (default 0): bytes, for placement only
+        - `resources` (default none): amounts by name
+        - `name` (default none): name for `zray.get_actor`
+        - `namespace` (default the program's): namespace of the name
+        - `lifetime` (default `None`): `"detached"`: the actor stays after its program
+        - `get_if_exists` (default `False`): with a name: return the living actor of that name
+        - `max_restarts` (default 0): restarts after the death of the process or node; -1: no limit; -1 with
+          `checkpoint_interval`
+        - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
+        - `max_concurrency` (default 1): calls at once; 1000 for async actors
+        - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
+        - `runtime_env` (default the program's): `{"env_vars": {...}}`
+        - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
+          `zray.util.scheduling_strategies`
+        - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
+        - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
+        - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures;
+          older spelling of `PlacementGroupSchedulingStrategy`
+        - `placement_group_bundle_index` (default -1): bundle of the group; -1: any
+        - `placement_group_capture_child_tasks` (default as the parent): children run in the group too
+
+        Returns:
+            An actor class; options that are not given are as before.
+
+        Raises:
+            TypeError: an option has a wrong type.
+            ValueError: an unknown option, or a value out of range.
+            NotImplementedError: an option of Ray's that zray does not have yet.
+        """
         other = ActorClass(self.__cls, {**self.__options, **options})
         other.__code = self.__code
         return other
@@ -164,7 +215,10 @@ class ActorClass(Generic[C]):
         return self.__methods
 
     def remote(self, /, *args: Any, **kwargs: Any) -> ActorHandle[C]:
-        """Make an actor.
+        """Create an actor, and return its handle at once.  help(A) shows the class's own docstring.
+
+        Args:
+            args, kwargs: the arguments of the constructor.  A ref stands for its value.
 
         Raises:
             ActorAlreadyExistsError: a living actor has that name in that namespace (and not get_if_exists).
@@ -212,6 +266,7 @@ class ActorClass(Generic[C]):
         runtime.arm()
         ref: ObjectRef[C] = ObjectRef(task_id + FIRST_RETURN)
         handle: ActorHandle[C] = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
+        handle._cls = self.__cls
         if name:
             return self.__confirm_name(runtime, handle, name)
         return handle
@@ -274,11 +329,18 @@ class ActorClass(Generic[C]):
             checkpoint_interval=-1 if interval is None else interval,
         )
 
+    def _signature_of_call(self) -> inspect.Signature:
+        return signature_of_constructor(self.__cls).replace(return_annotation=ActorHandle)
+
     def __reduce__(self) -> Any:
         return ActorClass, (self.__cls, self.__options)
 
     def __repr__(self) -> str:
         return f"ActorClass({self.__name})"
+
+
+shows_signature(ActorClass.remote)
+ActorClass.__signature__ = OfInstance(ActorClass._signature_of_call, None)  # type: ignore[attr-defined]
 
 
 class ClassFunction:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import absent, api
 from .host import context
 from .ids import FIRST_RETURN, return_id
+from .introspection import OfInstance, returning, shows_signature, signature_of_method
 from .object_ref import ObjectRef
 from .options import METHOD_OPTIONS, check_generator, check_options
 from .remote_function import configured, serialize_call
@@ -31,6 +33,9 @@ IS_LOGGED = " is logged"  # the actor recovers
 class ActorHandle(Generic[C_co]):
     """Calls on one actor: `handle.method.remote(...)`.  May be passed on and stored; the actor ends with the last."""
 
+    # The actor's class, for its signatures and docstrings, where this program has created the actor.
+    _cls: type | None = None
+
     def __init__(
         self,
         actor_id: bytes,
@@ -53,6 +58,9 @@ class ActorHandle(Generic[C_co]):
         found = ActorMethod(self, name, methods[name])
         self.__dict__[name] = found
         return found
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._methods)
 
     def __reduce__(self) -> Any:
         return _rebuild_handle, (
@@ -78,11 +86,12 @@ def _rebuild_handle(*parts: Any) -> ActorHandle[Any]:
 
 
 class ActorMethod:
-    """One method of one actor."""
+    """Method of an actor: `handle.method.remote(...)` calls it."""
 
     __slots__ = (
         "_blob",
         "_class_name",
+        "_cls",
         "_counts",
         "_handle_id",
         "_handle_ref",
@@ -99,6 +108,7 @@ class ActorMethod:
         self._handle_id = handle._actor_id
         self._handle_ref = handle._ref
         self._class_name = handle._class_name
+        self._cls = handle._cls
         self._retries = handle._max_task_retries
         self._name = name
         self._options = options
@@ -107,11 +117,38 @@ class ActorMethod:
         self._session: object = None  # the mark of the runtime for which the blob was made
         self._signature, self._counts = signature_from(options.get(PARAMETERS))
 
+    def __get__(self, instance: object, owner: Any = None) -> ActorMethod:
+        # help() shows the signature of an object only if it has this.
+        return self
+
+    def __dir__(self) -> list[str]:
+        return ["bind", "options", "remote"]
+
+    @property
+    def __name__(self) -> str:
+        return self._name
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"Actor methods cannot be called directly: use .{self._name}.remote(...).")
 
     def options(self, /, **options: Unpack[MethodOptions]) -> ActorMethod:
-        """The same method with other options."""
+        """Make a copy of this method with other options: `handle.step.options(num_returns=2).remote(...)`.
+
+        - `num_returns` (default 1): number of refs; 0 returns `None`
+        - `max_task_retries` (default the actor's): repetitions of this call
+        - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a repetition, counted
+          by `max_task_retries`
+        - `name` (default `Class.method`): name in errors and logs
+        - `readonly` (default `False`): the method changes nothing; replay skips it
+
+        Returns:
+            A method; options that are not given are as before.
+
+        Raises:
+            TypeError: an option has a wrong type.
+            ValueError: an unknown option, or a value out of range.
+            NotImplementedError: an option of Ray's that zray does not have yet.
+        """
         checked = check_options({**options}, METHOD_OPTIONS, "an actor's method")
         other = object.__new__(ActorMethod)
         for slot in ActorMethod.__slots__:
@@ -134,7 +171,13 @@ class ActorMethod:
         raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
 
     def remote(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Submit a call.  Returns one ref, a list of them (num_returns), or None (num_returns=0).
+        """Submit a call, and return at once.  help(handle.method) shows the method's own docstring.
+
+        Args:
+            args, kwargs: the method's arguments.  A ref stands for its value.
+
+        Returns:
+            A ref on the result; a list of refs with num_returns=n; None with num_returns=0.
 
         Raises:
             TypeError: the arguments do not fit the method's signature, or cannot be serialized.
@@ -164,6 +207,12 @@ class ActorMethod:
         if count == 0:
             return None
         return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]
+
+    def __repr__(self) -> str:
+        return f"ActorMethod({self._class_name}.{self._name})"
+
+    def _signature_of_call(self) -> inspect.Signature:
+        return returning(_signature_of(self), self._num_returns)
 
     def _check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._signature is not None:
@@ -199,6 +248,19 @@ class ActorMethod:
                 is_logged=bool(options.get(IS_LOGGED)),
             )
         )
+
+
+def _signature_of(method: ActorMethod) -> inspect.Signature:
+    return signature_of_method(method._cls, method._name, method._options.get(PARAMETERS))
+
+
+def _docstring_of(method: ActorMethod) -> str | None:
+    return inspect.getdoc(getattr(method._cls, method._name, None)) if method._cls is not None else None
+
+
+shows_signature(ActorMethod.remote)
+ActorMethod.__signature__ = OfInstance(_signature_of, None)  # type: ignore[attr-defined]
+ActorMethod.__doc__ = OfInstance(_docstring_of, ActorMethod.__doc__)  # type: ignore[assignment]
 
 
 def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandle[Any] | None:

@@ -5,11 +5,10 @@ The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine 
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Iterable, Iterator
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from . import absent
 from .checks import check_timeout, check_wait
@@ -19,21 +18,13 @@ from .object_ref import ObjectRef
 from .runtime_env import JOB_FIELDS, check_runtime_env
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
-    from typing_extensions import Unpack
-
-    from .actor import ActorClass
     from .actor_handle import ActorHandle
     from .host.runtime import Runtime
-    from .remote_function import RemoteFunction
-    from .remote_types import AnyOptions, Decorator, DecoratorOfMany
     from .runtime_context import RuntimeContext
 
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
-C = TypeVar("C")
 
 _start_lock = context.StartLock()
 
@@ -83,54 +74,71 @@ def init(
 ) -> Context:
     """Start a session on this machine, or join one.
 
+        zray.init(num_cpus=2)  # a new session; without arguments: with all CPUs
+        zray.init("auto")  # the session of `zray start` on this machine
+        zray.init("10.0.0.1:6379")  # a cluster; the token is in ZRAY_TOKEN
+
     Args:
-        address: None starts one (or joins ZRAY_ADDRESS); "local" always starts one; "auto" joins one that
-            `zray start --head` left on this machine; "HOST:PORT" joins a cluster: through its node on this machine
-            if there is one, else with the token in the environment variable ZRAY_TOKEN, which is then removed.
-        num_cpus, num_gpus, resources: what the node declares to have; CPUs default to those this process may use.
-        labels: of the node, for NodeLabelSchedulingStrategy and label_selector.
-        object_store_memory: bytes of shared memory at most; default 30 % of what there is.
-        ignore_reinit_error: a second call returns instead of raising.
-        namespace: where this driver's named actors live; default one of its own.
-        log_to_driver: print what workers print.
-        infeasible: what becomes of a task or actor that no node can ever hold: "raise" makes it an error, "wait"
-            has it wait for a node that can.  Default: the environment variable ZRAY_INFEASIBLE, else "raise" in a
-            session of this program's own, which no node can join, and "wait" in a cluster.
-        runtime_env: what all tasks of this program find around them: {"env_vars": {...}}.
-        local_mode: not built yet.  _memory: bytes that `memory=` may ask for together; default 70 % of what there is.
+        address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
+            the newest session of `zray start` on this machine.  "HOST:PORT" joins a cluster through its node on this
+            machine, or with the token in ZRAY_TOKEN, which is then removed from the environment.
+        num_cpus: CPUs of a new session; default: those that this process may use.
+        num_gpus: GPUs of a new session; default: 0.
+        resources: further resources of a new session, as {"disk": 2}.
+        labels: labels of the node, as {"disk": "ssd"}.
+        object_store_memory: bytes of shared memory; default: 30 % of memory, at most 80 % of what /dev/shm has free.
+        ignore_reinit_error: return the session's facts where this process is in a session already.
+        namespace: namespace of named actors and placement groups; default: one for this program.
+        log_to_driver: print the output of workers.
+        local_mode, include_dashboard: absent; True raises NotImplementedError.
+        logging_level: accepted without effect.
+        runtime_env: surroundings of all tasks: a dict with env_vars, working_dir, py_modules, excludes.
+        infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
+            Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.
+        _memory: bytes that `memory=` options may request together; default: 70 % of memory.
+
+    Returns:
+        A dict of facts on the session, also a context manager: `with zray.init():` calls shutdown() at the end.
 
     Raises:
         RuntimeError: this process is in a session already.
-        ConnectionError: address="auto", and there is no session.
-        ValueError, TypeError: bad arguments.
+        ConnectionError: no session is at the address.
+        ValueError, TypeError: a bad value, or an argument of a new session where one is joined.
+        NotImplementedError: an argument of Ray's that zray does not have yet.
     """
+    from .host import joining
+
+    joining.check_init_arguments({**ignored, "local_mode": local_mode, "include_dashboard": include_dashboard})
+    return _start(
+        ignore_reinit_error,
+        address,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        resources=resources,
+        labels=labels,
+        memory=_memory,
+        object_store_memory=object_store_memory,
+        namespace=namespace,
+        log_to_driver=log_to_driver,
+        infeasible=infeasible,
+        runtime_env=check_runtime_env(runtime_env or {}, JOB_FIELDS, "init()"),
+    )
+
+
+def _start(ignore_reinit_error: bool, address: str | None, namespace: str | None, **arguments: Any) -> Context:
     from .host import joining
     from .options import check_text
 
-    joining.check_init_arguments({**ignored, "local_mode": local_mode, "include_dashboard": include_dashboard})
     for name, text in {"address": address, "namespace": namespace}.items():
         if text is not None:
             check_text(name, text)
-    runtime_env = check_runtime_env(runtime_env or {}, JOB_FIELDS, "init()")
     with _start_lock:
-        if context.runtime is not None:
-            if ignore_reinit_error:
-                return Context(joining.describe(context.runtime))
-            raise RuntimeError(_why_not_again(context.runtime))
-        runtime = joining.start(
-            address,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            resources=resources,
-            labels=labels,
-            memory=_memory,
-            object_store_memory=object_store_memory,
-            namespace=namespace,
-            log_to_driver=log_to_driver,
-            infeasible=infeasible,
-            runtime_env=runtime_env,
-        )
-        context.set_runtime(runtime)
+        runtime = context.runtime
+        if runtime is None:
+            runtime = joining.start(address, namespace=namespace, **arguments)
+            context.set_runtime(runtime)
+        elif not ignore_reinit_error:
+            raise RuntimeError(_why_not_again(runtime))
         return Context(joining.describe(runtime))
 
 
@@ -172,43 +180,6 @@ def shutdown() -> None:
 
     context.set_runtime(None)
     joining.stop(runtime)  # type: ignore[arg-type]
-
-
-@overload
-def remote(target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
-@overload
-def remote(target: Callable[P, Coroutine[Any, Any, R]], /) -> RemoteFunction[P, R]: ...
-@overload
-def remote(target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
-@overload
-def remote(  # type: ignore[overload-overlap]
-    *, num_returns: Literal[1] = 1, **options: Unpack[AnyOptions]
-) -> Decorator: ...
-@overload
-def remote(*, num_returns: int, **options: Unpack[AnyOptions]) -> DecoratorOfMany: ...
-def remote(*args: Any, **options: Any) -> Any:
-    """Decorator: functions become remote functions, classes become actor classes.  Bare, or with options.
-
-    Raises:
-        TypeError: neither a function nor a class.
-        ValueError: an unknown option.
-    """
-    if len(args) == 1 and not options and callable(args[0]):
-        return _make_remote(args[0], {})
-    if args or not options:
-        raise TypeError("Use @zray.remote, or @zray.remote(option=value, ...), on a function or a class.")
-    return lambda target: _make_remote(target, options)
-
-
-def _make_remote(target: Any, options: dict[str, Any]) -> Any:
-    from .actor import ActorClass
-    from .remote_function import RemoteFunction
-
-    if inspect.isclass(target):
-        return ActorClass(target, options)
-    if callable(target) and not isinstance(target, (RemoteFunction, ActorClass)):
-        return RemoteFunction(target, options)
-    raise TypeError(f"@zray.remote needs a function or a class, not {type(target).__name__}.")
 
 
 @overload

@@ -13,6 +13,7 @@ from .exceptions import SerializationError
 from .host import context
 from .ids import function_id as id_of_code
 from .ids import return_id
+from .introspection import returning, shows_signature, signature_of_function
 from .object_ref import ObjectRef, check_refs, refuse_nil
 from .options import TASK_OPTIONS, check_generator, check_options, resource_units, where_of
 from .runtime_env import env_vars_of
@@ -57,6 +58,13 @@ class RemoteFunction(Generic[P, R]):
         self._code: Code | None = None
         self._takes_nothing: bool | None = None
 
+    def __get__(self, instance: object, owner: Any = None) -> RemoteFunction[P, R]:
+        # help() shows the signature of an object only if it has this.
+        return self
+
+    def __dir__(self) -> list[str]:
+        return ["bind", "local", "options", "remote"]
+
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
             f"Remote function {self._name} cannot be called directly: use {self._name}.remote(...), "
@@ -74,7 +82,37 @@ class RemoteFunction(Generic[P, R]):
     @overload
     def options(self, /, *, num_returns: int, **options: Unpack[FunctionOptions]) -> FunctionOfMany[P]: ...
     def options(self, /, **options: Any) -> Any:
-        """The same function with other options; this one stays as it is."""
+        """Make a copy of this remote function with other options: `f.options(num_cpus=2).remote(...)`.
+
+        - `num_cpus` (default 1): CPUs that the task holds; fractions from 0.0001
+        - `num_gpus` (default 0): GPUs; above 1 whole numbers
+        - `memory` (default 0): bytes, for placement only
+        - `resources` (default none): amounts by name
+        - `num_returns` (default 1): number of refs; 0 returns `None`
+        - `max_retries` (default 3): retries after the death of a worker or node; -1: no limit
+        - `retry_exceptions` (default `False`): `True`, or a list of exception classes that cause a retry too
+        - `max_calls` (default 0): the worker ends after so many runs; 0: never; 1 where `num_gpus` is set; not in
+          `.options()`
+        - `name` (default the function's name): name in errors and logs
+        - `writable` (default `False`): array arguments are private copies
+        - `runtime_env` (default the program's): `{"env_vars": {...}}`
+        - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
+          `zray.util.scheduling_strategies`
+        - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
+        - `fallback_strategy` (default none): list of `{"label_selector": {...}}`, at most 20
+        - `placement_group` (default `"default"`): a group, or `None` for none, also where the parent's group captures;
+          older spelling of `PlacementGroupSchedulingStrategy`
+        - `placement_group_bundle_index` (default -1): bundle of the group; -1: any
+        - `placement_group_capture_child_tasks` (default as the parent): children run in the group too
+
+        Returns:
+            A remote function; options that are not given are as before.
+
+        Raises:
+            TypeError: an option has a wrong type.
+            ValueError: an unknown option, or a value out of range.
+            NotImplementedError: an option of Ray's that zray does not have yet.
+        """
         if "max_calls" in options:
             raise ValueError("max_calls can only be given to @remote, not to .options().")
         other: RemoteFunction[P, R] = RemoteFunction(self._function, {**self._options, **options})
@@ -100,7 +138,13 @@ class RemoteFunction(Generic[P, R]):
         return self._code
 
     def remote(self, /, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]:
-        """Submit a task.  Returns one ref (num_returns=1), a list of them, or None (num_returns=0).
+        """Submit a task, and return at once.  help(f) shows the function's own docstring.
+
+        Args:
+            args, kwargs: the function's arguments.  A ref stands for its value.
+
+        Returns:
+            A ref on the result; a list of refs with num_returns=n; None with num_returns=0.
 
         Raises:
             TypeError: the arguments do not fit the function's signature, or cannot be serialized.
@@ -171,11 +215,17 @@ class RemoteFunction(Generic[P, R]):
             max_calls=max_calls,
         )
 
+    def _signature_of_call(self) -> inspect.Signature:
+        return returning(signature_of_function(self._function), self._num_returns)
+
     def __reduce__(self) -> Any:
         return RemoteFunction, (self._function, self._options)
 
     def __repr__(self) -> str:
         return f"RemoteFunction({self._name})"
+
+
+shows_signature(RemoteFunction.remote)
 
 
 class Code:

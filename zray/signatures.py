@@ -65,6 +65,16 @@ def parameters_of(cls: type, name: str, function: Any) -> tuple[tuple[str, int, 
     return tuple((item.name, int(item.kind), item.default is not item.empty) for item in signature.parameters.values())
 
 
+class _Default:
+    """Default of a parameter that only the actor knows."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_DEFAULT = _Default()
+
+
 @functools.lru_cache(maxsize=1024)
 def signature_from(
     parameters: tuple[tuple[str, int, bool], ...] | None,
@@ -75,6 +85,6 @@ def signature_from(
     kinds = {int(kind): kind for kind in inspect._ParameterKind}
     empty = inspect.Parameter.empty
     signature = inspect.Signature(
-        [inspect.Parameter(name, kinds[kind], default=None if has else empty) for name, kind, has in parameters]
+        [inspect.Parameter(name, kinds[kind], default=_DEFAULT if has else empty) for name, kind, has in parameters]
     )
     return signature, counts_of(signature)

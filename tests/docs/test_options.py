@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from types import SimpleNamespace
 
 import click
@@ -11,7 +12,8 @@ import zray
 from cli.main import COMMANDS, main
 from tests.docs.pages import DOCS, rows
 from zray import absent, options, runtime_env
-from zray.actor import ASYNC_CONCURRENCY
+from zray.actor import ASYNC_CONCURRENCY, ActorClass, ActorMethod
+from zray.remote_function import RemoteFunction
 from zray.util import placement_group
 from zray.wire.task_spec import RESOURCE_UNIT
 
@@ -96,6 +98,43 @@ def test_defaults_of_actors_are_those_of_the_code():
     recovers = zray.remote(checkpoint_interval=1)(Plain)._ActorClass__actor_options(RUNTIME, {}, None)
     assert recovers.max_restarts == recovers.max_task_retries == -1
     assert f"{ASYNC_CONCURRENCY} for async actors" in table("Actors")["max_concurrency"][1]
+
+
+def listed(docstring, heading=""):
+    """{name: (default, meaning)} of the options that a docstring lists, below a heading."""
+    text = docstring[docstring.index(heading) :].partition("\n\n- ")[2].partition("\n\n")[0]
+    items = (" ".join(item.split()) for item in re.split(r"^- ", text, flags=re.M))
+    return {name: found for name, *found in re.findall(r"`(\w+)` \(default (.*?)\): (.*)$", "\n".join(items), re.M)}
+
+
+@pytest.mark.parametrize(
+    ("documented", "heading", "page"),
+    [
+        (zray.remote, "Options of functions:", "Tasks"),
+        (zray.remote, "Options of classes:", "Actors"),
+        (RemoteFunction.options, "", "Tasks"),
+        (ActorClass.options, "", "Actors"),
+        (ActorMethod.options, "", "Methods"),
+        (zray.method, "", "Methods"),
+    ],
+    ids=["remote-functions", "remote-classes", "function", "class", "handle", "method"],
+)
+def test_help_lists_the_options_of_the_page(documented, heading, page):
+    expected = {name: cells for name, cells in table(page).items()}
+    if not heading:  # a list that stands alone
+        same = {name: cells[1] for name, cells in table("Tasks").items()}
+        expected = {
+            name: [default, same[name] if meaning == "as for tasks" else meaning]
+            for name, (default, meaning) in expected.items()
+        }
+    assert listed(inspect.getdoc(documented), heading) == expected
+
+
+def test_help_on_init_explains_each_argument():
+    arguments = re.search(r"^Args:\n(.*?)\n\n", inspect.getdoc(zray.init), re.M | re.S)[1]
+    explained = ", ".join(re.findall(r"^    (\w.*?):", arguments, re.M)).split(", ")
+    parameters = inspect.signature(zray.init).parameters.values()
+    assert explained == [item.name for item in parameters if item.kind is not item.VAR_KEYWORD]
 
 
 def commands():

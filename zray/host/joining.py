@@ -125,7 +125,7 @@ def _start(
         total = declared_resources(num_cpus, num_gpus, resources, memory)
         store_capacity(object_store_memory)  # what is refused is not warned of before
         if note := why_store_is_too_large(object_store_memory):
-            warnings.warn(note, RuntimeWarning, stacklevel=4)  # of whoever has called init()
+            warnings.warn(note, RuntimeWarning, stacklevel=5)  # of whoever has called init()
         session, node_pid = start_node(
             total,
             object_store_memory,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import absent, api
 from ..checks import check_number
+from ..decorator import remote
 from ..exceptions import GetTimeoutError
 from ..ids import named_group_id
 from ..object_ref import ObjectRef
@@ -155,7 +156,7 @@ class PlacementGroup:
         return f"PlacementGroup({self.id.hex()})"
 
 
-@api.remote(num_cpus=0, max_retries=-1)
+@remote(num_cpus=0, max_retries=-1)
 def _is_placed(group: PlacementGroup) -> PlacementGroup:
     """It runs in the group: so that has its bundles."""
     return group
