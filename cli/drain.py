@@ -7,14 +7,14 @@ import time
 import click
 
 POLL_SECONDS = 0.2
-# What a node waits for may change with every look: a line a second can still be read.
+# The state may change with every look: a person can read a line a second.
 LINE_SECONDS = 1.0
-# After so long it is said what else can be done, as with a get() that waits.
+# After so long a line says what else can be done, as with a get() that waits.
 LONG_SECONDS = 10.0
 
 
 class Pace:
-    """Which of the states that a node goes through are worth a line: new ones, and no more of them than can be read."""
+    """Filter of the states of a leaving node: new ones are printed, at most one a second."""
 
     def __init__(self) -> None:
         self.said: list[str] | None = None
@@ -23,14 +23,14 @@ class Pace:
         self.was_long = False
 
     def is_due(self, state: list[str], now: float) -> bool:
-        """Whether this state is to be said now."""
+        """Whether this state is to be printed now."""
         if state == self.said or (self.said is not None and now - self.said_at < LINE_SECONDS):
             return False
         self.said, self.said_at = state, now
         return True
 
     def is_long(self, now: float) -> bool:
-        """Whether it has come to take long since the first time that this was asked: once."""
+        """Whether the wait has become long since the first call: True once."""
         self.began_at = now if self.began_at is None else self.began_at
         if self.was_long or now - self.began_at < LONG_SECONDS:
             return False
@@ -44,10 +44,10 @@ class Pace:
 @click.option("--no-wait", is_flag=True, help="Do not wait until it has left.")
 @click.option("--session", metavar="NAME", help="Of that head, where several run on this machine.")
 def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) -> None:
-    """Have NODE (its id, or how that begins: `zray status`) finish what it runs, hand over what it holds, and leave.
+    """Have NODE finish its tasks, hand over its objects, and leave the cluster.
 
-    Nothing is placed there any more.  What it has not begun, others run.  Where it is taken out before it has finished,
-    and no --timeout has said so, the exit code is 1.
+    NODE is the id of a node, or how that begins: `zray status` shows it.  No task is placed there any more; other nodes
+    run the tasks that have not begun.  The exit code is 1 if the node was lost before it had finished.
     """
     from zray.host import control
     from zray.printable import printable

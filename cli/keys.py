@@ -1,4 +1,4 @@
-"""`zray keys`: who is let into a cluster, and who no more.  On the head's machine."""
+"""`zray keys`: keys and tokens of a cluster, on the head's machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 def in_words(seconds: float | None) -> str:
-    """How long a key is good for."""
+    """The time that a key is valid for, in words."""
     if seconds is None:
         return "its life"
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -21,7 +21,7 @@ SESSION = click.option("--session", metavar="NAME", help="Of that head, where se
 
 
 def note_loopback(cluster: str) -> None:
-    """Say on standard error that a token leads nobody to a head that only its own machine reaches."""
+    """Print a note on standard error where only the head's own machine reaches the head."""
     if cluster.startswith("127."):
         from .start import LOOPBACK_NOTE
 
@@ -30,7 +30,7 @@ def note_loopback(cluster: str) -> None:
 
 @click.group()
 def keys() -> None:
-    """Who is let into a cluster, and who no more."""
+    """Show and change who may join a cluster."""
 
 
 @keys.command("list")

@@ -44,7 +44,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 
     def invoke(self, context: click.Context) -> Any:
-        """What a user can do nothing wrong about ends with one sentence, not with a traceback."""
+        """Run the command; errors of the system end it with one sentence, not with a traceback."""
         from zray.exceptions import ZrayError
 
         try:

@@ -258,7 +258,7 @@ def open_log(session: Any) -> Any:
 
 
 def why_it_ended(log: Any) -> str:
-    """What the node has said of it last."""
+    """The last line of the node on the join."""
     from zray.host.node import ENDS
     from zray.host.processes import last_lines
 
@@ -315,7 +315,7 @@ def join(
 
 
 def say_how(session: Any, end: str) -> None:
-    """What can be done with it."""
+    """Print what can be done with the session."""
     from zray.host.keys import read_secret
 
     info = session.read_info()

@@ -16,7 +16,7 @@ SHOWN_MAX = 20
 
 
 def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[str, dict[str, float]]:
-    """As users count them; without those that every node has by itself."""
+    """Resources as users count them: {name: {"total": ..., "free": ...}}, without those of every node."""
     from zray.wire.amounts import NODE_PREFIX, STORE_MEMORY
 
     declared = [name for name in sorted(total) if not name.startswith(NODE_PREFIX) and name != STORE_MEMORY]
@@ -24,7 +24,7 @@ def resources(total: dict[str, int], free: dict[str, int], unit: int) -> dict[st
 
 
 def shown(resources: dict[str, dict[str, float]]) -> list[tuple[str, str]]:
-    """(name, how much of it is in use); those that are in use first where there are too many."""
+    """(name, amount in use) of each resource; where there are too many, those in use first."""
     items = list(resources.items())
     if len(items) <= SHOWN_MAX:
         return [(name, in_use(name, amount)) for name, amount in items]
@@ -33,7 +33,7 @@ def shown(resources: dict[str, dict[str, float]]) -> list[tuple[str, str]]:
 
 
 def in_use(name: str, amount: dict[str, float]) -> str:
-    """Of one resource, for people."""
+    """Amount of one resource in use, in words."""
     used, total = amount["total"] - amount["free"], amount["total"]
     if name == "memory":
         return f"{used / 1e9:,.1f} of {total / 1e9:,.1f} GB"
@@ -58,7 +58,7 @@ def node_facts(nodes: list[Any], unit: int) -> list[dict[str, Any]]:
 
 
 def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
-    """One session as plain data; resources as users count them; the nodes of its cluster are not among it yet."""
+    """Facts on one session as plain data, without the nodes of its cluster."""
     from zray.printable import printable
 
     return {
@@ -80,7 +80,7 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
 
 
 def add_nodes(fact: dict[str, Any], link: Any, silent: set[str]) -> None:
-    """What its head says; of one that says nothing, that is its trouble, and the next session waits for it no more."""
+    """Add the nodes that the head knows.  A head that does not answer is asked once, for all sessions."""
     from zray.exceptions import ClusterLostError
     from zray.wire.task_spec import RESOURCE_UNIT
 
@@ -110,7 +110,7 @@ def returning_facts(info: Any) -> dict[str, Any]:
 
 
 def print_returning(fact: dict[str, Any]) -> None:
-    """There is nothing of it to count."""
+    """Print the line of a node that tries to join its cluster again."""
     called = f" (first called {fact['called']})" if fact["called"] else ""
     click.echo(
         f"session {fact['session']}{called} was given up by its cluster, and tries to join {fact['cluster']} again"
@@ -119,9 +119,9 @@ def print_returning(fact: dict[str, Any]) -> None:
 
 
 def shards_in_words(counts: dict[str, int]) -> list[tuple[str, str]]:
-    """How many replicas have all that was acknowledged, shard by shard; counted on the head.
+    """Replicas of each shard that are up to date, in words, as the head counts them.
 
-    What a user who is about to stop a machine looks for: a shard is lost with its last one.
+    A shard is lost with its last replica: a user wants to know before stopping a machine.
     """
     found = []
     shards = [name.partition("_replicas_wanted")[0] for name in counts if name.endswith("_replicas_wanted")]
@@ -180,7 +180,7 @@ def print_cluster(fact: dict[str, Any]) -> None:
 
 
 def show_cluster(address: str, form: str) -> None:
-    """--address: from anywhere, as a reader."""
+    """Print the cluster at an address, as a reader with a token."""
     from zray.host import control, readers, tokens
     from zray.printable import printable
     from zray.wire.task_spec import RESOURCE_UNIT

@@ -6,9 +6,10 @@ import click
 
 
 def named(sessions: dict[str, str], text: str) -> list[str]:
-    """Of these (each with the name that a node was started under that has joined again), what is called so.
+    """Names of the sessions that `text` names, or, without any, that begin so.
 
-    Where none is: what begins so.
+    Args:
+        sessions: first name (of a node that has joined again) by name of the session.
     """
     exact = [name for name, called in sessions.items() if text and text in (name, called)]
     return exact or [
@@ -17,7 +18,7 @@ def named(sessions: dict[str, str], text: str) -> list[str]:
 
 
 def nothing_to_end(embedded: dict[str, int]) -> str:
-    """Why there is nothing to end, in words.  embedded: the pids of the nodes of running programs, by session."""
+    """Say why there is nothing to end.  embedded: pids of the nodes of running programs, by session."""
     text = "Nothing was running: no session that `zray start` has started is on this machine."
     if embedded:
         names = ", ".join(f"{name} (node pid {pid})" for name, pid in embedded.items())

@@ -1,4 +1,4 @@
-"""Actor classes: what @remote makes of a class (Ray paper 4.1).  Handles are in `actor_handle`."""
+"""Actor classes: @zray.remote on a class.  Handles are in `actor_handle`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def method(*args: Any, **options: Unpack[MethodOptions]) -> Callable[[F], F]:
 
 
 class ActorClass(Generic[C]):
-    """Its instances are actors: `A.remote(...)` makes one, and returns a handle at once."""
+    """Class whose instances are actors: `A.remote(...)` creates one and returns its handle."""
 
     def __init__(self, cls: type[C], options: dict[str, Any]) -> None:
         options = check_options(options, ACTOR_OPTIONS, "an actor")
@@ -113,7 +113,7 @@ class ActorClass(Generic[C]):
         )
 
     def __getattr__(self, name: str) -> Any:
-        """An attribute of the class: its own code knows the class by the name of this object, too.
+        """Return an attribute of the class, since its own code knows the class by the name of this object.
 
         Raises:
             AttributeError: the class has none, or Python looks for a method of its own.
@@ -193,7 +193,7 @@ class ActorClass(Generic[C]):
         raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
 
     def __described(self) -> dict[str, dict[str, Any]]:
-        """Names of its methods, with their @method options and whether they are async."""
+        """Names of the methods, with their @method options and whether they are async."""
         if self.__methods is None:
             methods: dict[str, dict[str, Any]] = {}
             for name, function in inspect.getmembers(self.__cls, callable):
@@ -344,7 +344,7 @@ ActorClass.__signature__ = OfInstance(ActorClass._signature_of_call, None)  # ty
 
 
 class ClassFunction:
-    """A method of an actor's class, looked up in the class: instances of the class are what it takes."""
+    """Method of an actor's class, looked up in the class; only the class's own code may call it."""
 
     def __init__(self, cls: type, name: str, function: Any) -> None:
         update_wrapper(self, function)
@@ -358,7 +358,7 @@ class ClassFunction:
         raise TypeError(self._how_to_call())
 
     def remote(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Say how it is called."""
+        """Raise TypeError: the text says how a method of an actor is called."""
         raise TypeError(self._how_to_call())
 
     options = remote
@@ -387,12 +387,12 @@ def _can_be_called(cls: type, name: str) -> bool:
 
 
 def exit_actor() -> None:
-    """Inside a method: end this actor.  The call, and all behind it, raise ActorDiedError; it is not restarted.
+    """End the actor whose method calls this.  The actor is not restarted.
 
-    What came before has its answers; what `atexit` was told runs.
+    This call and all later ones raise ActorDiedError; earlier calls keep their results.  Functions of `atexit` run.
 
     Raises:
-        TypeError: not called in an actor.
+        TypeError: the caller is no method of an actor.
     """
     from .host import context
     from .host.leaving import ActorExit

@@ -1,4 +1,4 @@
-"""Handles of actors and their methods: what a program calls an actor by."""
+"""Handles of actors, and their methods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ IS_LOGGED = " is logged"  # the actor recovers
 
 
 class ActorHandle(Generic[C_co]):
-    """Calls on one actor: `handle.method.remote(...)`.  May be passed on and stored; the actor ends with the last."""
+    """Handle of an actor: `handle.method.remote(...)` calls a method.
+
+    A handle may be an argument, a result or part of a value.  An actor that is not detached ends with its last handle.
+    """
 
     # The actor's class, for its signatures and docstrings, where this program has created the actor.
     _cls: type | None = None
@@ -219,7 +222,7 @@ class ActorMethod:
             check_arguments(self._signature, f"{self._class_name}.{self._name}", args, kwargs)
 
     def _prepare(self, runtime: Runtime) -> None:
-        """Once per session, of which there should be one."""
+        """Encode the options for this session."""
         if context.had_session and self._handle_ref.id not in runtime.client.held:
             raise context.actor_of_ended_session(self._class_name)
         self._blob = self._encode_options()
@@ -274,7 +277,7 @@ def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandl
 
 
 def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle[Any]:
-    """A handle made of what the actor's options say of it."""
+    """Make a handle of the facts that the actor's options hold."""
     from .store.values import deserialize
 
     class_name, methods, retries = deserialize(data)

@@ -1,6 +1,6 @@
-"""The public functions: what a program calls.  Names and meanings are Ray's (FEATURES 1 to 3, 6).
+"""Public functions on sessions, objects and actors.  Names and meanings are Ray's.
 
-The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine by itself.
+The first of `.remote()`, `get`, `put`, `wait` starts a session on this machine, where no init() did.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _start_lock = context.StartLock()
 
 
 class Context(dict[str, Any]):
-    """What init() returns: a dict of facts on the session; `with zray.init():` shuts it down at the end."""
+    """Result of init(): a dict of facts on the session.  `with zray.init():` calls shutdown() at the end."""
 
     def __enter__(self) -> Context:
         return self
@@ -40,16 +40,16 @@ class Context(dict[str, Any]):
 
     @property
     def address_info(self) -> dict[str, Any]:
-        """The facts (Ray's older name)."""
+        """Facts on the session, under Ray's older name."""
         return self
 
     @property
     def dashboard_url(self) -> str:
-        """There is no dashboard in this version."""
+        """Address of the dashboard: always "", since zray has none."""
         return ""
 
     def disconnect(self) -> None:
-        """As shutdown()."""
+        """Leave the session, as shutdown() does."""
         shutdown()
 
 
@@ -151,7 +151,11 @@ def _why_not_again(runtime: Runtime) -> str:
 
 
 def require_runtime(using: Any = None) -> Runtime:
-    """This process's session; started now if there is none.  using: refs or a handle, which would be of another one."""
+    """Return this process's session; start one where there is none.
+
+    Args:
+        using: refs or a handle that the caller was given; without a session they are of one that ended.
+    """
     runtime = context.runtime
     if runtime is None:
         if context.is_forked:
@@ -167,12 +171,15 @@ def require_runtime(using: Any = None) -> Runtime:
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a session."""
+    """Tell whether this process is in a session."""
     return context.runtime is not None
 
 
 def shutdown() -> None:
-    """Leave the session; one that this process started ends, and nothing of it is left.  May be called twice."""
+    """Leave the session.  A session that this process started ends: no process, file or memory is left.
+
+    A second call does nothing, and so does a call in a task or an actor.
+    """
     runtime = context.runtime
     if runtime is None or runtime.is_worker:
         return
@@ -187,19 +194,27 @@ def get(object_refs: ObjectRef[T], *, timeout: float | None = None, writable: bo
 @overload
 def get(object_refs: Sequence[ObjectRef[T]], *, timeout: float | None = None, writable: bool = False) -> list[T]: ...
 def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool = False) -> Any:
-    """The value of a ref, or of each of a list of refs, in order.  Blocks until they are there.
+    """Wait for the value of a ref, or of each of a list of refs.
 
-    Arrays are read-only views of shared memory: copy before writing, or ask for a copy of your own (writable).
-    A failed ref in the list raises at once.
+        total = zray.get(add.remote(1, 2))
+        first, second = zray.get([a, b], timeout=10)
+
+    Arrays are read-only views of shared memory.
 
     Args:
-        timeout: seconds; 0 looks, and does not wait; None waits without end.
+        object_refs: a ref or a list of refs.
+        timeout: seconds; 0 looks and does not wait; None waits without limit.
+        writable: return copies of arrays that may be written to.  Default: False.
+
+    Returns:
+        The value, or a list of values in the order of the refs.
 
     Raises:
-        TaskError: the task raised; the exception is also an instance of the user's class.
-        GetTimeoutError: not there in time; they may still come (indefinite).
-        WorkerCrashedError, ActorDiedError, ObjectLostError: no value will come (definite).
-        TypeError, ValueError: not a ref.
+        TaskError: the task raised; the error is also an instance of the user's class.
+        GetTimeoutError: a value was not there in time; it may still come (indefinite).
+        WorkerCrashedError, ActorDiedError, ObjectLostError: a value will never come (definite).
+        ValueError: an argument is neither a ref nor a list of refs, or the timeout is negative.
+        TypeError: the timeout is no number.
     """
     if timeout is not None:
         check_timeout(timeout)
@@ -219,16 +234,22 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
                 raise ValueError(f"get() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
         return runtime.get(object_refs, timeout, writable=writable)
     except ZrayError as error:
-        # What is of interest is in its text; where zray has noticed is not.
+        # The text has all that matters to the user; frames of zray do not help.
         raise error.with_traceback(None) from error.__cause__
 
 
 def put(value: T) -> ObjectRef[T]:
-    """Store a value, once, for all that get a ref on it.
+    """Store a value in shared memory, so that many tasks can read it without a copy.
+
+        table = zray.put(np.zeros((1000, 1000)))
+        refs = [column_sum.remote(table, index) for index in range(1000)]
+
+    Returns:
+        A ref on the value.
 
     Raises:
         TypeError: the value is a ref already, or cannot be serialized.
-        ObjectStoreFullError: there is no room.
+        ObjectStoreFullError: the value does not fit into the object store.
     """
     if type(value) is ObjectRef:
         raise TypeError("put() of an ObjectRef is not allowed: the ref is one already.  To wrap it, put([ref]).")
@@ -246,14 +267,24 @@ _checked: tuple[int, int] = (0, 0)
 def wait(
     object_refs: list[ObjectRef[T]], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
-    """Block until `num_returns` of the refs are ready, or `timeout` seconds are over.
+    """Wait until some of the refs are ready.  A failed task is ready too.
 
-    Returns (ready, not ready), both in the order of the input; at most num_returns in ready.  A failed task is
-    ready too.  fetch_local=False: it is enough that the value exists somewhere.
+        while refs:
+            (ref,), refs = zray.wait(refs)
+            print(zray.get(ref))
+
+    Args:
+        object_refs: a list of different refs.
+        num_returns: how many to wait for.  Default: 1.
+        timeout: seconds; 0 looks and does not wait; None waits without limit.
+        fetch_local: False counts a value as ready as soon as any node has it.  Default: True.
+
+    Returns:
+        Two lists in the order of the input: at most num_returns ready refs, and all others.
 
     Raises:
-        TypeError: not a list of refs.
-        ValueError: duplicates, num_returns or timeout out of range.
+        TypeError: the argument is no list of refs, or a number has a wrong type.
+        ValueError: a ref is there twice, or num_returns or timeout is out of range.
     """
     global _checked
     if (
@@ -303,11 +334,19 @@ def as_completed(
 def as_completed(
     object_refs: Iterable[ObjectRef[Any]], *, timeout: float | None = None, with_results: bool = False
 ) -> Iterator[Any]:
-    """The refs as they become ready; with_results: (ref, value) pairs.  timeout: seconds for all of them.
+    """Iterate over refs in the order in which they become ready.
+
+        for ref, value in zray.as_completed(refs, with_results=True):
+            print(value)
+
+    Args:
+        object_refs: refs, all different.
+        timeout: seconds for all of them together; None waits without limit.
+        with_results: yield pairs of ref and value.  Default: False.
 
     Raises:
-        GetTimeoutError: not all were ready in time.
-        the task's error, with with_results.
+        GetTimeoutError: a ref was not ready in time.
+        TaskError: a task raised, and with_results asks for its value.
     """
     from .exceptions import GetTimeoutError
     from .host.patience import why_late
@@ -324,10 +363,14 @@ def as_completed(
 
 
 def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
-    """End an actor at once: calls that wait get ActorDiedError.  no_restart=False: it may be restarted.
+    """End an actor at once.  Calls that wait raise ActorDiedError.
+
+    Args:
+        actor: the actor's handle.
+        no_restart: False allows a restart, as max_restarts says.  Default: True.
 
     Raises:
-        ValueError: not an actor handle.
+        ValueError: the argument is no actor handle.
         TypeError: no_restart is not a bool.
     """
     from .actor_handle import ActorHandle
@@ -354,10 +397,17 @@ def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) 
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
-    """A handle on the living actor of that name.
+    """Find a living actor by its name.
+
+        Counter.options(name="hits", lifetime="detached").remote()
+        counter = zray.get_actor("hits")
+
+    Args:
+        name: the name that the actor was given in its options.
+        namespace: the namespace of the name; default: this program's.
 
     Raises:
-        ValueError: there is none, or the name is empty.
+        ValueError: no living actor has the name, or the name is empty.
         TypeError: the namespace is not a str.
     """
     from .actor_handle import find_actor
@@ -377,7 +427,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
 
 
 def get_gpu_ids() -> list[str]:
-    """The GPUs of this task or actor, by number or as CUDA_VISIBLE_DEVICES names them; in a program, all it may use."""
+    """List the GPUs of this task or actor, as CUDA_VISIBLE_DEVICES names them; in a program, all that it may use."""
     return gpus.of_current(context.runtime)
 
 
@@ -391,7 +441,7 @@ def timeline(filename: str | None = None) -> Any:
 
 
 def get_runtime_context() -> RuntimeContext:
-    """Facts on the task, actor, worker and node that this code runs in."""
+    """Return facts on the task, actor, worker and node that this code runs in."""
     from .runtime_context import RuntimeContext
 
     return RuntimeContext(require_runtime())

@@ -1,4 +1,4 @@
-"""Arguments that users give: checked where they are given, and refused in words."""
+"""Checks of arguments that users give: wrong ones are refused at the call."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .object_ref import ObjectRef, refuse_nil
 
 
 def check_number(name: str, value: Any) -> int | float:
-    """A number, as one of Python's own: numpy has others.
+    """Return a number as int or float, also for numbers of numpy.
 
     Raises:
-        TypeError: none.
+        TypeError: the value is no number.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}.")
@@ -21,10 +21,10 @@ def check_number(name: str, value: Any) -> int | float:
 
 
 def check_whole(name: str, value: Any, minimum: int, maximum: int) -> int:
-    """A whole number; a float may say it, like 2e9.
+    """Return a whole number as int, also for floats such as 2e9.
 
     Raises:
-        TypeError, ValueError: none, a part of one, or out of range.
+        TypeError, ValueError: the value is no number, not whole, or out of range.
     """
     number = check_number(name, value)
     if not math.isfinite(number) or number != int(number):
@@ -35,10 +35,10 @@ def check_whole(name: str, value: Any, minimum: int, maximum: int) -> int:
 
 
 def check_timeout(timeout: Any) -> Any:
-    """Seconds, of get() and wait().
+    """Return the timeout of get() or wait(), in seconds.
 
     Raises:
-        TypeError, ValueError: no number, or a negative one.
+        TypeError, ValueError: the value is no number, or negative.
     """
     if isinstance(timeout, bool) or not isinstance(timeout, Real):
         raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}.")
@@ -48,10 +48,10 @@ def check_timeout(timeout: Any) -> Any:
 
 
 def check_wait(object_refs: Any) -> None:
-    """What wait() is given.
+    """Refuse arguments that wait() does not take.
 
     Raises:
-        TypeError, ValueError: no list of refs, or one is in it twice.
+        TypeError, ValueError: the value is no list of refs, or a ref is there twice.
     """
     if type(object_refs) is ObjectRef:
         raise TypeError("wait() takes a list of ObjectRefs, not a single one.")

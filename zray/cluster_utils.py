@@ -1,5 +1,6 @@
-"""Clusters for tests, on one machine (Ray's cluster_utils): each node is a real process with a session, a shared
-memory and a TCP port (loopback) of its own.
+"""Clusters on one machine, for tests.
+
+Each node is a process with its own session, shared memory and TCP port:
 
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     cluster.add_node(num_cpus=2, resources={"disk": 1})
@@ -22,7 +23,7 @@ POLL_SECONDS = 0.02
 
 
 class Node:
-    """One node of a Cluster."""
+    """Node of a Cluster."""
 
     def __init__(self, session: Session, pid: int) -> None:
         self.session = session
@@ -38,9 +39,13 @@ class Node:
 
 
 class Cluster:
-    """A head and nodes that come and go.  A context manager.
+    """Head and nodes on this machine, also as a context manager.
 
-    Its nodes end with the process that made it, a kill -9 included; shutdown_at_exit=False: they do not.
+    Args:
+        initialize_head: start the head at once.  Default: False.
+        connect: call connect() too.  Default: False.
+        head_node_args: arguments of add_node() for the head.
+        shutdown_at_exit: end all nodes when this process ends, also by kill -9.  Default: True.
     """
 
     def __init__(
@@ -71,11 +76,11 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the head; "" while there is none."""
+        """Address of the head as HOST:PORT; "" without a head."""
         return self.head_node.address if self.head_node is not None else ""
 
     def connect(self, namespace: str | None = None) -> Any:
-        """zray.init with this cluster's address."""
+        """Join the cluster: zray.init with its address.  namespace: as for zray.init."""
         from .api import init
 
         return init(address=self.address, namespace=namespace)
@@ -93,11 +98,14 @@ class Cluster:
         head_wait: float | None = None,
         **head: Any,
     ) -> Node:
-        """The first one is the head.  Returns when it is a member.  wait: changes nothing here.
+        """Start a node, and wait until it is a member.  The first node is the head.
 
-        head_wait: seconds that a node waits for a head that is gone.
-        head: for the head alone, gcs_shards, gcs_replicas, global_schedulers, policy, state_dir, gcs_lineage_memory,
-        driver_wait (as for `zray start --head`).
+        Args:
+            wait: accepted without effect.
+            num_cpus, num_gpus, memory, resources, labels, object_store_memory: as for zray.init.
+            head_wait: seconds that the node waits for a head that is gone.
+            head: options of the head alone, as for `zray start --head`: gcs_shards, gcs_replicas, global_schedulers,
+                policy, state_dir, gcs_lineage_memory, driver_wait.
         """
         total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
         if self.head_node is None:
@@ -122,7 +130,7 @@ class Cluster:
         return node
 
     def remove_node(self, node: Node, allow_graceful: bool = False) -> None:
-        """kill -9, as if its machine had gone; allow_graceful: it is told to end.  Nothing of it is left here."""
+        """End a node by kill -9, as if its machine were gone.  allow_graceful=True: ask the node to end."""
         if node is self.head_node:
             self.head_node = None
         else:
@@ -140,14 +148,17 @@ class Cluster:
         nodes.end_node(node.session, node.pid, fork_server)
 
     def list_all_nodes(self) -> list[Node]:
-        """The head first."""
+        """List the nodes, the head first."""
         return [*([self.head_node] if self.head_node is not None else []), *self.worker_nodes]
 
     def wait_for_nodes(self, timeout: float = WAIT_SECONDS) -> None:
-        """Until the head lists exactly the nodes that are here.
+        """Wait until the head lists exactly the nodes of this object.
+
+        Args:
+            timeout: seconds.  Default: 30.
 
         Raises:
-            TimeoutError: it does not, in that time.
+            TimeoutError: the lists still differ after that time.
         """
         assert self.head_node is not None, "there is no head"
         wanted = {node.node_id for node in self.list_all_nodes()}
@@ -162,6 +173,6 @@ class Cluster:
                 time.sleep(POLL_SECONDS)
 
     def shutdown(self) -> None:
-        """All nodes, the head last.  May be called twice."""
+        """End all nodes, the head last.  A second call does nothing."""
         for node in reversed(self.list_all_nodes()):
             self.remove_node(node)

@@ -1,4 +1,4 @@
-"""Every error that zray raises.
+"""Errors that zray raises.
 
     ZrayError (RayError)
     ├── TaskError (RayTaskError)        the user's code raised; also an instance of the user's class
@@ -27,10 +27,9 @@
     └── DeadlockError                   also a RuntimeError
     ActorClassInheritanceException      a TypeError alone, as in Ray
 
-*Definite*: what was asked for has not happened and never will. *Indefinite*: it may have happened, or may
-yet.
+*Definite*: the request has not happened and never will.  *Indefinite*: the request may have happened, or may yet.
 
-Imported by control processes: neither pickle nor traceback at import.
+Control processes import this module: neither pickle nor traceback at import.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ _decode = Decoder().decode
 
 
 class ZrayError(Exception):
-    """The base of all errors of zray's own."""
+    """Base of all errors of zray."""
 
     def __str__(self) -> str:
-        """What they say names functions and actors, and what these have said: words of somebody, for a terminal."""
+        """The message, safe for a terminal: names and output of user code may hold escape sequences."""
         return escaped(super().__str__())
 
 
@@ -66,10 +65,10 @@ RayError = ZrayError
 
 
 class TaskError(ZrayError):
-    """The task raised (definite).  `raise task_error.as_instanceof_cause()` is also the user's class.
+    """The task raised (definite).  get() raises an error that is an instance of the user's class, too.
 
-    function_name: the task, or Class.method.  traceback_str: the remote traceback as text.
-    cause: the user's exception, None where it could not be carried.  pid, node: where it ran.
+    Attributes: function_name (the task, or Class.method), traceback_str (the remote traceback as text), cause (the
+    user's exception; None where it could not be carried), pid and node (where the task ran).
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class TaskError(ZrayError):
         return _restore_task_error, (*fields, type(self) is not TaskError)
 
     def as_instanceof_cause(self) -> TaskError:
-        """This error as an instance of the cause's class too, where Python allows it; else itself."""
+        """Return this error as an instance of the cause's class too, where Python allows that; else itself."""
         cause = self.cause
         if cause is None or isinstance(cause, TaskError) or type(self) is not TaskError or type(cause) is ZrayError:
             return self
@@ -133,11 +132,10 @@ RayTaskError = TaskError
 
 
 class _Dual(TaskError):
-    """The first base of those that are a user's class too.  What that does to its subclasses is not for these: it may
-    count them, ask for more, or refuse to have any."""
+    """First base of errors that are instances of a user's class too: a user's __init_subclass__ is not for them."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Nobody else's."""
+        """Keep the user's __init_subclass__ from being called: it may count subclasses, or refuse them."""
 
 
 _dual_classes: dict[type, type[TaskError] | None] = {}
@@ -146,12 +144,12 @@ CONTROL_FLOW = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInterr
 
 
 def _is_cancellation(cause_class: type[BaseException]) -> bool:
-    """Whether asyncio, which is not imported for the question, would take such an error for the awaiting task's end."""
+    """Whether asyncio would take such an error for the end of the awaiting task.  asyncio is not imported here."""
     return ("asyncio.exceptions", "CancelledError") in [(cls.__module__, cls.__name__) for cls in cause_class.__mro__]
 
 
 def _dual_class(cause_class: type[BaseException]) -> type[TaskError] | None:
-    """A class that is both TaskError and cause_class; None where raising such a thing would mislead."""
+    """Make a class that is both TaskError and cause_class; None where raising that would mislead."""
     if cause_class in _dual_classes:
         return _dual_classes[cause_class]
     if len(_dual_classes) >= DUAL_CLASSES_MAX:
@@ -181,8 +179,8 @@ def _restore_task_error(
 
 
 class _ProcessDeath(ZrayError):
-    """The death of a process.  pid: 0 where unknown.  node: how the id of its node begins.
-    exit_text: signal or exit code in words.  log_tail: the last lines it wrote.
+    """Death of a process: pid (0: unknown), node (the begin of its id), exit_text (signal or exit code in words) and
+    log_tail (the last lines of its output).
     """
 
     def __init__(
@@ -206,11 +204,11 @@ class _ProcessDeath(ZrayError):
 
 
 class RayActorError(_ProcessDeath):
-    """A call on an actor failed for the actor's sake: see its two kinds for definite or indefinite."""
+    """The actor could not finish a call: ActorDiedError is definite, ActorUnavailableError indefinite."""
 
 
 class ActorDiedError(RayActorError):
-    """The actor is dead and stays so (definite for calls not begun; a call that ran may have had effects)."""
+    """The actor is dead for good (definite for calls that had not begun; a call that ran may have had effects)."""
 
 
 class ActorUnavailableError(RayActorError):
@@ -222,27 +220,27 @@ class WorkerCrashedError(_ProcessDeath):
 
 
 class NodeDiedError(_ProcessDeath):
-    """The node that ran the task is dead by the monitor's verdict (indefinite: it may have had effects)."""
+    """The node that ran the task was declared dead (indefinite: the task may have had effects)."""
 
 
 class TaskCancelledError(ZrayError):
-    """The task was cancelled (definite if it had not begun; what had run may have had effects)."""
+    """The task was cancelled (definite if it had not begun; a task that ran may have had effects)."""
 
 
 class TaskForceCancelledError(TaskCancelledError, WorkerCrashedError):
-    """The task was cancelled by ending its worker (indefinite: what had run may have had effects)."""
+    """The task was cancelled by ending its worker (indefinite: the task may have had effects)."""
 
 
 class GetTimeoutError(ZrayError, TimeoutError):
-    """The value was not here in time (indefinite: it may still come)."""
+    """The value was not ready in time (indefinite: the task may still finish)."""
 
 
 class ObjectLostError(ZrayError):
-    """All copies of the value are gone and it cannot be made again (definite)."""
+    """All copies of the value are lost, and it cannot be reconstructed (definite)."""
 
 
 class ObjectReconstructionFailedError(ObjectLostError):
-    """The task that made the value cannot make it again: it may run no more, or its record is gone too (definite)."""
+    """The value cannot be reconstructed: its task may not run again, or its lineage is lost too (definite)."""
 
 
 class ObjectFreedError(ObjectLostError):
@@ -250,31 +248,31 @@ class ObjectFreedError(ObjectLostError):
 
 
 class OwnerDiedError(ObjectLostError):
-    """The value went with the driver that owned it (definite)."""
+    """The value was lost with the driver that owned it (definite)."""
 
 
 class ObjectStoreFullError(ZrayError):
-    """There is no room for the value after evicting and spilling (definite: nothing was stored)."""
+    """The object store is full after evicting and spilling (definite: nothing was stored)."""
 
 
 class OutOfDiskError(ZrayError):
-    """There is no room left where values are spilled (definite: nothing was stored)."""
+    """The disk for spilled values is full (definite: nothing was stored)."""
 
 
 class OutOfMemoryError(ZrayError):
-    """The task was ended before the machine ran out of memory (indefinite: it may have had effects)."""
+    """The task was ended before the machine ran out of memory (indefinite: the task may have had effects)."""
 
 
 class PlasmaObjectNotAvailable(ZrayError):
-    """The value is not in this node's store (indefinite: it may come)."""
+    """The value is not in this node's store (indefinite: it may arrive)."""
 
 
 class AsyncioActorExit(ZrayError):
-    """Raised by exit_actor() inside an async actor, to leave it (definite)."""
+    """The exception by which exit_actor() leaves an async actor (definite)."""
 
 
 class TaskPlacementGroupRemoved(ZrayError):
-    """The task's placement group was removed (definite for what had not begun)."""
+    """The task's placement group was removed (definite for a task that had not begun)."""
 
 
 class ActorPlacementGroupRemoved(ZrayError):
@@ -282,11 +280,11 @@ class ActorPlacementGroupRemoved(ZrayError):
 
 
 class TaskUnschedulableError(ZrayError):
-    """No node can ever run the task as it asks (definite: it never ran)."""
+    """No node can ever meet the task's request (definite: the task never ran)."""
 
 
 class ActorUnschedulableError(ZrayError):
-    """No node can ever hold the actor as it asks (definite: it never started)."""
+    """No node can ever meet the actor's request (definite: the actor never started)."""
 
 
 class PendingCallsLimitExceeded(ZrayError):
@@ -294,23 +292,23 @@ class PendingCallsLimitExceeded(ZrayError):
 
 
 class RuntimeEnvSetupError(ZrayError):
-    """The environment that the task asked for could not be made (definite: it never ran)."""
+    """The task's runtime_env could not be set up (definite: the task never ran)."""
 
 
 class OufOfBandObjectRefSerializationException(ZrayError):
-    """A ref was pickled where zray cannot count it (definite).  Spelled as in Ray."""
+    """A ref was pickled where zray cannot count it (definite).  The name is spelled as in Ray."""
 
 
 class SerializationError(ZrayError, TypeError):
-    """The value cannot be pickled, and the message says which part of it (definite: nothing was sent)."""
+    """The value cannot be pickled; the message names the part (definite: nothing was sent)."""
 
 
 class RaySystemError(ZrayError):
-    """What has failed is neither the task nor the machine that ran it (definite or not: its two kinds say which)."""
+    """The system failed, not the task: ClusterLostError is indefinite, DeserializationError definite."""
 
 
 class DeserializationError(RaySystemError):
-    """The bytes are here but the value cannot be made of them in this process (definite here)."""
+    """The value arrived, and cannot be unpickled in this process (definite here)."""
 
 
 class CrossLanguageError(ZrayError):
@@ -318,44 +316,41 @@ class CrossLanguageError(ZrayError):
 
 
 class ActorAlreadyExistsError(ZrayError, ValueError):
-    """The name is taken in this namespace (definite: no actor was made)."""
+    """The name is taken in this namespace (definite: no actor was created)."""
 
 
 class ActorClassInheritanceException(TypeError):
-    """An actor class has no subclasses: a plain class has, and is decorated then (definite)."""
+    """A class inherits from an actor class: inherit from a plain class, and decorate the subclass (definite)."""
 
 
 class AuthenticationError(ZrayError, ConnectionError):
-    """The peer does not accept our key or token, or we not theirs (definite: nothing was said)."""
+    """A key or token was refused, by the peer or by this process (definite: nothing was sent)."""
 
 
 class ClusterLostError(RaySystemError, ConnectionError):
-    """The connection to the cluster is gone for good (indefinite: what was under way may have run)."""
+    """The connection to the cluster is lost for good (indefinite: submitted tasks may have run)."""
 
 
 class ProtocolError(ZrayError, ValueError):
-    """Bytes from a peer that are no message of ours (definite: they were dropped)."""
+    """A peer sent bytes that are no message of zray (definite: they were dropped)."""
 
 
 class DeadlockError(ZrayError, RuntimeError):
-    """Tasks or actors wait for each other in a ring (definite: none of them can go on)."""
+    """Tasks or actors wait for each other in a circle (definite: none can go on)."""
 
 
 def is_error_value(value: object) -> bool:
-    """Whether that stands in the place of a value as a message has it; of what lies in a store, nobody looks: False."""
+    """Whether an encoded value in a message is an error.  Values in the store are not looked at: False."""
     return type(value) is bytes and value[:1] in _ERROR_MARKS
 
 
 def encode_system_error(class_name: str, message: str, details: dict[str, Any] | None = None) -> bytes:
-    """A system error as a value, by one of the class names above.
-
-    details: keyword arguments of the class (pid, node, exit_text, log_tail), of plain types.
-    """
+    """Encode a system error.  details: keyword arguments of the class (pid, node, exit_text, log_tail)."""
     return bytes((SYSTEM_ERROR,)) + _encode((class_name, message, details or {}))
 
 
 def system_error_of(error: ZrayError) -> bytes:
-    """An error of this module as `encode_system_error` writes it; a subclass goes by its nearest name."""
+    """Encode an error of this module; a subclass goes by the name of its nearest base here."""
     names = (cls.__name__ for cls in type(error).__mro__)
     name = next((name for name in names if name in SYSTEM_ERRORS), "ZrayError")
     details = {key: getattr(error, key) for key in ("pid", "node", "exit_text", "log_tail") if hasattr(error, key)}
@@ -364,7 +359,7 @@ def system_error_of(error: ZrayError) -> bytes:
 
 
 def decode_system_error(data: Any) -> ZrayError:
-    """The error that `encode_system_error` wrote; of a name unknown here, a ZrayError that says the name."""
+    """Decode a system error; an unknown class name becomes a ZrayError with that name in its text."""
     try:
         name, message, details = _decode(memoryview(data)[1:])
         cls = SYSTEM_ERRORS.get(name)

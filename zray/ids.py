@@ -56,13 +56,13 @@ def children_prefix(parent: TaskID) -> bytes:
 
 
 def group_name_key(namespace: str, name: str) -> TaskID:
-    """What hashes to the shard that is the authority for the placement group of that name."""
+    """Key that hashes to the shard with the authority for the placement group of that name."""
     said = f"{len(namespace)} {namespace} {name}".encode()
     return bytes(COUNTER_BYTES) + blake2b(said, digest_size=PARENT_HASH_BYTES, person=b"zray-group").digest()
 
 
 def named_group_id(task_id: TaskID, namespace: str, name: str) -> TaskID:
-    """The id of a placement group with a name: of its own, and at the shard of the name."""
+    """The id of a placement group with a name: unique, and at the shard of the name."""
     own = blake2b(task_id, digest_size=COUNTER_BYTES, person=b"zray-group").digest()
     return own + group_name_key(namespace, name)[COUNTER_BYTES:]
 

@@ -39,7 +39,7 @@ released: deque[bytes] = deque()
 
 
 def _say_nothing(object_id: bytes) -> None:
-    """What a dying ref calls where nobody counts: after a fork, and while the interpreter shuts down."""
+    """Ignore a dying ref where nobody counts: after a fork, and while the interpreter shuts down."""
 
 
 _append: Callable[[bytes], None] = released.append
@@ -48,14 +48,14 @@ on_restore: Callable[[bytes], None] = _say_nothing
 
 
 def enable_releases() -> None:
-    """From now on refs that die in this process are said in `released` (a worker calls this once forked)."""
+    """Record refs that die in this process in `released` from now on (a worker calls this once forked)."""
     global _append
     released.clear()
     _append = released.append
 
 
 def disable_releases() -> None:
-    """From now on refs die in silence."""
+    """Stop recording refs that die."""
     global _append
     _append = _say_nothing
 
@@ -63,7 +63,7 @@ def disable_releases() -> None:
 if TYPE_CHECKING:
 
     class Argument(Awaitable[T_co], Any, Generic[T_co]):
-        """For type checkers: a ref may stand for its value, as an argument of `.remote()`.
+        """Type for type checkers: a ref may stand for its value, as an argument of `.remote()`.
 
         Python's types cannot say "each parameter, or a ref on it" of a ParamSpec.  Where the value of a ref is needed
         and get() was forgotten, an index is reported at least.
@@ -80,9 +80,12 @@ else:
 
 # `weakref=True` rules out `gc=False` in msgspec; a struct that holds only bytes is not tracked anyway.
 class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
-    """A reference to a value: hashable, comparable, awaitable.
+    """Reference to a value that exists or will exist: hashable, comparable, awaitable.
 
-    `ObjectRef[int]` in annotations names the type of the value.  id: 20 bytes, see ids.py.
+        value = zray.get(ref)
+        value = await ref
+
+    `ObjectRef[int]` in annotations names the type of the value.  A value is dropped with the last ref on it.
     """
 
     id: bytes
@@ -94,13 +97,15 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
             pass  # The module's globals are already gone: the interpreter is shutting down.
 
     def hex(self) -> str:
+        """The id in hexadecimal."""
         return self.id.hex()
 
     def binary(self) -> bytes:
+        """The id as 20 bytes."""
         return self.id
 
     def task_id(self) -> bytes:
-        """The id of the task that makes (or put) the value."""
+        """The id of the task that returns the value, or put it."""
         return self.id[:TASK_ID_BYTES]
 
     def __repr__(self) -> str:
@@ -122,10 +127,10 @@ class ObjectRef(Struct, Argument[T_co], frozen=True, weakref=True):
         return asyncio.wrap_future(self.future())
 
     def future(self) -> Future[T_co]:
-        """The value as a concurrent future, which holds the task's error instead when it failed.
+        """Return a concurrent.futures.Future of the value, or of the task's error.
 
         Raises:
-            RuntimeError: zray is not initialized in this process.
+            RuntimeError: this process is in no session.
         """
         refuse_nil((self.id,))
         if resolve_future is None:
@@ -191,8 +196,7 @@ def check_refs(ids: Collection[bytes]) -> None:
 
 
 class collect_refs:
-    """`with collect_refs() as ids:` refs may be pickled inside; `ids` gets theirs, unique, in first-seen
-    order.
+    """Context in which refs may be pickled: `with collect_refs() as ids:`.  ids: theirs, in first-seen order.
 
     Nested collections are each complete only in themselves: the outer one does not see the inner one's ids.
 

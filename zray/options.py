@@ -1,6 +1,6 @@
-"""The options of remote functions, actors and their calls: checked at the door, then encoded once.
+"""Options of remote functions, actors and their calls: checked when given, then encoded once.
 
-Source: FEATURES 1 and 3; names and meanings are Ray's.
+Names and meanings are Ray's.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ MEMORY_BYTES_MAX = 10**14  # in RESOURCE_UNITs that is an eighth of what a messa
 
 
 def check_options(options: dict[str, Any], valid: tuple[str, ...], what: str) -> dict[str, Any]:
-    """Refuse what is unknown, of the wrong type, out of range, or not built yet.
+    """Refuse options that are unknown, of a wrong type, out of range, or absent.
 
-    Returns the options, numbers as Python's own: 2.0 as 2 where only whole ones do.
+    Returns:
+        The options, with numbers as Python's own: 2.0 as 2 where only whole numbers are valid.
 
     Raises:
         ValueError: an unknown option, or a value out of range.
@@ -240,7 +241,7 @@ def _rules(selector: dict[str, str]) -> tuple[LabelRule, ...]:
 
 
 def _label_rule(key: str, text: str) -> LabelRule:
-    """Of "value", "!value", "in(a, b)" or "!in(a, b)"."""
+    """Parse a rule: "value", "!value", "in(a, b)" or "!in(a, b)"."""
     is_negated = text.startswith("!")
     said = text[is_negated:].strip()
     if said.startswith("in(") and said.endswith(")"):

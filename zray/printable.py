@@ -1,4 +1,4 @@
-"""Words that somebody else has chosen, for a terminal or a log: nothing in them acts on whoever reads (USERS B28)."""
+"""Text of users and peers, made safe for terminals and logs: no escape sequence in it takes effect."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NO_COLOUR = "\x1b[0m"
 
 
 def printable(text: str) -> str:
-    """The same text; what is not to be seen (escapes, NUL, marks that turn the direction) as an escape in it.
+    """The text in one paragraph: control characters and marks that turn the direction are shown as escapes.
 
-    Its further lines stand behind a bar, so that none passes for a line of somebody else's.
+    Further lines follow a bar, so that none passes for a line of another program.
     """
     if len(text) > CHARACTERS_MAX:
         text = f"{text[:CHARACTERS_MAX]} [... {len(text) - CHARACTERS_MAX:,} more characters are left out]"
@@ -26,18 +26,16 @@ def printable(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The same text with its lines and tabs; what else is not to be seen, as an escape in it.  For errors, whose lines
-    are their own.
-    """
+    """The text with its lines and tabs; other control characters are shown as escapes.  For errors."""
     if text.isprintable():
         return text
     return "\n".join("".join(map(_shown, line)) for line in text.split("\n"))
 
 
 def coloured(lines: str) -> str:
-    """What a program has printed: colours and tabs stay, and what else acts on a terminal is an escape.
+    """The output of a program, with colours and tabs; other control characters are shown as escapes.
 
-    A colour ends with its line: the next one may be somebody else's.
+    A colour ends with its line, since another program may have printed the next line.
     """
     lines = _ACTS.sub(_but_colours, lines.replace("\r\n", "\n"))
     return lines if "\x1b" not in lines else "\n".join(map(_ended, lines.split("\n")))
@@ -49,7 +47,7 @@ def _but_colours(found: re.Match[str]) -> str:
 
 
 def _ended(line: str) -> str:
-    """Of a line in which all that is left of escapes is colours."""
+    """The line with its colour ended, where colours are the only escapes left."""
     last = line[line.rfind("\x1b") :] if "\x1b" in line else _NO_COLOUR
     return line if last.startswith((_NO_COLOUR, "\x1b[m")) else line + _NO_COLOUR
 

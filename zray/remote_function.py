@@ -1,4 +1,4 @@
-"""The object that @remote makes of a function."""
+"""Remote functions: @zray.remote on a function."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAME_CHARACTERS_MAX = 1_000
 
 
 class RemoteFunction(Generic[P, R]):
-    """Calls of it run as tasks: `f.remote(...)` returns a ref at once (Ray paper 4.1, table 1)."""
+    """Function whose calls run as tasks: `f.remote(...)` submits one and returns a ref."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         options = check_options(options, TASK_OPTIONS, "a remote function")
@@ -72,7 +72,7 @@ class RemoteFunction(Generic[P, R]):
         )
 
     def local(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function in this process, as an ordinary call."""
+        """Call the function in this process, as an ordinary function: for tests and debuggers."""
         return self._function(*args, **kwargs)
 
     @overload
@@ -132,7 +132,7 @@ class RemoteFunction(Generic[P, R]):
         raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
 
     def code(self) -> Code:
-        """The pickled function; made on first use, so that it may refer to what is defined after it."""
+        """The pickled function, made on first use, so that it may refer to names defined after it."""
         if self._code is None:
             self._code = Code(self._function, str(getattr(self._function, "__qualname__", self._name)))
         return self._code
@@ -179,7 +179,7 @@ class RemoteFunction(Generic[P, R]):
         return [ObjectRef(return_id(task_id, index)) for index in range(1, count + 1)]  # type: ignore[return-value]
 
     def prepare(self, runtime: Runtime, captured: Where | None = None) -> tuple[Code, bytes]:
-        """Once per session: publish the code, encode the options; these each time where a group captures."""
+        """Publish the code and encode the options, once per session; the options each time where a group captures."""
         code = self.code()
         context.refuse_strangers(code.captured_ids)
         code.publish(runtime)
@@ -229,13 +229,13 @@ shows_signature(RemoteFunction.remote)
 
 
 class Code:
-    """A function's or class's pickled code, and the refs that its closure captures: they count as arguments.
+    """Pickled code of a function or class, with the refs in its closure, which count as arguments.
 
     Code that is too large for a message lies in the object store of each session.  What is published then is its ref.
 
     Raises:
-        ValueError: it is too large to be sent.
-        SerializationError: it cannot be pickled.
+        ValueError: the code is too large to be sent.
+        SerializationError: the code cannot be pickled.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
@@ -267,10 +267,10 @@ class Code:
         return data, captured
 
     def publish(self, runtime: Runtime) -> None:
-        """Make it known in this session.
+        """Send the code to this session, once.
 
         Raises:
-            ObjectStoreFullError: it goes by the store, which has no room for it.
+            ObjectStoreFullError: the code goes by the object store, which is full.
         """
         if self.session is not runtime.mark:
             runtime.look_for_code(self.source)
@@ -300,10 +300,10 @@ class Code:
         return self.holds[-1:] if self.is_in_store else ()
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A wrong number of arguments is an error here, not on the worker.
+        """Refuse arguments that do not fit the signature, before the call is sent.
 
         Raises:
-            TypeError: as the function itself would; names it.
+            TypeError: the text of Python's own error, with the function's name.
         """
         if self.signature is not None and (kwargs or not self.counts[0] <= len(args) <= self.counts[1]):
             check_arguments(self.signature, self.name, args, kwargs)
@@ -338,14 +338,14 @@ def configured(target: Any, options: dict[str, Any]) -> Any:
 
 
 def with_captured(holds: tuple[bytes, ...], code: Code) -> tuple[bytes, ...]:
-    """What a call's arguments hold, and what its code captures."""
+    """Refs that a call's arguments hold, and those that its code captures."""
     both = tuple(dict.fromkeys((*holds, *code.holds)))
     check_refs(both)
     return both
 
 
 def serialize_call(runtime: Runtime, args: tuple[Any, ...], kwargs: dict[str, Any], keep: list[ObjectRef]) -> Arguments:
-    """A call's arguments; what is too large to travel inline is put, and `keep` holds it until the call is sent."""
+    """Serialize a call's arguments.  Large ones are put; `keep` holds their refs until the call is sent."""
 
     def put(serialized: Any) -> bytes:
         ref: ObjectRef[Any] = ObjectRef(runtime.put_serialized(serialized))

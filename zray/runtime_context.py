@@ -1,4 +1,4 @@
-"""get_runtime_context(): where this code runs.  Ids are hexadecimal strings, as Ray's are."""
+"""Facts on the task, actor, worker and node that code runs in.  Ids are hexadecimal strings, as in Ray."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ if TYPE_CHECKING:
 
 
 class RuntimeContext:
-    """A look at the current process and task."""
+    """Facts on the current task, actor, worker and node, from `zray.get_runtime_context()`.  Ids are hexadecimal."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     def get_job_id(self) -> str:
-        """The driver's program."""
+        """Id of the program."""
         return self._runtime.job_id.hex()
 
     def get_node_id(self) -> str:
-        """The node."""
+        """Id of the node."""
         return self._runtime.node_id.hex()
 
     @property
     def gcs_address(self) -> str:
-        """HOST:PORT of the cluster, as `zray.init` takes it; "" in a session that is none."""
+        """Address of the cluster as HOST:PORT, for `zray.init`; "" in a session of one machine."""
         from .host.joining import cluster_of
 
         return cluster_of(self._runtime)
 
     def get_node_labels(self) -> dict[str, str]:
-        """The node's labels."""
+        """Labels of the node."""
         from .cluster_info import nodes
 
         own = self.get_node_id()
@@ -38,35 +38,35 @@ class RuntimeContext:
         return found
 
     def get_worker_id(self) -> str:
-        """The process: its number in the session."""
+        """Name of the worker process in its session; "driver" in a program."""
         return getattr(self._runtime, "worker_name", "driver")
 
     def get_task_id(self) -> str | None:
-        """The task; None in a driver."""
+        """Id of the task; None in a program."""
         return self._runtime.submitter().task_id.hex() if self._runtime.is_worker else None
 
     def get_task_name(self) -> str | None:
-        """The task's name; None in a driver."""
+        """Name of the task; None in a program."""
         return self._runtime.submitter().name if self._runtime.is_worker else None
 
     def get_actor_id(self) -> str | None:
-        """The actor; None where there is none."""
+        """Id of the actor; None outside of actors."""
         actor = getattr(self._runtime, "actor", None)
         return actor.actor_id.hex() if actor is not None else None
 
     def get_actor_name(self) -> str | None:
-        """The name that the actor was given; None where there is none."""
+        """Name of the actor, from its options; None without a name or outside of actors."""
         actor = getattr(self._runtime, "actor", None)
         return (actor.options.name or None) if actor is not None else None
 
     @property
     def namespace(self) -> str:
-        """Where the job's named actors live."""
+        """Namespace of the program's named actors."""
         return self._runtime.namespace
 
     @property
     def runtime_env(self) -> dict[str, Any]:
-        """What was asked for: the program's, and on top of that the task's or actor's own."""
+        """The runtime_env of the program, with the fields of the task or actor on top."""
         runtime = self._runtime
         env_vars = dict((*runtime.facts.env_vars, *runtime.env_vars))
         return {"env_vars": env_vars} if env_vars else {}
@@ -78,7 +78,7 @@ class RuntimeContext:
         return actor is not None and actor.restart_count > 0
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the current task or actor holds."""
+        """Resources that the current task or actor holds, by name; memory in bytes."""
         from .wire.groups import plain_name
         from .wire.task_spec import RESOURCE_UNIT, parse_options
 
@@ -93,13 +93,13 @@ class RuntimeContext:
         return {name: amount / RESOURCE_UNIT for name, amount in units.items()}
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Which GPUs the current task or actor has; in a program, those that it may use."""
+        """GPUs of the current task or actor, as {"GPU": [...]}; in a program, those that it may use."""
         from .host import gpus
 
         return {"GPU": gpus.of_current(self._runtime)}
 
     def get_placement_group_id(self) -> str | None:
-        """The placement group that the task or actor runs in; None where there is none."""
+        """Id of the placement group that the task or actor runs in; None outside of groups."""
         where = None
         if (actor := getattr(self._runtime, "actor", None)) is not None:
             where = actor.options.where
@@ -111,15 +111,15 @@ class RuntimeContext:
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
-        """Whether what this code starts runs in its placement group, unless that says otherwise."""
+        """Whether children of this task or actor run in its placement group by default."""
         return self._runtime.submitter().captured is not None
 
     @property
     def current_actor(self) -> Any:
-        """A handle on the actor that this code runs in.
+        """Handle of the actor that this code runs in.
 
         Raises:
-            RuntimeError: it runs in no actor.
+            RuntimeError: the code runs in no actor.
         """
         from .actor_handle import handle_of
 

@@ -1,12 +1,12 @@
-"""What tasks find around them (Ray's runtime_env): environment variables, a working folder, modules.
+"""Surroundings of tasks (Ray's runtime_env): environment variables, a working folder, modules.
 
-    zray.init(runtime_env={"env_vars": {"MODE": "fast"}, "working_dir": "."})    for all of a program
+    zray.init(runtime_env={"env_vars": {"MODE": "fast"}, "working_dir": "."})    for all tasks of a program
     @zray.remote(runtime_env={"env_vars": {...}})    for these tasks, and their children
 
-env_vars      on top of what is there; ${NAME} in a value stands for what NAME was
-working_dir   the folder that tasks run in, and import from: on the program's node itself, on others a copy
+env_vars      environment variables; ${NAME} in a value is the former value of NAME
+working_dir   folder that tasks run in, and import from; other nodes get a copy
 py_modules    folders of packages, or .py files, to import from
-excludes      patterns of what of them stays behind
+excludes      patterns of files that stay behind
 """
 
 from __future__ import annotations
@@ -29,19 +29,26 @@ ENV_VARS_BYTES_MAX = 64 << 10
 
 
 class RuntimeEnv(dict[str, Any]):
-    """A runtime_env with its fields as arguments."""
+    """Surroundings of tasks, checked: a dict made of its fields.
+
+        zray.init(runtime_env=RuntimeEnv(env_vars={"MODE": "fast"}, working_dir="."))
+
+    Raises:
+        ValueError, TypeError: an unknown field, or a bad value.
+        NotImplementedError: a field of Ray's that zray does not have yet.
+    """
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(check_runtime_env(fields, JOB_FIELDS, "RuntimeEnv()"))
 
 
 def check_runtime_env(given: Any, valid: Iterable[str], what: str) -> dict[str, Any]:
-    """A runtime_env's fields that mean something.
+    """Check a runtime_env, and return its fields that have an effect.
 
     Raises:
-        TypeError: of the wrong type.
-        ValueError: an unknown field, or a value that cannot be.
-        NotImplementedError: a field of Ray's that zray does not have, or not there.
+        TypeError: a value has a wrong type.
+        ValueError: an unknown field, or a bad value.
+        NotImplementedError: a field of Ray's that zray does not have yet, or not for a task or an actor.
     """
     if not isinstance(given, dict):
         raise TypeError(f"runtime_env of {what} must be a dict, not {type(given).__name__}.")
@@ -115,6 +122,6 @@ _CHECKS = {
 
 
 def env_vars_of(runtime_env: dict[str, Any] | None, inherited: EnvVars = ()) -> EnvVars:
-    """The variables of a checked runtime_env, on top of those that are inherited."""
+    """The variables of a checked runtime_env, on top of inherited ones."""
     own = (runtime_env or {}).get("env_vars") or {}
     return tuple(sorted({**dict(inherited), **own}.items()))

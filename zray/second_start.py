@@ -1,4 +1,4 @@
-"""A program that zray has run in place of Python, by a sys.executable that is the program itself: it ends at once.
+"""End of a program that zray ran in place of Python, since sys.executable is the program itself.
 
 zray's own processes take the mark out of their environment before they import zray.  Without this each such program
 would start a session, which would start the program again, and so on.
@@ -12,7 +12,7 @@ SAID = "zray has started this program in place of Python"
 
 
 def end_if_marked() -> None:
-    """Before anything of zray can be used.  No exception: the program could catch it, and go on."""
+    """End the process if it is marked.  An exception would not do: the program could catch it and go on."""
     if MARK in os.environ:
         os.write(2, f"{SAID}: it ends here.\n".encode())
         os._exit(1)

@@ -27,7 +27,7 @@ def refuse() -> None:
 
 
 def hidden_by_program() -> str:
-    """For whoever notices that an import has run the program once more: which file hides which module."""
+    """Say which file hides which module, for errors of a program that an import has run once more."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     if not path:
         return "a file of this program"

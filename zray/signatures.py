@@ -1,4 +1,4 @@
-"""What a call must look like, so that a wrong one is refused where it is made, not where it runs."""
+"""Signatures of functions and methods: a wrong call is refused where it is made, not where it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ TAKES_SELF = (FunctionType, MethodDescriptorType, WrapperDescriptorType)
 def signature_of(
     function: Callable[..., Any], *, skip_self: bool = False
 ) -> tuple[inspect.Signature | None, tuple[int, int]]:
-    """Its signature, and how many positional arguments alone will do (from, to).  None: nothing can be checked."""
+    """The signature of a function, and how many positional arguments alone suffice (from, to).
+
+    The signature is None where Python knows none: nothing can be checked.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -28,7 +31,7 @@ def signature_of(
 
 
 def counts_of(signature: inspect.Signature) -> tuple[int, int]:
-    """How many positional arguments alone will do (from, to)."""
+    """Count how many positional arguments alone suffice (from, to)."""
     required = maximum = 0
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
@@ -45,7 +48,7 @@ def check_arguments(signature: inspect.Signature, name: str, args: tuple[Any, ..
     """Refuse a call that the signature does not allow.
 
     Raises:
-        TypeError: says what is wrong, and with which function: a program makes many calls.
+        TypeError: the text names the function and the argument.
     """
     try:
         signature.bind(*args, **kwargs)
@@ -79,7 +82,7 @@ _DEFAULT = _Default()
 def signature_from(
     parameters: tuple[tuple[str, int, bool], ...] | None,
 ) -> tuple[inspect.Signature | None, tuple[int, int]]:
-    """The reverse: the signature, and how many positional arguments alone will do."""
+    """The signature of described parameters, and how many positional arguments alone suffice."""
     if parameters is None:
         return None, ANY_COUNT
     kinds = {int(kind): kind for kind in inspect._ParameterKind}

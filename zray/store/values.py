@@ -222,7 +222,7 @@ def register_serializer(cls: type, *, serializer: Callable[[Any], Any], deserial
 
 
 def deregister_serializer(cls: type) -> None:
-    """The reverse of `register_serializer`; nothing happens if there was none."""
+    """Forget the serializer of `cls`; nothing happens without one."""
     _custom.pop(cls, None)
 
 

@@ -1,4 +1,4 @@
-"""Ray's util.as_completed: values, where zray.as_completed yields refs."""
+"""zray.util.as_completed: values, where zray.as_completed yields refs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ def as_completed(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> Iterator[Any]:
-    """The values as they become ready; yield_obj_refs: the refs.
+    """Iterate over values in the order in which they become ready.
 
-    Ray waits for chunk_size at a time, for at most timeout seconds, and then for the next ones.  Here each comes as
-    soon as it is ready: neither changes anything.  fetch_local: as of zray.wait.
+        for value in zray.util.as_completed([f.remote(item) for item in items]):
+            print(value)
+
+    Args:
+        refs: refs, all different.
+        chunk_size: accepted without effect; Ray waits for so many at a time.
+        yield_obj_refs: yield the refs instead of the values.  Default: False.
+        timeout: accepted without effect; Ray waits so long, in seconds, for a chunk.
+        fetch_local: as for zray.wait.  Default: True.
 
     Raises:
-        ValueError: chunk_size is less than 1, or a ref is there twice; as zray.wait.
-        TypeError: one of the arguments; as zray.wait.
-        the task's error, where its value would be.
+        ValueError: chunk_size is less than 1, or a ref is there twice.
+        TypeError: an argument has a wrong type.
+        TaskError: a task raised; the error takes the place of its value.
     """
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size must be an int of at least 1, not {chunk_size!r}.")

@@ -1,4 +1,4 @@
-"""What programs look up about the cluster that they are in: names of actors, and this node's address."""
+"""Look-ups in the cluster of a program: names of actors, and the address of this node."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ LOOPBACK = "127.0.0.1"
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
-    """The names of the living actors that have one, in order; also of those whose process is not there yet.
+    """List the names of living actors, in alphabetical order.  Actors that are still starting are listed too.
 
-    Those of this program's namespace.  all_namespaces: those of all, each as {"name": ..., "namespace": ...}.
+    Args:
+        all_namespaces: list the actors of all namespaces, not only this program's.  Default: False.
+
+    Returns:
+        A list of names; with all_namespaces, a list of {"name": ..., "namespace": ...}.
     """
     check_flag("all_namespaces", all_namespaces)
     runtime = api.require_runtime()
@@ -29,10 +33,13 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
-    """The address by which others in the cluster reach this node, or this program where it has joined from outside.
+    """Return the IP address at which other members of the cluster reach this node.
 
-    A session of one machine is reached at 127.0.0.1.  Without a session: the address that packets to `address`
-    (HOST:PORT) would leave from; none is sent.
+    The address is 127.0.0.1 in a session of one machine.  A program that joined from another machine gets its own.
+
+    Args:
+        address: HOST:PORT that is used without a session: packets to it would leave from the address returned.
+            Nothing is sent.
     """
     if not api.is_initialized():
         return _address_towards(address)

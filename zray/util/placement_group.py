@@ -1,4 +1,4 @@
-"""Placement groups, under Ray's names: bundles of resources that are reserved on nodes, all of them or none.
+"""Placement groups: bundles of resources that are reserved on nodes, all of them or none.
 
     group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
     zray.get(group.ready(), timeout=60)
@@ -6,8 +6,8 @@
     zray.get(f.options(scheduling_strategy=strategy).remote())
     remove_placement_group(group)
 
-A group waits until there is room for all of it.  It ends with its creator's program (lifetime="detached": only when it
-is removed), or with the actor that made it.  When a node is lost, its bundles are placed again.
+A group waits until nodes have resources for all of its bundles.  The group ends with the program or actor that created
+it; with lifetime="detached", it ends when it is removed.  The bundles of a lost node are placed again.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ NAME_CHARACTERS_MAX = 1_000
 
 
 class PlacementGroupID(bytes):
-    """16 bytes; none of them: of no group."""
+    """Id of a placement group: 16 bytes, or none for the empty group."""
 
     def binary(self) -> bytes:
-        """As bytes."""
+        """The id as bytes."""
         return bytes(self)
 
     def is_nil(self) -> bool:
-        """Whether it is that of no group."""
+        """Whether the id is that of the empty group."""
         return not self
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class PlacementGroupID(bytes):
 
 
 class PlacementGroup:
-    """A handle: may be passed on and stored.  The group does not end with it."""
+    """Handle of a placement group, which may be passed on and stored.  The group does not end with its handles."""
 
     def __init__(self, id: bytes, bundle_cache: list[dict[str, float]] | None = None) -> None:
         self.id = PlacementGroupID(id)
@@ -85,20 +85,20 @@ class PlacementGroup:
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """No group: what is scheduled with it is in none, whatever its parent is in."""
+        """Make the empty group: tasks scheduled with it run in no group, also where their parent does."""
         return PlacementGroup(b"", [])
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is no group."""
+        """Whether this is the empty group."""
         return self.id.is_nil()
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:
-        """What each bundle has.
+        """Resources of each bundle, by name.
 
         Raises:
-            ValueError: the group has been removed, and this handle was not its creator's.
+            ValueError: the group was removed, and this handle is not its creator's.
         """
         if self._bundles is None:
             found = _find(self.id)
@@ -109,31 +109,36 @@ class PlacementGroup:
 
     @property
     def bundle_count(self) -> int:
-        """How many there are."""
+        """Number of bundles."""
         return len(self.bundle_specs)
 
     def ready(self) -> ObjectRef:
-        """A ref on this handle, which is there when the bundles are.
+        """Return a ref on this handle that becomes ready when all bundles are placed.
 
-        Its get() raises TaskPlacementGroupRemoved when the group is removed before, and TaskUnschedulableError when no
-        nodes that there are can ever hold it: where it is to wait for such nodes (infeasible="wait" in zray.init, as
-        everywhere but in a session of one node), it waits.  A node that joins later has the group tried again, either
-        way: then ask again.
+        get() on the ref raises TaskPlacementGroupRemoved if the group is removed before that.  get() raises
+        TaskUnschedulableError if no node can ever hold the group and infeasible="raise" holds (zray.init).
+        A node that joins later has the group placed again: call ready() again then.
         """
         strategy = self._strategy(-1, False)
         return _is_placed.options(name="PlacementGroup.ready", scheduling_strategy=strategy).remote(self)
 
     def _strategy(self, index: int, captures: bool | None) -> PlacementGroupSchedulingStrategy:
-        """To run in it."""
+        """Scheduling strategy for tasks in this group."""
         from .scheduling_strategies import PlacementGroupSchedulingStrategy
 
         return PlacementGroupSchedulingStrategy(self, index, captures)
 
     def wait(self, timeout_seconds: float = WAIT_SECONDS) -> bool:
-        """Whether the bundles are there within that time.
+        """Wait until all bundles are placed.
+
+        Args:
+            timeout_seconds: seconds.  Default: 30.
+
+        Returns:
+            True if the bundles are placed, False after the timeout.
 
         Raises:
-            TaskPlacementGroupRemoved, TaskUnschedulableError: they will never be.
+            TaskPlacementGroupRemoved, TaskUnschedulableError: the bundles will never be placed.
         """
         ref = self._ready = self._ready or self.ready()  # one task, however often a program looks
         ready, _ = api.wait([ref], timeout=timeout_seconds)
@@ -158,7 +163,7 @@ class PlacementGroup:
 
 @remote(num_cpus=0, max_retries=-1)
 def _is_placed(group: PlacementGroup) -> PlacementGroup:
-    """It runs in the group: so that has its bundles."""
+    """Return the group: a task that runs in it proves that the bundles are placed."""
     return group
 
 
@@ -169,18 +174,25 @@ def placement_group(
     lifetime: str | None = None,
     **further: Any,
 ) -> PlacementGroup:
-    """Ask for bundles of resources.  Returns at once; see PlacementGroup.ready and wait.
+    """Reserve bundles of resources on nodes, all of them or none.  Returns at once.
+
+        group = placement_group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+        group.wait(timeout_seconds=60)
 
     Args:
-        bundles: for each the amounts by name: {"CPU": 1, "GPU": 0.5, "disk": 2}.
-        strategy: PACK (on few nodes), SPREAD (over many), STRICT_PACK (all on one), STRICT_SPREAD (each on its own).
-        name: for get_placement_group, in this program's namespace.
-        lifetime: None: it ends with this program; "detached": only when it is removed.
+        bundles: a list with the amounts of each bundle, as {"CPU": 1, "GPU": 0.5, "disk": 2}.
+        strategy: "PACK" (few nodes), "SPREAD" (many nodes), "STRICT_PACK" (one node), "STRICT_SPREAD" (a node each).
+            Default: "PACK".
+        name: name for get_placement_group, in this program's namespace.  Default: none.
+        lifetime: None ends the group with this program; "detached" keeps it until it is removed.
+
+    Returns:
+        A PlacementGroup; PlacementGroup.ready and PlacementGroup.wait tell when the bundles are placed.
 
     Raises:
         ValueError: bad bundles, an unknown strategy or lifetime, or a name that is taken.
-        TypeError: of the wrong type.
-        NotImplementedError: an argument of Ray's that zray does not have.
+        TypeError: a value has a wrong type, or an unknown argument.
+        NotImplementedError: an argument of Ray's that zray does not have yet.
     """
     for argument, value in further.items():
         if argument not in absent.PLACEMENT_GROUP_ARGUMENTS:
@@ -206,10 +218,10 @@ def placement_group(
 
 
 def validate_placement_group(bundles: Any, strategy: str = PACK, lifetime: str | None = None) -> bool:
-    """True, where placement_group() would take them.
+    """Check the arguments of placement_group(), and return True.
 
     Raises:
-        ValueError, TypeError: as there.
+        ValueError, TypeError: placement_group() would raise the same.
     """
     if strategy not in VALID_PLACEMENT_GROUP_STRATEGIES:
         raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, not {strategy!r}.")
@@ -244,13 +256,16 @@ def _check_bundle(what: str, bundle: Any) -> None:
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Give its bundles back.  What runs or waits in it ends, with TaskPlacementGroupRemoved or
-    ActorPlacementGroupRemoved.  Nothing happens if it has been removed already.
+    """Remove a placement group, and give its bundles back.  A second call does nothing.
 
-    Returns when its nodes are told, if that takes no longer than REMOVAL_SECONDS.
+    Tasks and actors in the group end with TaskPlacementGroupRemoved or ActorPlacementGroupRemoved.  The call returns
+    when the nodes are told, after 10 s at most.
+
+    Args:
+        placement_group: the group.
 
     Raises:
-        TypeError: no placement group.
+        TypeError: the argument is no placement group.
     """
     _require_group(placement_group)
     if placement_group.is_empty:
@@ -265,10 +280,13 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """The group of that name in this program's namespace.
+    """Find a placement group by its name, in this program's namespace.
+
+    Args:
+        placement_group_name: the name given to placement_group().
 
     Raises:
-        ValueError: there is none, or the name is empty.
+        ValueError: no group has the name, or the name is empty.
     """
     if not isinstance(placement_group_name, str) or not placement_group_name:
         raise ValueError("get_placement_group() needs a name that is not empty.")
@@ -285,10 +303,15 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
-    """What there is to know of one group, or of all that there are, by id in hexadecimal.
+    """Show the facts on one placement group, or on all.
 
-    state: PENDING, CREATED, RESCHEDULING (a node is lost), REMOVED; UNSCHEDULABLE: no nodes that there are could ever
-    hold it.  bundles_to_node_id: "" where a bundle has no place.
+    Args:
+        placement_group: the group; None shows all.
+
+    Returns:
+        A dict of facts on the group, or a dict of such dicts by id in hexadecimal.  "state" is PENDING, CREATED,
+        RESCHEDULING (a node is lost), REMOVED, or UNSCHEDULABLE (no nodes could ever hold the group).
+        "bundles_to_node_id" has "" where a bundle has no place.
     """
     if placement_group is None:
         reply = api.require_runtime().ask(lambda request: FindGroups(request), timeout=None)
@@ -315,7 +338,7 @@ def _row(fact: GroupFact) -> dict[str, Any]:
 
 
 def get_current_placement_group() -> PlacementGroup | None:
-    """The group that the current task or actor runs in; None where there is none."""
+    """Return the placement group that the current task or actor runs in; None outside of groups."""
     group_id = api.get_runtime_context().get_placement_group_id()
     return PlacementGroup(bytes.fromhex(group_id)) if group_id else None
 

@@ -1,4 +1,4 @@
-"""Ray's scheduling strategies: `.options(scheduling_strategy=...)` takes one of these, or "DEFAULT", or "SPREAD".
+"""Scheduling strategies, for `.options(scheduling_strategy=...)` beside "DEFAULT" and "SPREAD".
 
 NodeAffinitySchedulingStrategy(zray.get_runtime_context().get_node_id(), soft=False)
 NodeLabelSchedulingStrategy(hard={"disk": In("ssd", "nvme")}, soft={"zone": In("a")})
@@ -28,7 +28,11 @@ __all__ = [
 
 
 class NodeAffinitySchedulingStrategy:
-    """On that node.  soft: on another one where that node is not there, or could never run it.
+    """Strategy: run on a given node.
+
+    Args:
+        node_id: id of the node in hexadecimal, as `zray.nodes()` shows it.
+        soft: run on another node if that one is gone or could never run the task.  Default: False.
 
     Raises:
         TypeError, ValueError: node_id is no id of a node.
@@ -50,7 +54,7 @@ class NodeAffinitySchedulingStrategy:
 
 
 class _Operator:
-    """What a label must be."""
+    """Rule for the value of a label."""
 
     is_negated = False
 
@@ -65,7 +69,7 @@ class _Operator:
 
 
 class In(_Operator):
-    """One of these."""
+    """Rule: the label has one of the values."""
 
     def __init__(self, *values: str) -> None:
         if not values:
@@ -74,29 +78,33 @@ class In(_Operator):
 
 
 class NotIn(In):
-    """None of these, or not there at all."""
+    """Rule: the label has none of the values, or is absent."""
 
     is_negated = True
 
 
 class Exists(_Operator):
-    """There at all."""
+    """Rule: the label is present."""
 
     def __init__(self) -> None:
         super().__init__()
 
 
 class DoesNotExist(Exists):
-    """Not there."""
+    """Rule: the label is absent."""
 
     is_negated = True
 
 
 class NodeLabelSchedulingStrategy:
-    """On a node whose labels (`zray start --labels`) meet all rules of `hard`; preferably one that meets `soft` too.
+    """Strategy: run on a node whose labels (`zray start --labels`) meet rules.
+
+    Args:
+        hard: rules by label that the node must meet, as {"disk": In("ssd", "nvme")}.
+        soft: rules that the node meets if possible.
 
     Raises:
-        TypeError, ValueError: no rules.
+        TypeError, ValueError: no rules, or values that are none.
     """
 
     def __init__(self, hard: Mapping[str, Any] | None = None, soft: Mapping[str, Any] | None = None) -> None:
@@ -128,13 +136,16 @@ def _rules(what: str, given: Mapping[str, Any]) -> tuple[LabelRule, ...]:
 
 
 class PlacementGroupSchedulingStrategy:
-    """In a bundle of that group: the one of that index, or any (-1).  None, or PlacementGroup.empty(): in no group.
+    """Strategy: run in a bundle of a placement group.
 
-    placement_group_capture_child_tasks: whether what it starts runs in the group too, unless that says otherwise (by a
-    scheduling_strategy, also "DEFAULT"); None: if whoever starts it is captured itself.
+    Args:
+        placement_group: the group; None or PlacementGroup.empty() means no group.
+        placement_group_bundle_index: index of the bundle, from 0.  Default: -1, any bundle.
+        placement_group_capture_child_tasks: run children in the group too, unless they have a strategy of their own.
+            Default: None, as for the task that submits.
 
     Raises:
-        TypeError, ValueError: no group, or it has no bundle of that index.
+        TypeError, ValueError: the group is none, or has no bundle of that index.
     """
 
     def __init__(
@@ -173,10 +184,10 @@ class PlacementGroupSchedulingStrategy:
         return Where(group=bytes(group.id), bundle=self.placement_group_bundle_index, captures=captures)
 
     def _check(self, request: Mapping[str, int]) -> None:
-        """Whether a bundle has so much.
+        """Refuse a request that no bundle can meet.
 
         Raises:
-            ValueError: none has.
+            ValueError: the text shows the request and the bundles.
         """
         group, index = self.placement_group, self.placement_group_bundle_index
         if group is None or group.is_empty or not any(request.values()):
