@@ -110,11 +110,13 @@ class Runtime:
             self.arm()
         return first
 
-    def wait_for_room(self, deadline: float | None = None) -> None:
-        """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py)."""
+    def wait_for_room(self, deadline: float | None = None) -> bool:
+        """Who says more than the node can take in waits here: what is in flight is bounded (wire/link.py).
+
+        False: the deadline came first.
+        """
         link = self.connection.link
-        if link.is_full:
-            Runtime.receive_until(self, lambda: not link.is_full, deadline)
+        return not link.is_full or Runtime.receive_until(self, lambda: not link.is_full, deadline)
 
     def arm(self) -> None:
         """Something is buffered: the helper looks after it.
@@ -243,6 +245,9 @@ class Runtime:
         if client.is_urgent:
             client.is_urgent = False
             self.send_buffered()
+
+    def throw_nested_out(self) -> None:
+        """Tasks that were sent into a wait that is left (a worker's).  With the lock held."""
 
     # --- get ---
 

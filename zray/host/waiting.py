@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
+# A node that has something else to do first is waited for so long, beyond the time that a wait has.
+ANSWER_SECONDS = 0.05
+
+
 class Waiting:
     """The waits of one process's threads."""
 
@@ -39,7 +43,8 @@ class Waiting:
         require_room()
         deadline = None if timeout is None else time.monotonic() + timeout
         runtime, client = self.runtime, self.client
-        runtime.wait_for_room(deadline)
+        if not runtime.wait_for_room(deadline):
+            raise GetTimeoutError(f"The node of this session takes nothing more, and has not for {timeout:g} s.")
         # What comes is looked at once, as it comes: a failure need not wait for those ahead of it in the list.
         arrived: list[list[tuple[bytes, Any]]] = []
         if len(missing) > 1:
@@ -48,7 +53,10 @@ class Waiting:
         try:
             if runtime.is_worker and runtime.blocks():
                 refuse_nil(missing)
-                self._blocked_for_values(missing, deadline, arrived)
+                if timeout is not None and timeout <= 0:
+                    self._look(missing, len(missing), fetch=True)
+                else:
+                    self._blocked_for_values(missing, deadline, arrived)
             else:
                 self._receive_values(missing, deadline, arrived)
         finally:
@@ -105,7 +113,8 @@ class Waiting:
         """In a worker's only thread: the node lends our CPU out, and grants it again with its reply."""
         runtime, client = self.runtime, self.client
         with runtime.lock:
-            request = client.wait(missing, len(missing), fetch=True, block=True)
+            limited = deadline is not None
+            request = client.wait(missing, len(missing), fetch=True, block=True, limited=limited)
             runtime.send_buffered()
             self.blocked += 1
         replies = client.replies
@@ -122,34 +131,70 @@ class Waiting:
     def _until_resumed(
         self, request: int, is_done: Callable[[], bool], deadline: float | None, missing: list[bytes], what: str
     ) -> None:
-        """However the wait ends, the CPU must be ours again before user code goes on."""
+        """Until the node's reply, which grants the CPU anew.  A wait whose time is over, or that is interrupted, goes
+        on without: the node is told so, and counts this worker as running.
+        """
+        replies = self.client.replies
         try:
-            wait_and_explain(self.runtime, is_done, deadline, missing, what)
+            if not wait_and_explain(self.runtime, is_done, deadline, missing, what):
+                self._leave(request)
+                # What the node knows of by now: `wait` is to name it, also where the time was too short to hear of it.
+                self._hear(request)
         finally:
-            self._resume(request)
+            if replies[request] is None:
+                self._leave(request)
+            self.blocked -= 1
+            del replies[request]
 
-    def _resume(self, request: int) -> None:
+    def _leave(self, request: int) -> None:
+        """This thread goes on at once, whatever its CPU does meanwhile."""
+        runtime, client = self.runtime, self.client
+        if client.left == request or runtime.connection.over:
+            return
+        with runtime.lock:
+            client.leave_wait(request)
+            runtime.throw_nested_out()
+            runtime.send_buffered()
+
+    def _hear(self, request: int) -> None:
+        """The node's answer to a wait that is over."""
+        replies = self.client.replies
+        self.runtime.receive_until(lambda: replies[request] is not None, time.monotonic() + ANSWER_SECONDS)
+
+    def _look(self, missing: list[bytes], count: int, fetch: bool) -> None:
+        """What is here by now, as the node knows it.  Nothing is lent."""
+        runtime, client = self.runtime, self.client
+        with runtime.lock:
+            request = client.wait(missing, count, fetch=fetch, block=False)
+            client.cancel_wait(request)
+            runtime.send_buffered()
+        try:
+            self._hear(request)
+        finally:
+            del client.replies[request]
+
+    def for_room(self, is_done: Callable[[], bool], is_refused: Callable[[], bool]) -> None:
+        """In a worker's only thread, with a full store: our CPU may go to what makes room, and is ours again then.
+        A writer that is refused, or interrupted, goes on at once.
+        """
         runtime, client = self.runtime, self.client
         replies = client.replies
-        if replies[request] is None:
-            with runtime.lock:
-                client.cancel_wait(request)
-                runtime.send_buffered()
-            runtime.receive_until(lambda: replies[request] is not None, None)
-        self.blocked -= 1
-        del replies[request]
-
-    def for_room(self, is_done: Callable[[], bool]) -> None:
-        """In a worker's only thread, with a full store: our CPU may go to what makes room, and is ours again then."""
-        runtime = self.runtime
         with runtime.lock:
-            request = self.client.await_room()
+            request = client.await_room()
             runtime.send_buffered()
             self.blocked += 1
         try:
             runtime.receive_until(is_done, None)
+            if not is_refused():
+                with runtime.lock:
+                    client.cancel_wait(request)
+                    runtime.send_buffered()
+                runtime.receive_until(lambda: replies[request] is not None, None)
         finally:
-            self._resume(request)
+            if replies[request] is None:
+                self._leave(request)
+            self.blocked -= 1
+            del replies[request]
 
     def _raise_arrived(self, arrived: list[list[tuple[bytes, Any]]], missing: Sequence[bytes]) -> None:
         """Raise the first failure among what has come since the last look."""
@@ -187,9 +232,13 @@ class Waiting:
         deadline = None if timeout is None else time.monotonic() + timeout
         missing = [i for i in ids if i not in values and i not in located]
         needed = count - (len(ids) - len(missing))
-        runtime.wait_for_room(deadline)
+        if not runtime.wait_for_room(deadline):
+            return is_ready  # whoever polls a node that stands still says no more each time
         if runtime.is_worker and runtime.blocks():
-            self._blocked_until_ready(missing, needed, deadline, fetch)
+            if timeout is not None and timeout <= 0:
+                self._look(missing, needed, fetch)
+            else:
+                self._blocked_until_ready(missing, needed, deadline, fetch)
             return is_ready
         self._ask(missing, fetch)
         seen = -1
@@ -238,7 +287,7 @@ class Waiting:
     def _blocked_until_ready(self, missing: list[bytes], needed: int, deadline: float | None, fetch: bool) -> None:
         runtime, client = self.runtime, self.client
         with runtime.lock:
-            request = client.wait(missing, needed, fetch=fetch, block=True)
+            request = client.wait(missing, needed, fetch=fetch, block=True, limited=deadline is not None)
             runtime.send_buffered()
             self.blocked += 1
         replies = client.replies

@@ -128,6 +128,8 @@ class Worker(Runtime):
                 if type(argument.value) is StoredValue:
                     self.client.place_told(argument.object_id)
             self.executor.on_start_tasks(message)  # type: ignore[arg-type]
+            if self.client.left and message.nested:  # type: ignore[attr-defined]
+                self.throw_nested_out()
             if message.gpus is not None and not message.nested:  # type: ignore[attr-defined]
                 gpus.show(message.gpus)  # type: ignore[attr-defined]
             if self.executor.forgotten:
@@ -409,14 +411,18 @@ class Worker(Runtime):
         if threading.get_ident() != self.main_thread:
             return super().receive_until(is_done, deadline)
         while not super().receive_until(lambda: bool(nested) or is_done(), deadline) or nested:
-            if not nested:
-                return False
+            if not nested or (deadline is not None and time.monotonic() >= deadline):
+                return is_done()
             with self.lock:
                 spec = self.executor.begun = nested.popleft()
             with as_deep_as_any(), gpus.shown_inside(self.executor, spec):
                 self.run_task(spec)
             self.flush()
         return True
+
+    def throw_nested_out(self) -> None:
+        for object_id in self.executor.throw_nested_out():
+            self.client.place_unused(object_id)
 
 
 def set_env_vars(env_vars: EnvVars) -> None:

@@ -97,7 +97,7 @@ class Writer:
             gc.collect()
             runtime.flush()
             if allocations[object_id] is None and runtime.is_worker and runtime.blocks():
-                runtime.waiting.for_room(is_done)
+                runtime.waiting.for_room(is_done, lambda: type(allocations[object_id]) is AllocateRefused)
             else:
                 runtime.receive_until(is_done, None)
         answer = allocations[object_id]

@@ -82,6 +82,7 @@ class Client:
         self.buffered = 0
         self.request = 0
         self.replies: dict[int, Any] = {}  # answers by request, until taken
+        self.left = 0  # the wait that was left last, until the node answers it; 0: the node knows of all
         self.allocations: dict[bytes, Any] = {}  # the newest answer per object being allocated
         self.waits: list[Collection[bytes]] = []  # what threads of this process wait for the values of
         self.is_urgent = False  # something in the outbox is awaited: send it with this turn
@@ -273,16 +274,30 @@ class Client:
                 # One each: every reply names what it found.
                 self.say(WaitObjects(self.request, [object_id], 1, False, False))
 
-    def wait(self, object_ids: list[bytes], count: int, *, fetch: bool, block: bool, aside: bool = False) -> int:
+    def wait(
+        self,
+        object_ids: list[bytes],
+        count: int,
+        *,
+        fetch: bool,
+        block: bool,
+        aside: bool = False,
+        limited: bool = False,
+    ) -> int:
         """Ask the node to say when `count` of them are there.  Returns the request to look for in `replies`."""
         self.request += 1
         self.replies[self.request] = None
-        self.say(WaitObjects(self.request, object_ids, count, fetch, block, aside))
+        self.say(WaitObjects(self.request, object_ids, count, fetch, block, aside, limited))
         return self.request
 
     def cancel_wait(self, request: int) -> None:
         """No longer interested: the reply comes soon."""
         self.say(CancelWait(request))
+
+    def leave_wait(self, request: int) -> None:
+        """This worker's only thread goes on, whatever the node does: nested tasks sent into the wait are not for it."""
+        self.say(CancelWait(request, goes_on=True))
+        self.left = request
 
     def await_room(self) -> int:
         """This worker waits for room in the object store.  Returns the request, to be cancelled in the end."""
@@ -349,6 +364,8 @@ class Client:
                 self.located.add(object_id)
         if message.request in self.replies:
             self.replies[message.request] = message
+        if message.request == self.left:
+            self.left = 0
 
     def on_reply(self, message: Reply) -> None:
         if message.request in self.replies:

@@ -153,6 +153,15 @@ class TaskExecutor:
             unused += self.done_with(spec)
         return unused
 
+    def throw_nested_out(self) -> list[bytes]:
+        """The wait for which they were sent was left: the node takes them back.  Returns as `throw_out`."""
+        unused = []
+        while self.nested:
+            spec = self.nested.popleft()
+            self.nested_gpus.pop(spec.task_id, None)
+            unused += self.done_with(spec)
+        return unused
+
     def give_back(self, spec: TaskSpec) -> None:
         """It cannot run: an argument did not come about."""
         self.returned.append(spec.task_id)

@@ -38,7 +38,7 @@ LOWERED: dict[tuple[str, ...], tuple[int, ...]] = {
     (LOCAL + "flights.TASKS_MAX",): (1, 2),
     (LOCAL + "routes.BATCH_COUNT_MAX",): (1, 2),
     (LOCAL + "remote_calls.BATCH_COUNT_MAX",): (1, 2),
-    (LOCAL + "lending.NESTED_SEARCH_MAX",): (1, 2),
+    (LOCAL + "behind_waits.NESTED_SEARCH_MAX",): (1, 2),
     (LOCAL + "functions.IDLE_COUNT_MAX",): (0, 1, 2),
     (LOCAL + "objects.SMALL_BYTES_MAX",): (10, 30),
     (LOCAL + "small_values.INLINE_BYTES_TOTAL",): (0, 100, 1_000),

@@ -11,6 +11,7 @@ from ..ids import is_put, task_of
 from ..roles.gcs.shard import GcsShard
 from ..roles.gcs.tables import TaskRecord, parents_of
 from ..roles.global_scheduler import GlobalScheduler
+from ..roles.local_scheduler.pool import LIMITED_MAX
 from ..roles.monitor import Monitor
 from .gpus import check_shared
 from .values import Failed, decode_failure, is_error
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # Who was stopped so shortly ago may not have read yet that it was declared lost meanwhile.
 STOP_SECONDS = 3.0
+# Of tasks: some workers are beyond the cap, so that no task runs inside a wait that has a timeout.
+PROGRAMS_WITH_LIMITED_WAITS = frozenset({"polls", "timeouts"})
 # Requests to a shard that come of one task, object, actor or node, from its beginning to its end, or of one word of it.
 ASKED_FOR_EACH = 4
 
@@ -60,7 +63,8 @@ class Checkers:
         if node.name == self.world.heads.name:
             self.verdicts_come_after_fences(self.world.heads.monitor)
         pool = node.scheduler.pool
-        limit = 2 * pool.cpus + 4
+        has_limited_waits = not PROGRAMS_WITH_LIMITED_WAITS.isdisjoint(self.world.options.programs)
+        limit = 2 * pool.cpus + 4 + (LIMITED_MAX if has_limited_waits else 0)
         workers = [
             process
             for process in node.processes.values()
@@ -350,6 +354,7 @@ class Checkers:
         nothing(client.told, f"places told to {process.address}")
         nothing(client.reading, f"arrays in {process.address}")
         nothing(client.replies, f"answers that {process.address} waits for")
+        assert not client.left, f"a wait that {process.address} has left, and its node knows nothing of"
         nothing(process.executor.arguments, f"arguments in {process.address}")
         nothing(process.executor.uses, f"uses of arguments in {process.address}")
         nothing(process.executor.queue, f"queued tasks in {process.address}")

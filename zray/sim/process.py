@@ -170,6 +170,11 @@ class Process:
     def ended(self, top: Activation, result: Any) -> None:
         """Its script has returned."""
 
+    def throw_nested_out(self) -> None:
+        """Tasks that were sent into a wait that is left."""
+        for object_id in self.executor.throw_nested_out():
+            self.client.place_unused(object_id)
+
     def busy(self, seconds: float) -> None:
         """Nothing else happens here for so long."""
         self.is_busy = True

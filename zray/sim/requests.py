@@ -175,22 +175,38 @@ def _wait_at_node(
 ) -> None:
     if process.world.random.random() < 0.5:
         process.flush()  # results before the wait, or in one frame with it
-    replies = process.client.replies
-    number = process.client.wait(ids, count, fetch=fetch, block=process.kind == "worker")
+    client = process.client
+    replies = client.replies
+    blocks = process.kind == "worker" and timeout != 0
+    number = client.wait(ids, count, fetch=fetch, block=blocks, limited=timeout is not None)
+    if timeout == 0:
+        client.cancel_wait(number)
+    is_late = is_deaf = False  # its time is over; as behind an interrupt, the answer is not waited for
+
+    def is_over() -> bool:
+        if is_late and blocks and replies[number] is None and client.left != number:
+            client.leave_wait(number)
+            process.throw_nested_out()
+        return replies[number] is not None or (is_late and is_deaf)
 
     def answer() -> Any:
         replies.pop(number)
         return resume()
 
-    process.block(top, lambda: replies[number] is not None, answer)
-    if timeout is not None:
-        process.world.call_later(timeout, _wait_too_long, process, number)
+    def too_long() -> None:
+        nonlocal is_late, is_deaf
+        if process.is_alive and replies.get(number, 0) is None:
+            is_late = True
+            if blocks:
+                is_deaf = process.world.random.random() < 0.5
+            else:
+                client.cancel_wait(number)
+            if not process.is_busy:
+                process.run()
 
-
-def _wait_too_long(process: Process, number: int) -> None:
-    if process.is_alive and process.client.replies.get(number, 0) is None:
-        process.client.cancel_wait(number)
-        process.flush()
+    process.block(top, is_over, answer)
+    if timeout:
+        process.world.call_later(timeout, too_long)
 
 
 def _wait(process: Process, top: Activation, request: say.Wait) -> None:

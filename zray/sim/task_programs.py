@@ -232,13 +232,49 @@ def wait_inside(count: int) -> Script:
     return sum((yield Get(refs)))
 
 
+@remote
+def poll_inside(depth: int, timeout: float, seconds: float) -> Script:
+    """Every level looks again and again whether the next one has ended, and works meanwhile."""
+    if depth == 0:
+        yield Sleep(seconds)
+        return 0
+    child = yield Submit(poll_inside, (depth - 1, timeout, seconds))
+    ready = False
+    while not ready:
+        ready, _ = yield Wait([child], 1, timeout=timeout)
+        yield Sleep(1e-4)
+        if not ready:
+            ready, _ = yield Wait([child], 1, timeout=0)
+    return 1 + (yield Get(child))
+
+
+@remote
+def leave_inside(count: int, timeout: float) -> Script:
+    """It ends while others have its CPU."""
+    refs = []
+    for number in range(count):
+        refs.append((yield Submit(nap, (0.01, number))))
+    yield Wait(refs, count, timeout=timeout)
+    return count
+
+
 def run_timeouts(count: int) -> Script:
     slow = yield Submit(nap, (0.05, 7))
     yield Wait([slow], 1, timeout=0.003)
     inside = []
-    for _ in range(count):
+    for number in range(count):
         inside.append((yield Submit(wait_inside, (3,))))
+        inside.append((yield Submit(poll_inside, (2 * number, 0.002, 0.02))))
+        inside.append((yield Submit(leave_inside, (3, 1e-4 * 4**number))))
     return (yield from outcomes([slow, *inside]))
+
+
+def run_polls(depth: int, seconds: float) -> Script:
+    """More waits inside each other than there are workers: some levels run nested, and others are left meanwhile."""
+    refs = []
+    for number in range(4):
+        refs.append((yield Submit(poll_inside, (depth, 2e-3 * 3**number, seconds))))
+    return (yield from outcomes(refs))
 
 
 # --- failing ---

@@ -49,12 +49,14 @@ class Worker(Process):
     # --- what arrives ---
 
     def _on_start_tasks(self, message: StartTasks) -> None:
-        if message.nested:
-            assert self.stack and self.stack[-1].is_over is not None, "a nested task for a worker that is not blocked"
-        self.executor.on_start_tasks(message)
+        is_blocked = self.stack and self.stack[-1].is_over is not None
+        assert not message.nested or is_blocked or self.client.left, "a nested task for a worker that is not blocked"
         for argument in message.arguments:
             if type(argument.value) is StoredValue:
                 self.client.place_told(argument.object_id)
+        self.executor.on_start_tasks(message)
+        if message.nested and self.client.left:
+            self.throw_nested_out()
 
     def _on_start_actor(self, message: StartActor) -> None:
         assert not self.stack and not self.actor_id, "two actors in one worker"

@@ -39,6 +39,7 @@ from .task_programs import (
     run_flood,
     run_infeasible,
     run_mixed_lengths,
+    run_polls,
     run_resources,
     run_returns,
     run_timeouts,
@@ -207,6 +208,8 @@ SPECIAL_PROGRAMS: dict[str, tuple[Callable[..., Script], Draw]] = {
         run_hoard,
         lambda random: (random.choice((0, 1, 3, 10)), random.choice((3, 10, 40)), 5_000, "room"),
     ),
+    # Its tasks wait for short times, inside each other.
+    "polls": (run_polls, lambda random: (random.choice((2, 6, 12)), random.choice((1e-4, 0.003, 0.02)))),
     # It takes more workers than others do.
     "environments": (
         run_environments,

@@ -140,7 +140,8 @@ class WaitObjects(Message, tag=16):
 
     fetch: send the values too, of those that are there.  block: this worker's only thread stops: it gives its
     CPU back, and the reply grants it anew.  aside: with block, of threads beside that one, which waits for them or for
-    something else: it can run nothing meanwhile, and goes on when it likes.
+    something else: it can run nothing meanwhile, and goes on when it likes.  limited: with block, the wait has a
+    timeout: a task that ran inside it would hold that up.
     """
 
     request: int
@@ -149,6 +150,7 @@ class WaitObjects(Message, tag=16):
     fetch: bool = True
     block: bool = False
     aside: bool = False
+    limited: bool = False
 
 
 class WaitReply(Message, tag=17):
@@ -162,9 +164,15 @@ class WaitReply(Message, tag=17):
 
 
 class CancelWait(Message, tag=18):
-    """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with what is there."""
+    """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with what is there.
+
+    goes_on: this worker's only thread does not wait for its CPU: its time is over, or a signal's handler has raised.
+    The worker owes that CPU: nothing new starts on it before the worker has it back.  Nested tasks that were sent into
+    the wait are taken back, and the worker throws out those that come ahead of the reply.
+    """
 
     request: int
+    goes_on: bool = False
 
 
 class AwaitRoom(Message, tag=25):

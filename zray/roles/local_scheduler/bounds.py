@@ -16,6 +16,7 @@ from . import (
     actor_names,
     actor_room,
     batches,
+    behind_waits,
     calls,
     code,
     dispatch,
@@ -24,7 +25,6 @@ from . import (
     flights,
     infeasible,
     journals,
-    lending,
     lineage,
     load,
     members,
@@ -61,7 +61,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "bytes of code", node.function_table.size, node.function_table.bytes_max
     for worker in node.pool.workers.values():
         yield f"functions of {worker.address}", len(worker.functions), batches.LEARNED_COUNT_MAX
-        yield f"tasks within tasks of {worker.address}", len(worker.frames), lending.FRAMES_COUNT_MAX
+        yield f"tasks within tasks of {worker.address}", len(worker.frames), behind_waits.FRAMES_COUNT_MAX
         yield f"tasks sent to {worker.address}", len(worker.inflight), batches.INFLIGHT_COUNT_MAX
     for job in node.jobs.values():
         yield f"functions of job {job.job_id.hex()}", len(job.functions), FUNCTIONS_COUNT_MAX

@@ -22,6 +22,7 @@ from ...wire.tasks import STEADY_US, TasksReturned
 from ..effects import ReclaimTasks, TasksReclaimed
 from ..latest import Latest
 from .batches import INFLIGHT_COUNT_MAX, Batches
+from .behind_waits import BehindWaits
 from .lending import Lending
 from .resources import CPU, cpu_of
 from .tables import INFLIGHT_US_MAX, Frame, Job, ReadyQueue, Task, TaskState, Worker, WorkerState
@@ -56,6 +57,7 @@ class Dispatch:
         self.node = node
         self.batches = Batches(node, self)
         self.lending = Lending(node, self)
+        self.behind_waits = BehindWaits(node, self)
         self.queues: deque[ReadyQueue] = deque()  # those with tasks; served round robin
         self.ready_count = 0
         self.mean_us: Latest[bytes, int] = Latest(MEANS_MAX)  # run time per function
@@ -175,6 +177,8 @@ class Dispatch:
         """Give workers what can run now."""
         if self.ready_count and self.node.drain.is_on:
             self.node.drain.send_away()
+        if self.lending.new_lenders:
+            self.behind_waits.start_at_once()
         if self.lending.resuming or self.lending.lenders or self.lending.loans:
             self.lending.resume()
         while True:
@@ -229,7 +233,7 @@ class Dispatch:
     def _end_lease(self, worker: Worker) -> None:
         frame = worker.frames.pop()
         assert not worker.frames
-        self.node.resources.give(frame.resources, frame.gpus)
+        self.node.resources.give(self.lending.frame_ends(worker, frame), frame.gpus)
         worker.queue = None
         del self.leased[worker.address]
         self.is_dirty = True
@@ -249,25 +253,13 @@ class Dispatch:
                 worker = node.pool.take_idle(queue.job, queue.options.env_vars)
                 if worker is None:
                     if not node.pool.start_for(queue):
-                        self.lending.run_nested(queue)
+                        self.behind_waits.run_nested(queue)
                         has_no_worker = True
                     break
-                gpus = node.resources.take(queue.resources)
-                worker.state = WorkerState.LEASED
-                worker.queue = queue
-                worker.leased_at = node.now
-                worker.reach_us = INFLIGHT_US_MAX
-                self.lease_count += 1
-                worker.was_served_at = queue.job.served_at
-                queue.job.served_at = self.lease_count
-                worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus))
-                self.leased[worker.address] = worker
-                self.batches.fill(worker, queue)
-                if not worker.inflight:
-                    self._end_lease(worker)
+                if not self.lease(worker, queue):
                     break
         self.queues = deque([queue for queue in self.queues if queue.tasks])
-        if has_no_worker and self.lending.all_are_blocked():
+        if has_no_worker and self.behind_waits.all_are_blocked():
             if any(self.has_room(queue) for queue in self.queues):
                 node.pool.start_beyond_cap()
         if self.ready_count:
@@ -275,9 +267,32 @@ class Dispatch:
         elif not self.queues:
             self._steal()
 
+    def lease(self, worker: Worker, queue: ReadyQueue) -> bool:
+        """Have it work off that queue.  False: there was nothing to do."""
+        node = self.node
+        gpus = node.resources.take(queue.resources)
+        worker.state = WorkerState.LEASED
+        worker.queue = queue
+        worker.leased_at = node.now
+        worker.reach_us = INFLIGHT_US_MAX
+        self.lease_count += 1
+        worker.was_served_at = queue.job.served_at
+        queue.job.served_at = self.lease_count
+        worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus))
+        self.leased[worker.address] = worker
+        self.batches.fill(worker, queue)
+        if not worker.inflight:
+            self._end_lease(worker)
+            return False
+        return True
+
+    def fits(self, queue: ReadyQueue) -> bool:
+        """Whether there is enough of all that one more lease of it takes."""
+        return self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)
+
     def has_room(self, queue: ReadyQueue) -> bool:
         """Whether one more lease of it would do now."""
-        if not (self.node.bundles.pick(queue) if queue.is_in_group else self.node.resources.fits(queue.resources)):
+        if not self.fits(queue):
             return False
         if self.lending.resuming and self.lending.is_kept_from(queue):
             return False
@@ -412,6 +427,7 @@ class Dispatch:
                 assert task.state == TaskState.READY
                 assert not task.missing
         node = self.node
+        self.lending.check_everything()
         taken = dict.fromkeys(node.resources.total, 0)
         frames = [frame for worker in node.pool.workers.values() for frame in worker.frames]
         for frame in frames:

@@ -11,6 +11,10 @@ An actor holds its CPU for life, so it may have one that a blocked task has lent
 waits for it.  Such a task goes on with the CPU of an actor that has nothing to do, and that actor gets it back, before
 anything new starts, to do its next call.  What the bundles of placement groups do not use is borrowed likewise: by a
 task that made a group out of the CPU that it had lent, say, and waits for what runs in it.
+
+A worker whose time is over goes on at once (`go_on`).  Its CPU stays lent and it *owes* it: it is in `resuming`, ahead
+of those that still wait, and its frame has no wait.  So the amounts in use are over by what such workers hold, and
+nothing new starts on that CPU before they have it back.  A frame that ends while it owes gives back only the rest.
 """
 
 from __future__ import annotations
@@ -21,20 +25,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...wire.task_spec import StoredValue
-from ...wire.tasks import AwaitRoom, StartTasks
+from ...wire.tasks import AwaitRoom
 from ..effects import ReclaimTasks
 from .actor_room import SHORT_TASK_SECONDS
 from .resources import CPU, cpu_of
-from .tables import Actor, ActorState, Frame, ReadyQueue, Task, TaskState, Wait, Worker, WorkerState
+from .tables import Actor, ActorState, Frame, ReadyQueue, Wait, Worker, WorkerState
 
 if TYPE_CHECKING:
     from .dispatch import Dispatch
     from .scheduler import LocalScheduler
 
-# How many tasks may wait inside each other in one process: each level takes some of its C stack.
-FRAMES_COUNT_MAX = 2_000
-# Tasks looked at to find what a blocked worker could run itself.
-NESTED_SEARCH_MAX = 1_000
 # Ready tasks of one kind that are looked at to find one that takes what lies in a full store: more than run at once.
 TAKERS_SEARCH_MAX = 256
 
@@ -46,6 +46,7 @@ class Lending:
         self.node = node
         self.dispatch = dispatch
         self.resuming: deque[Worker] = deque()  # blocked workers whose wait is over, waiting for their CPU
+        self.new_lenders: dict[str, Worker] = {}  # by address: those that have lent their CPU in this turn
         self.lenders: dict[bytes, Worker] = {}  # by actor: idle ones whose CPU a resumed task has
         self.loans: dict[str, int] = {}  # CPU of bundles -> how much of it a resumed task beside them has
         self.writers: dict[str, Worker] = {}  # by address: those that wait for room, and have not lent their CPU
@@ -55,20 +56,27 @@ class Lending:
         if not worker.frames:
             return  # an actor without resources of its own: nothing to lend
         frame = worker.frames[-1]
-        if wait.aside and (frame.wait is not None or frame.cpu_lent):
+        if wait.aside and (frame.wait is not None or (frame.cpu_lent and worker not in self.resuming)):
             wait.is_over = True  # it is lent already
             self.node.waits.finish(wait)
             return
-        self._end_aside(worker, frame)
-        frame.wait = wait
+        self._begin(worker, frame, wait)
         share = cpu_of(frame.resources)
         if not frame.cpu_lent and share:
             frame.cpu_lent = True
             self.node.resources.give(share)
+            self.new_lenders[worker.address] = worker
             self.dispatch.give_turn_back(worker)
             self.dispatch.is_dirty = True
             self.node.calls.wanting_worker_changed()
         self._take_back(worker)
+
+    def _begin(self, worker: Worker, frame: Frame, wait: Wait) -> None:
+        """Its level waits for this from now on: it owes nothing, and is not about to go on."""
+        self._end_aside(worker, frame)
+        if frame.cpu_lent and worker in self.resuming:
+            self.resuming.remove(worker)
+        wait.outer, frame.wait = frame.wait, wait
 
     def _take_back(self, worker: Worker) -> None:
         if len(worker.frames) == 1 and len(worker.inflight) > 1 and worker.state == WorkerState.LEASED:
@@ -80,6 +88,7 @@ class Lending:
         if wait is None or not wait.aside:
             return
         wait.is_over = True
+        frame.wait = None
         if worker in self.resuming:
             self.resuming.remove(worker)
         self.node.waits.finish(wait)
@@ -89,6 +98,8 @@ class Lending:
         self._end_aside(worker, frame)
         if not frame.cpu_lent:
             return frame.resources
+        if worker in self.resuming:
+            self.resuming.remove(worker)  # it owed its CPU
         lent = cpu_of(frame.resources)
         return {name: amount for name, amount in frame.resources.items() if name not in lent}
 
@@ -97,8 +108,7 @@ class Lending:
         if not worker.frames:
             return
         frame = worker.frames[-1]
-        self._end_aside(worker, frame)
-        frame.wait = wait
+        self._begin(worker, frame, wait)
         if not frame.cpu_lent and cpu_of(frame.resources):
             self.writers[worker.address] = worker
             self.dispatch.is_dirty = True
@@ -158,9 +168,58 @@ class Lending:
         self.writers.pop(worker.address, None)
         if not worker.frames or (wait.aside and worker.frames[-1].wait is not wait):
             self.node.waits.finish(wait)
+        elif worker.frames[-1].wait is wait and wait.outer is not None:
+            self._end_inner(worker, wait)
         elif worker.frames[-1].wait is wait and worker not in self.resuming:
             self.resuming.append(worker)
             self.resume()
+
+    def _end_inner(self, worker: Worker, wait: Wait) -> None:
+        """A signal's handler goes on, without the CPU: that stays lent, for what the wait around it is for."""
+        outer = worker.frames[-1].wait = wait.outer
+        self.node.waits.finish(wait)
+        if outer.is_over:
+            self.wait_is_over(worker, outer)
+
+    def go_on(self, worker: Worker, wait: Wait) -> None:
+        """Its time is over: it goes on at once, and owes the CPU that it has lent."""
+        self.writers.pop(worker.address, None)
+        if all(frame.wait is not wait for frame in worker.frames):
+            self._forget_outer(worker, wait)
+            self.node.waits.finish(wait)
+            return
+        while worker.frames[-1].wait is not wait:
+            self._take_nested_back(worker)
+        if wait.outer is not None:
+            self._end_inner(worker, wait)
+            return
+        frame = worker.frames[-1]
+        frame.wait = None
+        worker.progress_at = self.node.now
+        self.node.waits.finish(wait)
+        if worker in self.resuming:
+            self.resuming.remove(worker)
+        if frame.cpu_lent:
+            self.resuming.appendleft(worker)
+            self.resume()
+
+    def _forget_outer(self, worker: Worker, wait: Wait) -> None:
+        """If a signal's handler waits inside it."""
+        for frame in worker.frames:
+            inner = frame.wait
+            while inner is not None and inner.outer is not wait:
+                inner = inner.outer
+            if inner is not None:
+                inner.outer = wait.outer
+
+    def _take_nested_back(self, worker: Worker) -> None:
+        """The task of the worker's top level, which was sent and not begun: its thread was in the wait below."""
+        frame = worker.frames.pop()
+        self.node.resources.give(self.frame_ends(worker, frame), frame.gpus)
+        self.dispatch.is_dirty = True
+        self.node.calls.wanting_worker_changed()
+        assert frame.task is not None
+        self.node.lifecycle.run_again(frame.task)
 
     def resume(self) -> None:
         """Blocked workers get their CPU back before anything new starts."""
@@ -178,8 +237,8 @@ class Lending:
                 frame.cpu_lent, frame.cpu_since = False, self.node.now
             self.resuming.remove(worker)
             wait, frame.wait = frame.wait, None
-            worker.progress_at = self.node.now
             if wait is not None:
+                worker.progress_at = self.node.now
                 self.node.waits.finish(wait)
             if not worker.inflight:  # its task has ended, whatever threads of it waited for
                 self.dispatch.worker_progressed(worker)
@@ -303,63 +362,20 @@ class Lending:
         self.node.calls.touch(actor.actor_id)
         return True
 
-    def run_nested(self, queue: ReadyQueue) -> None:
-        """No worker can be had: a blocked one runs the task that it waits for itself (U03)."""
-        node = self.node
-        for worker in self.dispatch.leased.values():
-            if not queue.tasks or not self.dispatch.has_room(queue):
-                return
+    def check_everything(self) -> None:
+        """CPU is lent by levels that wait, by idle actors, and by workers that owe it; the last are `resuming`."""
+        for worker in self.node.pool.workers.values():
+            for level, frame in enumerate(worker.frames, 1):
+                if frame.cpu_lent and frame.wait is None:
+                    is_owed = level == len(worker.frames) and worker in self.resuming
+                    is_idle_actor = worker.actor is not None and self.lenders.get(worker.actor.actor_id) is worker
+                    assert is_owed or is_idle_actor, f"{worker.address} runs, and nobody owes it the CPU that it lent"
+        for worker in self.resuming:
             frame = worker.frames[-1]
-            if frame.wait is None or frame.wait.is_over or frame.wait.aside or worker.job is not queue.job:
-                continue
-            if worker.env_vars != queue.options.env_vars:
-                continue  # one more is started for it when all are blocked
-            task = self._task_behind(frame.wait, queue)
-            if task is None:
-                continue
-            queue.tasks.remove(task)
-            self.dispatch.ready_count -= 1
-            if len(worker.frames) >= FRAMES_COUNT_MAX:
-                text = f"Tasks wait inside tasks {len(worker.frames)} deep in one process: is there an end to it?"
-                node.lifecycle.fail(task, "TaskUnschedulableError", text)
-                return
-            gpus = node.resources.take(queue.resources)
-            worker.frames.append(Frame(queue.resources, queue.depth, node.now, gpus, task))
-            task.state = TaskState.SENT
-            task.worker = worker
-            specs = [task.spec]
-            functions = self.dispatch.batches.functions_for(worker, specs)
-            arguments = self.dispatch.batches.arguments_for(worker, specs)
-            names = node.resources.gpus.names_of(gpus)
-            node.send(worker.address, StartTasks(specs, functions, arguments, True, names))
-
-    def all_are_blocked(self) -> bool:
-        """Whether every leased worker waits, and for nothing that a worker here could run inside its wait.
-
-        So it may be with tasks of another node, whose blocked workers wait for ours, and with actors that wait.
-        """
-        return bool(self.dispatch.leased) and all(
-            worker.frames[-1].wait is not None and not worker.frames[-1].wait.is_over
-            for worker in self.dispatch.leased.values()
-        )
-
-    def _task_behind(self, wait: Wait, queue: ReadyQueue) -> Task | None:
-        """A ready task of `queue` without which the wait cannot end."""
-        entries = self.node.objects.entries
-        looked_at = 0
-        to_look_at = list(wait.pending)
-        while to_look_at and looked_at < NESTED_SEARCH_MAX:
-            entry = entries.get(to_look_at.pop())
-            looked_at += 1
-            task = entry.task if entry is not None else None
-            if task is None or task.options.actor_id:
-                continue
-            is_its = task.job is queue.job and task.depth == queue.depth and task.spec.options == queue.blob
-            if task.state == TaskState.READY and is_its:
-                return task  # type: ignore[no-any-return]
-            if task.state == TaskState.WAITING:
-                to_look_at.extend(task.spec.deps)
-        return None
+            assert frame.cpu_lent, f"{worker.address} waits for a CPU that it has"
+            assert frame.wait is None or frame.wait.is_over, f"{worker.address} is to go on, and waits"
+            assert not self.node.resources.fits(cpu_of(frame.resources)) or self.resuming[0] is not worker
+        assert len(set(map(id, self.resuming))) == len(self.resuming)
 
 
 HANDLERS: dict[type, Any] = {AwaitRoom: lambda self, message: self.waits.await_room(message)}

@@ -3,8 +3,10 @@ replaced when they die.
 
 At most 2 x CPUs + 4 workers beyond the actors' (DESIGN 11): with all of them blocked, a blocked worker runs
 what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
-is idle.  A worker that will not start is tried again START_FAILURES_MAX times in a row, then
-the tasks that need it fail with the reason.
+is idle.  A task inside a wait with a timeout would hold that up: up to LIMITED_MAX more are started for such tasks.
+
+A worker that will not start is tried again START_FAILURES_MAX times in a row, then the tasks that need it fail with the
+reason.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
 START_FAILURES_MAX = 3
+# Beyond the cap, for what waits with a timeout are for: a program may have thousands of these inside each other.
+LIMITED_MAX = 32
 # A machine that is said to have hundreds of CPUs shall have its first result in a second all the same.
 PRESTARTED_MAX = 64
 # Under which idle workers stand that have not worked for anybody.
@@ -80,6 +84,14 @@ class WorkerPool:
         """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang."""
         if not self.starting_count:
             self._start()
+
+    def start_for_limited(self) -> bool:
+        """A worker for what a wait with a timeout is for is on its way, beyond the cap.  False: so many may not be."""
+        if not self.starting_count:
+            if self._task_worker_count() >= self.count_max + LIMITED_MAX:
+                return False
+            self._start()
+        return True
 
     def start_for_actor(self) -> None:
         """An actor needs a process of its own; those are not under the cap."""

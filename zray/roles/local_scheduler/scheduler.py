@@ -318,7 +318,7 @@ class LocalScheduler(Role):
         if self.members.suspension.is_on:
             return self.take_effects()
         if self.talkative or self.waits.replies:
-            self._let_values_out()
+            self.let_values_out()
         else:
             self._give_work_out()
         return self.take_effects()
@@ -330,7 +330,8 @@ class LocalScheduler(Role):
         if self.calls.touched:
             self.calls.pump()
 
-    def _let_values_out(self) -> None:
+    def let_values_out(self) -> None:
+        """Send values, and behind them the answers of waits."""
         if self.talkative:
             for process in self.talkative:
                 if process.results:
@@ -347,7 +348,7 @@ class LocalScheduler(Role):
         if self.logs.touched:
             self.logs.say_begun()
         self._give_work_out()
-        self._let_values_out()
+        self.let_values_out()
         self._send_seals()
         objects = self.objects
         if self.bundles.leaving:

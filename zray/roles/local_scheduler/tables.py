@@ -306,7 +306,9 @@ class Wait(Struct, gc=False, eq=False):
     fetch: bool
     block: bool
     aside: bool = False
+    limited: bool = False
     is_over: bool = False  # satisfied or cancelled: only the CPU is awaited, if at all
+    outer: Any = None  # the wait of the same level inside which this one began, in a signal's handler
 
 
 class ActorState(enum.IntEnum):

@@ -2,8 +2,9 @@
 
 A wait is in its process's `wait_by_request` until it is answered, and in the `watchers` of each entry that it
 still waits for.  It counts as a reference on all its objects.  A wait of a blocked worker is answered when it
-is satisfied AND its level of the worker has its CPU again (`Dispatch.resume` grants it): so resources are
-never oversubscribed.
+is satisfied AND its level of the worker has its CPU again (`Lending.resume` grants it): so resources are
+never oversubscribed.  The exception is a worker whose time is over, or that a signal has called away: it goes on at
+once (`Lending.go_on`), and has its CPU back before anything new starts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Waits:
         process = self._who_waits(message.request)
         if process is None:
             return
-        wait = Wait(process, message.request, {}, [], message.count, message.fetch, message.block, message.aside)
+        block, aside, limited = message.block, message.aside, message.limited
+        wait = Wait(process, message.request, {}, [], message.count, message.fetch, block, aside, limited)
         for object_id in message.object_ids:
             if object_id in wait.pending:
                 continue
@@ -105,11 +107,23 @@ class Waits:
                 self.end(wait)
 
     def cancel(self, message: CancelWait) -> None:
-        """CancelWait: answered with what is there; a blocked worker still waits for its CPU."""
+        """CancelWait: answered with what is there; a blocked worker still waits for its CPU, unless it goes on."""
         process = self.node.processes.get(self.node.sender)
-        wait = process.wait_by_request.get(message.request) if process is not None else None
-        if wait is not None and not wait.is_over:
-            self.end(wait)
+        if process is None:
+            return
+        wait = process.wait_by_request.get(message.request)
+        if not message.goes_on:
+            if wait is not None and not wait.is_over:
+                self.end(wait)
+            return
+        if wait is not None:
+            wait.is_over = True
+            if wait.block and process.worker is not None:
+                self.node.dispatch.lending.go_on(process.worker, wait)
+            else:
+                self.finish(wait)
+        # The reply leaves ahead of all nested tasks of the worker's next wait: it throws out what comes before.
+        self.node.let_values_out()
 
     def end(self, wait: Wait) -> None:
         """Nothing more is awaited but, for a blocked worker, its CPU."""
