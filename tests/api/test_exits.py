@@ -1,4 +1,4 @@
-"""Processes that end by what user code does: sys.exit(), which in an actor is its wish (0) or a death; os._exit();
+"""Processes that end by user code: sys.exit() fails a task, and ends an actor for good (0) or as a crash; os._exit();
 max_calls.
 """
 
@@ -43,19 +43,58 @@ def actor_of(kind, **options):
 
 
 @pytest.mark.parametrize("code", [0, 3, None, "no more"])
-def test_a_task_that_exits_is_a_task_whose_worker_died(code, tmp_path):
+@pytest.mark.parametrize("max_retries", [1, -1])
+def test_task_that_calls_sys_exit_fails_at_once_and_is_not_retried(code, max_retries, tmp_path):
     tally = Tally(tmp_path / "tally")
 
-    @zray.remote(max_retries=1)
+    @zray.remote(max_retries=max_retries)
     def leaves(code):
         tally.visit()
         sys.exit(code)
 
-    with pytest.raises(
-        WorkerCrashedError, match=f"exited with code {code if isinstance(code, int) else int(bool(code))}"
-    ):
+    with pytest.raises(WorkerCrashedError) as caught:
         zray.get(leaves.remote(code), timeout=30)
-    assert tally.count() == 2
+    status = code if isinstance(code, int) else int(bool(code))
+    assert f"Task {leaves.__qualname__} called sys.exit({'' if code is None else repr(code)})" in str(caught.value)
+    assert caught.value.exit_text == f"exited with code {status}"
+    assert caught.value.pid not in (0, os.getpid())
+    assert tally.count() == 1
+
+
+def test_exit_of_a_task_that_runs_in_a_wait_leaves_the_waiting_task_alone(tmp_path):
+    """Parents that wait have the pool at its cap, so that their children run inside of their waits."""
+    tally = Tally(tmp_path / "tally")
+
+    @zray.remote(num_cpus=0.01)
+    def child():
+        sys.exit(3)
+
+    @zray.remote(num_cpus=0.01)
+    def parent():
+        tally.visit()
+        try:
+            zray.get(child.remote())
+        except WorkerCrashedError as error:
+            return error.exit_text
+        return "no error"
+
+    assert zray.get([parent.remote() for _ in range(20)], timeout=60) == ["exited with code 3"] * 20
+    assert tally.count() == 20
+
+
+def test_process_of_a_task_that_called_sys_exit_runs_no_further_task():
+    @zray.remote(num_cpus=2)
+    def leaves():
+        sys.exit(3)
+
+    @zray.remote(num_cpus=2)
+    def pid():
+        return os.getpid()
+
+    for _ in range(3):
+        with pytest.raises(WorkerCrashedError) as caught:
+            zray.get(leaves.remote(), timeout=30)
+        assert zray.get([pid.remote() for _ in range(5)], timeout=30).count(caught.value.pid) == 0
 
 
 def test_the_error_says_where_a_task_exited():

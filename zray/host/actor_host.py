@@ -21,6 +21,7 @@ from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .checkpoints import NotAsBefore, Recovery
+from .failures import failure
 from .leaving import ActorExit, crash, is_success, leave
 from .logs import begun_lines
 from .methods import Methods
@@ -259,7 +260,7 @@ class ActorHost:
             self.farewell = self._left_by(error)
             left = encode_system_error("ActorDiedError", self.farewell)
             return [left] * max(1, parse_options(spec.options).num_returns), (), False
-        return self.worker.failure(spec, error)
+        return failure(self.worker, spec, error)
 
     # --- threads ---
 

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import posix_ipc
 
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 GOODBYE_SECONDS = 10.0
 # Of a program that an interrupt has ended, as a shell has it.
 INTERRUPTED_STATUS = 130
+
+
+class Parting(NamedTuple):
+    """The end of a worker process behind the task in hand."""
+
+    reason: str  # for the node
+    status: int = 0
 
 
 class ActorExit(SystemExit):
@@ -69,20 +76,33 @@ def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoR
     What the exit came from is written to the log, whose last lines are in the error.
     how: what `name` has done; "" for what `error` says.
     """
-    status = 1
+    how = how or exit_in_words(error)
+    print_exit(name, error, how)
+    leave(worker, how, status=exit_status(error))
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit code of a process that ends by this error."""
     if isinstance(error, SystemExit):
         code = error.code
-        status = code if isinstance(code, int) else int(code is not None)
-        how = how or f"called sys.exit({'' if code is None else repr(code)})"
-    elif isinstance(error, KeyboardInterrupt):
-        status = INTERRUPTED_STATUS
-    how = how or f"raised {type(error).__name__}"
+        return (code if isinstance(code, int) else int(code is not None)) & 0xFF
+    return INTERRUPTED_STATUS if isinstance(error, KeyboardInterrupt) else 1
+
+
+def exit_in_words(error: BaseException) -> str:
+    """The deed of a task that ends its process by this error."""
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({'' if error.code is None else repr(error.code)})"[:1000]
+    return f"raised {type(error).__name__}"
+
+
+def print_exit(name: str, error: BaseException, how: str) -> None:
+    """Write the place of the exit into the log, whose last lines are in the error."""
     try:
         traceback.print_exception(error)
         print(f"{name} has {how}: its worker process ends.", file=sys.stderr)
     except (OSError, ValueError, AttributeError):
         pass  # the stream is closed, or none
-    leave(worker, how[:1000], status=status & 0xFF)
 
 
 @contextmanager

@@ -15,20 +15,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
 from .. import __version__
-from ..exceptions import ClusterLostError, DeserializationError, RuntimeEnvSetupError
+from ..exceptions import ClusterLostError, DeserializationError
 from ..ids import function_id as id_of_code
 from ..ids import return_id, stray_task_id
 from ..roles.latest import Latest
 from ..roles.task_executor import TaskExecutor
 from ..store import unpickling
 from ..store.arguments import deserialize_arguments
-from ..store.errors import deserialize_error, serialize_cancellation, serialize_error, serialize_system_error
+from ..store.errors import deserialize_error
 from ..store.functions import CodeInStore, deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..wire.actors import StartActor
@@ -41,12 +40,11 @@ from .aside import Aside
 from .code_changes import CodeChanges
 from .connection import Connection
 from .core_waits import CoreWaits
-from .forks import end_child
-from .hints import add_hints
-from .leaving import crash, heard_before_exit, leave
+from .failures import failure
+from .leaving import Parting, heard_before_exit, leave
 from .log_room import LogRoom
 from .logs import begun_lines
-from .returns import WrongCount, several
+from .returns import several
 from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
@@ -94,7 +92,7 @@ class Worker(Runtime):
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
-        self.is_used_up = False  # one of them has had its last: we end behind the task in hand
+        self.parting: Parting | None = None  # this process ends behind the task in hand
         self.call: Call | None = None  # what the main thread runs, and threads that it started
         self.first_submit = threading.Lock()  # several threads of one task may be its first to submit
         self.main_thread = threading.get_ident()
@@ -253,8 +251,8 @@ class Worker(Runtime):
                 executor.done_with(spec)
             return
         self.run_task(spec)
-        if self.is_used_up:
-            leave(self, "max_calls")
+        if self.parting is not None:
+            leave(self, self.parting.reason, status=self.parting.status)
         self.send_results_soon()
 
     def send_results_soon(self) -> None:
@@ -310,11 +308,12 @@ class Worker(Runtime):
             raise
         except BaseException as error:
             took = time.perf_counter() - began
-            values, contained, wants_retry = self.failure(spec, error)
+            values, contained, wants_retry = failure(self, spec, error)
             value = error  # lives as long, for the same reason
         if spec.options and (max_calls := parse_options(spec.options).max_calls):
             self.calls[spec.function_id] += 1
-            self.is_used_up |= self.calls[spec.function_id] >= max_calls
+            if self.calls[spec.function_id] >= max_calls and self.parting is None:
+                self.parting = Parting("max_calls")
         self.call = outer
         begun_lines.write_own(ends_bar=True)
         executor = self.executor
@@ -380,29 +379,6 @@ class Worker(Runtime):
                 self.functions[function_id] = function
         return function  # type: ignore[no-any-return]
 
-    def failure(self, spec: TaskSpec, error: BaseException) -> tuple[list[Any], tuple[tuple[bytes, ...], ...], bool]:
-        """What stands in each return when user code raised, and whether its options ask for another attempt."""
-        if os.getpid() != self.pid:
-            end_child(error)
-        if isinstance(error, SystemExit):
-            crash(self, self.name_of(spec), error)
-        options = parse_options(spec.options)
-        wants_retry = False
-        if type(error) is WrongCount:
-            error = ValueError(*error.args)  # without a traceback, which would be of zray's own
-        if options.retry_exceptions and isinstance(error, Exception):
-            with suppress(Exception):  # code of the user's runs here, and classes may be missing: no retry then
-                wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
-        count = max(1, options.num_returns)
-        if type(error) is RuntimeEnvSetupError:  # it never ran
-            return [serialize_system_error(error)] * count, (), False
-        if isinstance(error, KeyboardInterrupt):
-            return [serialize_cancellation(error, self.name_of(spec), skip_frames=1)] * count, (), False
-        with suppress(Exception):  # likewise: no hints
-            add_hints(error, self.node_id.hex() if self.code is not None else "")
-        failed = serialize_error(error, self.name_of(spec), node=self.node_id.hex(), skip_frames=1)
-        return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry
-
     # --- nested ---
 
     def receive_until(self, is_done: Callable[[], bool], deadline: float | None) -> bool:
@@ -429,12 +405,6 @@ def set_env_vars(env_vars: EnvVars) -> None:
     """In order; ${NAME} stands for what NAME was before."""
     for name, value in env_vars:
         os.environ[name] = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), value)
-
-
-def _cause_of(error: BaseException) -> BaseException:
-    """The user's exception behind a TaskError that only passed through."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, BaseException) else error
 
 
 def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
