@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zray
+import zray.store.by_value  # noqa: F401  before hypothesis draws: see tests/store/conftest.py
 from tests.scripts import run_script
 from zray.api import require_runtime
 from zray.wire.objects import InlineLimit
