@@ -102,7 +102,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if sys.meta_path is None:
-        raise RuntimeError(f"The interpreter is ending: zray.{name} is not there any more.")
+        raise RuntimeError(f"The interpreter is ending: zray.{name} cannot be used any more.")
     from importlib import import_module
 
     module = _MODULE_BY_NAME.get(name)

@@ -180,7 +180,7 @@ class ActorClass(Generic[C]):
         return other
 
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> ActorHandle[C]:
-        """As RemoteFunction._remote."""
+        """Call with options as arguments, as RemoteFunction._remote does."""
         handle: ActorHandle[C] = configured(self, options).remote(*(args or ()), **(kwargs or {}))
         return handle
 

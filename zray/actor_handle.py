@@ -162,7 +162,7 @@ class ActorMethod:
         return other
 
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """As RemoteFunction._remote."""
+        """Call with options as arguments, as RemoteFunction._remote does."""
         return configured(self, options).remote(*(args or ()), **(kwargs or {}))
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Any:

@@ -144,7 +144,7 @@ def _start(ignore_reinit_error: bool, address: str | None, namespace: str | None
 
 def _why_not_again(runtime: Runtime) -> str:
     if runtime.is_worker:
-        return "This is a task or an actor: it is in its session already.  Leave zray.init() to the program."
+        return "zray.init() was called in a task or an actor, which has a session already.  Leave it to the program."
     if runtime.connection.over:
         return f"The session that this process was in is over: {runtime.connection.over}  Call zray.shutdown() first."
     return "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
@@ -160,8 +160,8 @@ def require_runtime(using: Any = None) -> Runtime:
     if runtime is None:
         if context.is_forked:
             raise RuntimeError(
-                "This process was forked from one in a zray session, and is not in it: refs and actors of its parent "
-                "mean nothing here.  Call zray.init() for a session of its own, or make it a task."
+                "This process was forked from a program in a zray session, and is in no session itself: refs and "
+                "actors of the parent are not valid here.  Call zray.init() for another session, or run a task instead."
             )
         context.refuse_without_session(using)
         init(ignore_reinit_error=True)

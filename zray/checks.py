@@ -62,4 +62,4 @@ def check_wait(object_refs: Any) -> None:
             raise TypeError(f"wait() takes a list of ObjectRefs, but one item is of type {type(ref).__name__}.")
     refuse_nil({ref.id for ref in object_refs})
     if len(set(object_refs)) != len(object_refs):
-        raise ValueError("wait() takes a list of different ObjectRefs, but one is in it twice.")
+        raise ValueError("wait() takes a list of different ObjectRefs, but one is listed twice.")

@@ -22,7 +22,7 @@ def has_own_reduce(cls: type) -> bool:
 
 
 def exception_parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What an exception holds: the arguments of its C part, and its attributes (with those in __slots__)."""
+    """Take an exception apart: the arguments of its C part, and its attributes, also those in __slots__."""
     base = builtin_base(type(error))
     reduced = base.__reduce__(error)
     state: dict[str, Any] = {}

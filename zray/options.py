@@ -136,7 +136,7 @@ def check_resources(name: str, value: Any, most: int = RESOURCES_MAX) -> dict[st
             raise ValueError("Use memory=... (bytes) instead of resources={'memory': ...}.")
         if resource == STORE_MEMORY:
             raise ValueError(
-                f"{STORE_MEMORY!r} is the size of a node's object store: no task or actor holds some of it."
+                f"{STORE_MEMORY!r} is the size of a node's object store: no task or actor can request a part of it."
             )
         if not resource or len(resource) > 200 or not resource.isprintable():
             raise ValueError("A resource's name must have 1 to 200 printable characters.")
@@ -185,7 +185,7 @@ def check_text(name: str, value: Any) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name} {value!r} is no text that can be sent: {error.reason}.") from None
+        raise ValueError(f"{name} {value!r} cannot be encoded as UTF-8: {error.reason}.") from None
 
 
 def _lifetime(name: str, value: Any) -> None:
@@ -305,7 +305,7 @@ def where_of(options: dict[str, Any], request: dict[str, int], captured: Where |
             if captured is not None and strategy.placement_group_capture_child_tasks is None:
                 where = replace(where, captures=True)
     if where is not None and where.group and selector:
-        raise ValueError("label_selector has no say over what runs in a placement group: the bundle has its node.")
+        raise ValueError("label_selector cannot be used in a placement group: the node of a bundle is fixed.")
     if selector:
         hard = where.hard if where is not None else ()
         fallbacks = tuple((*hard, *_rules(item["label_selector"])) for item in options.get("fallback_strategy") or ())
@@ -322,7 +322,7 @@ def _strategy_of(options: dict[str, Any], captured: Where | None) -> Any:
         return strategy
     if group == "default":
         if captured is None and _bundle_index_of(options) != -1:
-            raise ValueError("placement_group_bundle_index says which bundle of placement_group, and there is none.")
+            raise ValueError("placement_group_bundle_index needs placement_group, which is not given.")
         return None
     if group is None or group.is_empty:
         return "DEFAULT"
@@ -345,7 +345,7 @@ def checked_labels(labels: dict[str, str] | None) -> dict[str, str]:
     if not isinstance(labels, dict):
         raise TypeError(f"labels must be a dict of str to str, not {type(labels).__name__}.")
     if len(labels) > LABELS_MAX:
-        raise ValueError(f"There are {len(labels)} labels; at most {LABELS_MAX}.")
+        raise ValueError(f"labels has {len(labels)} entries; at most {LABELS_MAX}.")
     for key, value in labels.items():
         check_text("A label", key)
         check_text(f"The label {key!r}", value)

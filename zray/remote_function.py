@@ -260,9 +260,9 @@ class Code:
         data, captured = serialize_function(self.source)
         if len(data) > CODE_BYTES_MAX:
             raise ValueError(
-                f"{self.name} is too large: {len(data):,} bytes with what it takes along{_largest_part(self.source)}, "
-                f"but at most {CODE_BYTES_MAX:,} can be sent.  Does it use a large array or object of the scope around "
-                "it?  put() that, and pass the ref as an argument."
+                f"{self.name} is too large: {len(data):,} bytes with captured values{_largest_part(self.source)}, but "
+                f"at most {CODE_BYTES_MAX:,} can be sent.  put() large arrays and objects of the scope around, and "
+                "pass the refs as arguments."
             )
         return data, captured
 
@@ -315,8 +315,8 @@ def _warn_of_size(function: Any, name: str, size: int) -> None:
     from .store.errors import OWN_FOLDER
 
     text = (
-        f"The code of {name} is {size:,} bytes{_largest_part(function)}.  Every worker gets them: put() large values, "
-        "and pass the ref."
+        f"The code of {name} is {size:,} bytes{_largest_part(function)}.  Every worker loads the code: put() "
+        "large values, and pass the refs."
     )
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):

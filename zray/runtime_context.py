@@ -125,5 +125,5 @@ class RuntimeContext:
 
         actor = getattr(self._runtime, "actor", None)
         if actor is None:
-            raise RuntimeError("current_actor is there in an actor only.")
+            raise RuntimeError("current_actor needs an actor, but this code runs in none.")
         return handle_of(self._runtime, actor.actor_id, actor.options.handle)

@@ -92,7 +92,7 @@ def _check_folder(value: Any) -> None:
         name = "addresses as `working_dir`"
         raise absent.not_built(absent.ABILITIES, name, f"{name} ({value!r})")
     if not os.path.isdir(value):
-        raise ValueError(f"working_dir: there is no folder {os.path.abspath(value)}.")
+        raise ValueError(f"working_dir: the folder {os.path.abspath(value)} does not exist.")
 
 
 def _check_modules(value: Any) -> None:
@@ -105,7 +105,7 @@ def _check_modules(value: Any) -> None:
             name = "archives and addresses in `py_modules`"
             raise absent.not_built(absent.ABILITIES, name, f"{name} ({str(path)!r})")
         if not os.path.exists(path):
-            raise ValueError(f"py_modules: there is nothing at {os.path.abspath(path)}.")
+            raise ValueError(f"py_modules: the path {os.path.abspath(path)} does not exist.")
 
 
 def _check_patterns(value: Any) -> None:

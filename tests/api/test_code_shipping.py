@@ -396,10 +396,10 @@ def test_on_one_node_the_paths_are_shared(start, tmp_path, monkeypatch):
     "env, error, text",
     [
         ({"working_dir": 7}, TypeError, "must be a path"),
-        ({"working_dir": "/no/such/folder"}, ValueError, "there is no folder /no/such/folder"),
+        ({"working_dir": "/no/such/folder"}, ValueError, "the folder /no/such/folder does not exist"),
         ({"working_dir": "s3://bucket/x.zip"}, NotImplementedError, "a folder of this machine"),
         ({"py_modules": "x"}, TypeError, "must be a list"),
-        ({"py_modules": ["/no/such/file.py"]}, ValueError, "there is nothing at /no/such/file.py"),
+        ({"py_modules": ["/no/such/file.py"]}, ValueError, "the path /no/such/file.py does not exist"),
         ({"py_modules": ["x.whl"]}, NotImplementedError, "folders or .py files"),
         ({"excludes": "x"}, TypeError, "a list of patterns"),
     ],

@@ -38,7 +38,7 @@ def test_a_bundle_has_memory(start):
     assert group.wait(30) and group.bundle_specs == [{"CPU": 1.0, "memory": 700.0}]
     inside = PlacementGroupSchedulingStrategy(group)
     assert zray.get(what_is_free.options(scheduling_strategy=inside).remote(), timeout=30)["memory"] == 300.0
-    with pytest.raises(ValueError, match="which no bundle of the placement group has"):
+    with pytest.raises(ValueError, match="fits into no bundle of the placement group"):
         what_is_free.options(memory=800, scheduling_strategy=inside).remote()
     remove_placement_group(group)
 

@@ -310,7 +310,7 @@ def test_a_task_that_begins_a_session_is_told_that_it_is_in_one():
     def begins():
         zray.init()
 
-    with pytest.raises(RuntimeError, match="is in its session already"):
+    with pytest.raises(RuntimeError, match="in a task or an actor, which has a session already"):
         zray.get(begins.remote())
 
 

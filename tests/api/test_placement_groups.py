@@ -260,7 +260,7 @@ def test_the_older_spelling():
         surroundings.options(placement_group=group, placement_group_bundle_index=1).remote()
     with pytest.raises(ValueError, match="2 bundles"):
         surroundings.options(placement_group=group, placement_group_bundle_index=2).remote()
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="needs placement_group, which is not given"):
         surroundings.options(placement_group_bundle_index=0).remote()
     with pytest.raises(ValueError, match="not by both"):
         surroundings.options(**there, **in_group(group)).remote()
@@ -307,7 +307,7 @@ def test_bad_groups_are_refused_where_they_are_made(bundles, strategy, lifetime,
 
 def test_bad_uses_are_refused_where_they_are_made():
     group = placement_group([{"CPU": 1}])
-    with pytest.raises(ValueError, match="it has 1 bundle, counted"):
+    with pytest.raises(ValueError, match="the placement group has 1 bundle: indexes count"):
         PlacementGroupSchedulingStrategy(group, 1)
     with pytest.raises(TypeError, match="PlacementGroup"):
         PlacementGroupSchedulingStrategy("group")

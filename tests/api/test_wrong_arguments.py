@@ -37,9 +37,13 @@ def nothing_is_lost():
 
 
 WRONG = {
-    "get_actor by no text": (ValueError, "no text", lambda ref, actor: zray.get_actor(NO_TEXT)),
+    "get_actor by no text": (ValueError, "cannot be encoded as UTF-8", lambda ref, actor: zray.get_actor(NO_TEXT)),
     "get_actor, namespace": (TypeError, "namespace", lambda ref, actor: zray.get_actor("a", namespace=4)),
-    "name that is no text": (ValueError, "no text", lambda ref, actor: Counter.options(name=NO_TEXT).remote()),
+    "name that is no text": (
+        ValueError,
+        "cannot be encoded as UTF-8",
+        lambda ref, actor: Counter.options(name=NO_TEXT).remote(),
+    ),
     "kill, no_restart": (TypeError, "no_restart", lambda ref, actor: zray.kill(actor, no_restart=None)),
     "wait for a number": (TypeError, "ObjectRefs", lambda ref, actor: zray.wait([1])),
     "wait, num_returns": (TypeError, "num_returns", lambda ref, actor: zray.wait([ref], num_returns="x")),

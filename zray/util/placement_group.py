@@ -245,14 +245,16 @@ def _check_bundle(what: str, bundle: Any) -> None:
         if not isinstance(resource, str) or not resource or len(resource) > 200 or not resource.isprintable():
             raise ValueError(f"A resource's name must be a str of 1 to 200 printable characters, not {resource!r}.")
         if resource == STORE_MEMORY:
-            raise ValueError(f"{what}: {STORE_MEMORY!r} is the size of a node's object store, and no bundle has any.")
+            raise ValueError(
+                f"{what}: {STORE_MEMORY!r} is the size of a node's object store: no bundle can reserve a part of it."
+            )
         if resource == MEMORY:
             check_memory(f"{what}['memory']", amount)
             continue
         if not 0 <= check_number(f"{what}[{resource!r}]", amount) <= 1e9:
             raise ValueError(f"{what}[{resource!r}] must be from 0 to a thousand million, not {amount}.")
     if not any(map(in_units, bundle.values())):
-        raise ValueError(f"{what} is empty: a bundle needs some of a resource, not {bundle!r}.")
+        raise ValueError(f"{what} is empty: a bundle needs an amount above 0 of a resource, not {bundle!r}.")
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
@@ -358,4 +360,4 @@ def _amounts(units: dict[str, int]) -> dict[str, float]:
 
 def _require_group(found: Any) -> None:
     if not isinstance(found, PlacementGroup):
-        raise TypeError(f"This is no placement group, but of type {type(found).__name__}: {found!r}.")
+        raise TypeError(f"A PlacementGroup is needed, not an object of type {type(found).__name__}: {found!r}.")

@@ -167,8 +167,8 @@ class PlacementGroupSchedulingStrategy:
             count = placement_group.bundle_count
         if not -1 <= placement_group_bundle_index < max(count, 0):
             raise ValueError(
-                f"The bundle index {placement_group_bundle_index} is none of the placement group's: it has {count} "
-                f"bundle{'s' * (count != 1)}, counted from 0; -1 means any of them."
+                f"placement_group_bundle_index is {placement_group_bundle_index}, but the placement group has {count} "
+                f"bundle{'s' * (count != 1)}: indexes count from 0, and -1 means any bundle."
             )
         if placement_group_capture_child_tasks not in (None, False, True):
             raise TypeError("placement_group_capture_child_tasks must be a bool or None.")
@@ -198,7 +198,7 @@ class PlacementGroupSchedulingStrategy:
             if all(round(bundle.get(name, 0) * RESOURCE_UNIT) >= amount for name, amount in request.items()):
                 return
         asked = {name: amount / RESOURCE_UNIT for name, amount in request.items()}
-        raise ValueError(f"It asks for {asked}, which no bundle of the placement group has: {bundles}.")
+        raise ValueError(f"The request {asked} fits into no bundle of the placement group: {bundles}.")
 
     def __repr__(self) -> str:
         return f"PlacementGroupSchedulingStrategy({self.placement_group!r}, {self.placement_group_bundle_index})"
