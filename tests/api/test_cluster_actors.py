@@ -1,6 +1,7 @@
 """Actors on other nodes: real processes, loopback TCP, encrypted."""
 
 import asyncio
+import contextlib
 import threading
 
 import numpy as np
@@ -175,10 +176,15 @@ def test_a_dead_worker_is_replaced_where_it_was(cluster):
 
     fragile = Fragile.remote()
     home = zray.get(fragile.fine.remote(), timeout=20)
+
+    def where():
+        with contextlib.suppress(zray.exceptions.ActorUnavailableError):  # its restart takes a moment
+            return zray.get(fragile.fine.remote(), timeout=20)
+
     for _ in range(2):
         with pytest.raises(zray.exceptions.RayActorError):
             zray.get(fragile.die.remote(), timeout=20)
         if _ == 0:
-            assert zray.get(fragile.fine.remote(), timeout=20) == home
+            assert until(where) == home
     with pytest.raises(ActorDiedError):
         zray.get(fragile.fine.remote(), timeout=20)

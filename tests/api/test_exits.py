@@ -3,13 +3,14 @@ max_calls.
 """
 
 import argparse
+import contextlib
 import os
 import sys
 
 import pytest
 
 import zray
-from tests.gates import Gate, Tally
+from tests.gates import Gate, Tally, until
 
 ActorDiedError, WorkerCrashedError = zray.exceptions.ActorDiedError, zray.exceptions.WorkerCrashedError
 
@@ -163,7 +164,12 @@ def test_an_actor_that_may_be_restarted_is(code):
     first = zray.get(actor.pid.remote(), timeout=30)
     with pytest.raises(zray.exceptions.ActorUnavailableError):
         zray.get(actor.leave.remote(code), timeout=30)
-    assert zray.get(actor.pid.remote(), timeout=30) != first
+
+    def pid():
+        with contextlib.suppress(zray.exceptions.ActorUnavailableError):  # its restart takes a moment
+            return zray.get(actor.pid.remote(), timeout=30)
+
+    assert until(pid) != first
     with pytest.raises(ActorDiedError, match="after 1 restart"):
         zray.get(actor.leave.remote(code), timeout=30)
 

@@ -14,6 +14,7 @@ from ..effects import WorkerExited
 from ..latest import Latest
 from .actor_names import name_key
 from .names import died, in_words, name_of_call
+from .restarts import Restarts
 from .routes import Route
 from .shutdowns import Shutdowns
 from .tables import Actor, ActorState, Job, Task
@@ -30,6 +31,7 @@ class ActorEnds:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
+        self.restarts = Restarts(node)
         self.shutdowns = Shutdowns(node)
         self.graves: Latest[bytes, bytes] = Latest(GRAVES_MAX)  # actor -> the error value that its calls get
 
@@ -120,7 +122,8 @@ class ActorEnds:
                 text = f"The {in_words(actor.options)} died while it ran {name_of_call(task)}; it is restarted."
                 details = message.details(name_of(node.address))
                 node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text, details))
-        self.node.calls.want_worker(actor, ActorState.RESTARTING)
+        self.restarts.begin(actor)
+        node.calls.want_worker(actor, ActorState.RESTARTING)
 
     def bury(self, actor: Actor, error: bytes, *, was_named: bool = True) -> None:
         """It is dead for good: all its calls get the error."""

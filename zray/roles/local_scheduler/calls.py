@@ -116,8 +116,7 @@ class Calls:
         entry.task = task
         node.small_values.forget_task(spec.task_id)
         node.tasks[spec.task_id] = task
-        if len(spec.args) > node.objects.small_max:
-            node.objects.inline_bytes += len(spec.args)
+        node.objects.inline_bytes += len(spec.args) if len(spec.args) > node.objects.small_max else 0
         actor = Actor(task, options, life, job, entry)
         entry.actor = actor
         if options.checkpoint_interval >= 0:
@@ -213,9 +212,8 @@ class Calls:
             return False
         if actor.creation.missing or (self.node.groups.unsettled and not self.node.groups.stays(actor)):
             return False
-        if not self.node.resources.fits(actor.options.resources):
-            return False
-        return not self.node.moves.asks or self.node.moves.stays(actor)
+        fits = self.node.resources.fits(actor.options.resources)
+        return fits and (not self.node.moves.asks or self.node.moves.stays(actor))
 
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
@@ -258,7 +256,7 @@ class Calls:
         actor = self.actors.get(message.actor_id)
         if actor is None or actor.worker is None or actor.worker.address != self.node.sender:
             return
-        actor.state, actor.has_shutdown = ActorState.ALIVE, message.has_shutdown
+        actor.state, actor.down_since, actor.has_shutdown = ActorState.ALIVE, None, message.has_shutdown
         if actor.shipping is not None:
             actor.shipping.answers.made_again((*actor.journal.calls, *actor.journal.reads.specs()))
             actor.shipping.begun.run_first()
@@ -291,6 +289,8 @@ class Calls:
         self.node.lifecycle.retain_arguments(task)
         if actor is None:
             self.node.lifecycle.fail_with(task, self.node.ends.grave(task))
+            return
+        if actor.down_since is not None and self.node.ends.restarts.refuses(actor, task):
             return
         actor.queue.append(task)
         self.touched[actor_id] = None

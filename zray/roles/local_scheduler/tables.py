@@ -329,6 +329,7 @@ class Actor:
         "actor_id",
         "creation",
         "death",
+        "down_since",
         "entry",
         "guardian",
         "has_shutdown",
@@ -368,4 +369,5 @@ class Actor:
         self.is_going = False  # last handle gone, or exit_actor(): leaves when its calls are done
         self.has_shutdown = False  # its class has something to run before its process ends
         self.killed = ""  # why it must not be restarted
+        self.down_since: float | None = None  # it is restarted, and its process died then
         self.death = b""  # the error value that calls get
