@@ -235,6 +235,7 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         return runtime.get(object_refs, timeout, writable=writable)
     except ZrayError as error:
         # The text has all that matters to the user; frames of zray do not help.
+        __tracebackhide__ = True  # pytest and IPython leave this frame out
         raise error.with_traceback(None) from error.__cause__
 
 
@@ -256,6 +257,7 @@ def put(value: T) -> ObjectRef[T]:
     try:
         return (context.runtime or require_runtime([value])).put(value)
     except ZrayError as error:
+        __tracebackhide__ = True
         raise error.with_traceback(None) from error.__cause__  # as above
 
 
@@ -314,6 +316,7 @@ def wait(
     try:
         is_ready = runtime.wait([ref.id for ref in object_refs], num_returns, timeout, fetch_local)
     except ZrayError as error:
+        __tracebackhide__ = True
         raise error.with_traceback(None) from error.__cause__  # as in get
     ready: list[ObjectRef[T]] = []
     rest = []

@@ -312,7 +312,7 @@ class Code:
 def _warn_of_size(function: Any, name: str, size: int) -> None:
     import warnings
 
-    from .store.errors import OWN_FOLDER
+    from .store.folding import OWN_FOLDER
 
     text = (
         f"The code of {name} is {size:,} bytes{_largest_part(function)}.  Every worker loads the code: put() "

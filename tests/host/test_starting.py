@@ -81,7 +81,7 @@ def deaths(monkeypatch, tmp_path):
         return 1, ours
 
     monkeypatch.setattr(workers, "launch_fork_server", launch)
-    monkeypatch.setattr(workers, "reap", lambda pid: "was killed by SIGKILL")
+    monkeypatch.setattr(workers, "reap", lambda pid, in_words: "was killed by SIGKILL")
     monkeypatch.setattr(workers, "end_children", lambda spared: None)
     monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     pool = Workers(Session("f" * 16, str(tmp_path)), None, lambda message: None, print, lambda: None)

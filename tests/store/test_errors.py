@@ -304,6 +304,24 @@ def test_an_error_passed_on_stays_the_first_one():
     assert len(data) < 4000
 
 
+def test_line_of_the_outer_task_that_called_get_is_in_the_text():
+    error = deserialize_error(serialize_error(raised(KeyError("first")), "inner").inband)
+
+    def helper():
+        raise error  # the line of get()
+
+    def outer():
+        helper()  # the line of its caller
+
+    with pytest.raises(KeyError) as caught:
+        outer()
+    text = deserialize_error(serialize_error(caught.value, "outer").inband).traceback_str
+    before, after = text.split("(passed on by outer)\n")
+    assert "KeyError: 'first'" in before and "helper" not in before
+    lines = [line.strip() for line in after.splitlines()]
+    assert lines.index("helper()  # the line of its caller") < lines.index("raise error  # the line of get()")
+
+
 def test_refs_in_an_exception_are_named_also_when_it_is_passed_on():
     ref = ObjectRef(b"r" * 20)
     error = raised(ValueError("has a ref"))

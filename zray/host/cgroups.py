@@ -46,20 +46,24 @@ class Cgroups:
         found = []
         for controller, names in ((_ALL, ("memory.max", "memory.high")), ("memory", ("memory.limit_in_bytes",))):
             for folder in self.folders.get(controller, ()):
-                found += [self._numbers(folder, name) for name in names]
+                found += [self.numbers(folder, name) for name in names]
         limits = [numbers[0] for numbers in found if numbers and numbers[0] > 0]
         return min(limits, default=None)
 
+    def memory_folders(self) -> list[str]:
+        """The cgroup whose memory this process uses, and those above it, in the order from the process's own."""
+        return [*self.folders.get(_ALL, ()), *self.folders.get("memory", ())]
+
     def _quota_of(self, folder: str) -> float:
-        numbers = self._numbers(folder, "cpu.max")
+        numbers = self.numbers(folder, "cpu.max")
         return numbers[0] / numbers[1] if len(numbers) == 2 and min(numbers) > 0 else 0.0
 
     def _old_quota_of(self, folder: str) -> float:
-        numbers = self._numbers(folder, "cpu.cfs_quota_us") + self._numbers(folder, "cpu.cfs_period_us")
+        numbers = self.numbers(folder, "cpu.cfs_quota_us") + self.numbers(folder, "cpu.cfs_period_us")
         return numbers[0] / numbers[1] if len(numbers) == 2 and min(numbers) > 0 else 0.0
 
     @staticmethod
-    def _numbers(folder: str, name: str) -> list[int]:
+    def numbers(folder: str, name: str) -> list[int]:
         """The numbers in a file; none where it says "max", or cannot be read."""
         try:
             with open(os.path.join(folder, name), encoding="ascii") as file:

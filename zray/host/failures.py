@@ -10,11 +10,11 @@ from ..exceptions import RuntimeEnvSetupError, encode_system_error
 from ..store.errors import serialize_cancellation, serialize_error, serialize_system_error
 from ..store.values import deserialize
 from ..wire.task_spec import TaskSpec, parse_options
+from .crash_reports import read_report, write_exit
 from .forks import end_child
 from .hints import add_hints
-from .leaving import Parting, crash, exit_in_words, exit_status, print_exit
+from .leaving import Parting, crash, exit_in_words, exit_status
 from .logs import begun_lines
-from .processes import last_lines
 from .returns import WrongCount
 
 if TYPE_CHECKING:
@@ -54,17 +54,16 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
 def _exited(worker: Worker, name: str, error: SystemExit) -> bytes:
     """The error of a task that called sys.exit(): a decision of the user's code, so no attempt is repeated."""
     how, status = exit_in_words(error), exit_status(error)
-    print_exit(name, error, how)
+    paths, worker_id, pid = worker.paths, worker.worker_id, worker.pid
+    write_exit(paths, worker_id, pid, error, f"{name} has {how}: its worker process ends.")
     begun_lines.write_own(ends_bar=True)
     if worker.parting is None:
         worker.parting = Parting(how, status)
-    start = worker.paths.earlier_output(worker.worker_id, worker.pid)
-    log = last_lines(worker.paths.worker_log_path(worker.worker_id, worker.pid), start=start)
     details = {
-        "pid": worker.pid,
+        "pid": pid,
         "node": worker.node_id.hex()[:8],
         "exit_text": f"exited with code {status}",
-        "log_tail": tuple(log.splitlines()),
+        "log_tail": read_report(paths, worker_id, pid),
     }
     text = f"Task {name} {how}.  Its worker process ends, and the task is not retried."
     return encode_system_error("WorkerCrashedError", text, details)

@@ -8,7 +8,8 @@ The node ends it with everything else.  When the node is killed it sees that, en
 removes what the node had no time to remove.  Spoken on the socket, one msgpack list per packet:
 
     node           ["start", worker, worker_id]   ["kill", worker]   ["stop", ""]   ["continue", ""]
-    fork server    ["ready"]  ["started", worker, pid]  ["failed", worker, reason]  ["exited", worker, status, pid]
+    fork server    ["ready"]  ["started", worker, pid]  ["failed", worker, reason]
+                   ["exited", worker, wait status, pid, most memory that it had in bytes]
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 
 from msgspec import msgpack
 
+from .crash_reports import open_report
 from .logs import worker_streams
 from .processes import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
@@ -120,7 +122,8 @@ class ForkServer:
             os.close(self.ends)
             os.close(self.ends_in)
             redirect_output(self.session, worker_id)
-            faulthandler.enable(all_threads=False)  # a crash in C says where, in the log
+            # A crash in C tells its place.
+            faulthandler.enable(open_report(self.session, worker_id, os.getpid()), all_threads=False)
             gc.enable()
             from .worker_main import main
 
@@ -146,9 +149,9 @@ class ForkServer:
             if worker is not None:
                 del self.pid_by_worker[worker]
                 self.send_signal(pid, signal.SIGKILL)
-            _, status = os.waitpid(pid, 0)
+            _, status, usage = os.wait4(pid, 0)
             if worker is not None:
-                self.tell("exited", worker, status, pid)
+                self.tell("exited", worker, status, pid, usage.ru_maxrss << 10)
 
     @staticmethod
     def send_signal(pid: int, number: signal.Signals) -> None:

@@ -13,7 +13,7 @@ from .. import absent
 from ..exceptions import ClusterLostError, ZrayError
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
-from . import context, interrupts
+from . import context, interrupts, tracebacks
 from .machine import why_store_is_too_large
 from .nodes import (
     NODE_END_SECONDS,
@@ -66,6 +66,7 @@ def start(
 ) -> Driver:
     """As api.init."""
     global _own_pid
+    tracebacks.install()
     interrupts.install()  # an interrupt waits until the session is there: half a start leaves a node behind
     try:
         driver = _start(

@@ -7,9 +7,7 @@ what it has to say must have been heard before it ends.
 from __future__ import annotations
 
 import os
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -19,6 +17,7 @@ import posix_ipc
 from ..exceptions import ClusterLostError
 from ..wire.message import Message
 from ..wire.session import Goodbye
+from .crash_reports import write_exit
 from .processes import end_process
 from .runtime import Runtime
 
@@ -73,11 +72,11 @@ def is_success(error: BaseException) -> bool:
 def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoReturn:
     """An exit of user code ends the process with its code, and the node takes what runs in it as after any other death.
 
-    What the exit came from is written to the log, whose last lines are in the error.
+    The place of the exit is part of the report in the error.
     how: what `name` has done; "" for what `error` says.
     """
     how = how or exit_in_words(error)
-    print_exit(name, error, how)
+    write_exit(worker.paths, worker.worker_id, worker.pid, error, f"{name} has {how}: its worker process ends.")
     leave(worker, how, status=exit_status(error))
 
 
@@ -94,15 +93,6 @@ def exit_in_words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"called sys.exit({'' if error.code is None else repr(error.code)})"[:1000]
     return f"raised {type(error).__name__}"
-
-
-def print_exit(name: str, error: BaseException, how: str) -> None:
-    """Write the place of the exit into the log, whose last lines are in the error."""
-    try:
-        traceback.print_exception(error)
-        print(f"{name} has {how}: its worker process ends.", file=sys.stderr)
-    except (OSError, ValueError, AttributeError):
-        pass  # the stream is closed, or none
 
 
 @contextmanager

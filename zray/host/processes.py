@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
@@ -30,10 +30,10 @@ def how_it_ended(status: int) -> str:
     return f"exited with code {os.WEXITSTATUS(status)}"
 
 
-def reap(pid: int) -> str:
+def reap(pid: int, in_words: Callable[[int], str] = how_it_ended) -> str:
     """How a child of ours that has ended did, in words; the kernel keeps nothing of it from now on."""
     try:
-        return how_it_ended(os.waitpid(pid, 0)[1])
+        return in_words(os.waitpid(pid, 0)[1])
     except ChildProcessError:
         return "has ended"  # its exit was ignored (SIGCHLD), so the kernel has reaped it
 

@@ -151,6 +151,10 @@ class Session:
         """What one worker prints; the name is what its lines are marked with on the driver's terminal."""
         return self.log_path(f"worker-{worker_id}-{pid}")
 
+    def crash_path(self, worker_id: int, pid: int) -> str:
+        """The stack of a worker's crash (crash_reports.py)."""
+        return self.log_path(f"crash-{worker_id}-{pid}")
+
     def note_output(self, worker_id: int, pid: int) -> None:
         """By a worker that has ended a task: what is in its log now is no later one's."""
         try:
@@ -172,24 +176,31 @@ class Session:
         return os.path.join(self.logs, f".worker-{worker_id}-{pid}.upto")
 
     def remove_log(self, worker_id: int, pid: int) -> None:
-        """Of a dead worker, and the links to it."""
+        """Of a dead worker, the links to it, and the stack of its crash."""
+        self._remove_file(self.crash_path(worker_id, pid))
         name = os.path.basename(self.worker_log_path(worker_id, pid))
         try:
             folders = [entry.path for entry in os.scandir(self.logs) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
         for folder in (*folders, self.logs):
-            try:
-                os.unlink(os.path.join(folder, name))
-            except OSError:
-                pass
+            self._remove_file(os.path.join(folder, name))
 
     def remove_note(self, worker_id: int, pid: int) -> None:
-        """As above."""
+        """Of a dead worker; with the file for the stack of a crash, if there was none."""
+        self._remove_file(self._note_path(worker_id, pid))
         try:
-            os.unlink(self._note_path(worker_id, pid))
+            if not os.stat(path := self.crash_path(worker_id, pid)).st_size:
+                os.unlink(path)
         except OSError:
             pass
+
+    @staticmethod
+    def _remove_file(path: str) -> None:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass  # it is not there, or the session ends
 
     def remove_job_logs(self, job_id: bytes) -> None:
         """Its driver has ended: nobody follows them.  The logs stay."""

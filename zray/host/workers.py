@@ -18,9 +18,11 @@ from msgspec import msgpack
 
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 from ..store.segment import create_semaphore, unlink_semaphore
+from .crash_reports import read_report
 from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .log_room import room_of
+from .oom import OomKills
 from .processes import end_children, how_it_ended, last_lines, reap
 from .session import Session
 from .spawn import PACKET_BYTES_MAX
@@ -64,6 +66,7 @@ class Workers:
         self.deaths = 0  # of fork servers, since the last sound one
         self.death = ""  # of the last fork server that has died
         self.ready_at: float | None = None  # since when this one forks; None: it is not ready yet
+        self.oom_kills: OomKills | None = None  # counted from the first fork server on
         self.pid = 0
         self.connection: socket.socket | None = None  # None: there is no fork server yet
         # What it has not been told: it is not there, or its end of the connection is full.  At most a start and a kill
@@ -150,8 +153,10 @@ class Workers:
         kind, *report = msgpack.decode(packet)
         if kind == "ready":
             self.ready_at = time.monotonic()
+            if self.oom_kills is None:
+                self.oom_kills = OomKills()
             return True
-        worker, detail, *_ = report
+        worker, detail, *more = report
         if kind == "started":
             self.pids[worker] = detail
             self.deliver(WorkerStarted(worker, detail))
@@ -159,19 +164,22 @@ class Workers:
             self._forget(worker)
             self.deliver(WorkerStartFailed(worker, detail))
         elif kind == "exited":
-            self._exited(worker, how_it_ended(detail))
+            self._exited(worker, self._how_it_ended(detail, more[1]))
         return True
+
+    def _how_it_ended(self, status: int, peak_bytes: int = 0) -> str:
+        oom = self.oom_kills.explain(status, peak_bytes, time.monotonic()) if self.oom_kills is not None else ""
+        return how_it_ended(status) + oom
 
     def _exited(self, worker: str, how: str) -> None:
         unclaimed = self.windows[worker].value if worker in self.windows else 0
         pid = self.pids.get(worker, 0)
         worker_id = self.worker_id.get(worker, 0)
-        start = self.session.earlier_output(worker_id, pid)
-        log = last_lines(self.session.worker_log_path(worker_id, pid), start=start)
+        report = read_report(self.session, worker_id, pid)
         self.session.remove_note(worker_id, pid)
         self._keep_log(worker_id, pid)
         self._forget(worker)
-        self.deliver(WorkerExited(worker, how, unclaimed, pid, tuple(log.splitlines())))
+        self.deliver(WorkerExited(worker, how, unclaimed, pid, report))
 
     def _keep_log(self, worker_id: int, pid: int) -> None:
         size = room_of(self.session.worker_log_path(worker_id, pid))
@@ -207,7 +215,7 @@ class Workers:
             self.connection.close()
         self.orders.clear()
         self.is_full = False
-        how = reap(self.pid)
+        how = reap(self.pid, self._how_it_ended)
         log = last_lines(self.session.log_path("fork-server"), 10).strip()
         words = f"the end of the log of that:\n{log}\n" if log else "it left no words in its log"
         self.death = f"its fork server {how}; {words}"

@@ -37,11 +37,11 @@ CAUSE_MAX_BYTES = 256 * 1024
 SAID_MAX = 1_000
 # A task that fails because another failed says so in a line; a chain of a thousand does not say it all.
 PASSED_ON_MAX = 10
+PASSED_ON_FRAMES = 3  # of each of those: the call of get(), and what led to it
 
 # What this process can add to an error of a task, when set (host/driver.py).
 annotate: Callable[[TaskError], None] | None = None
 
-OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 NO_CAUSE = Serialized(b"", (), (), 0)
 _HEAD = bytes((TASK_ERROR,))
 _encode = Encoder().encode
@@ -209,6 +209,8 @@ def _shortened(value: Any) -> Any:
 def _traceback_text(error: BaseException, skip_frames: int) -> str:
     import traceback
 
+    from .folding import OWN_FOLDER, fold
+
     try:
         shown = error.__traceback__
         for _ in range(skip_frames):
@@ -218,6 +220,7 @@ def _traceback_text(error: BaseException, skip_frames: int) -> str:
         if isinstance(error, ZrayError):  # where zray has found out is of no interest
             while told.stack and told.stack[-1].filename.startswith(OWN_FOLDER):
                 told.stack.pop()
+        fold(told)
         text = "".join(told.format() if told.stack else told.format_exception_only())
     except BaseException as trouble:
         text = f"{type(error).__name__} (its own text fails: {_safe(trouble)})"
@@ -225,10 +228,16 @@ def _traceback_text(error: BaseException, skip_frames: int) -> str:
 
 
 def _pass_on(error: TaskError, function_name: str) -> Serialized:
-    """A task failed because it asked for the result of one that failed: the first error stays what it was."""
+    """A task failed because it asked for the result of one that failed: the first error stays what it was.
+
+    The lines of the outer task that led to the error are added to the text.
+    """
     text = error.traceback_str
     if function_name and function_name != error.function_name and text.count("\n(passed on by ") < PASSED_ON_MAX:
-        text = f"{text.rstrip()}\n(passed on by {function_name})\n"
+        from .folding import lines_of_user
+
+        lines = lines_of_user(error.__traceback__, PASSED_ON_FRAMES)
+        text = f"{text.rstrip()}\n(passed on by {function_name})\n{lines}"
     cause = NO_CAUSE if error.cause is None else _pickled(error.cause)
     return _encode_task_error(error.function_name, text, error.pid, error.node, cause)
 

@@ -1,0 +1,55 @@
+"""The report of a worker's crash: its last output, and the stack of a crash in C, in a file beside its log.
+
+The stack is not part of the log, which the driver's terminal shows: a task that crashes in each attempt shows it once,
+in its error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ..store.folding import OWN_FOLDER, shows_all
+from .processes import last_lines
+from .session import Session
+
+LINES_MAX = 40
+# A frame of zray's own, or of the command that started its process, as faulthandler prints it.
+_OWN_FRAME = re.compile(rf'  File "(?:{re.escape(OWN_FOLDER)}.*|<string>|<frozen runpy>)", line \d+ in ')
+
+
+def open_report(session: Session, worker_id: int, pid: int) -> int:
+    """A descriptor for faulthandler; that of standard error where no file can be made."""
+    try:
+        return session.open_log(session.crash_path(worker_id, pid))
+    except OSError:
+        return 2
+
+
+def write_exit(session: Session, worker_id: int, pid: int, error: BaseException, said: str) -> None:
+    """The place of an exit of user code."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    try:
+        descriptor = open_report(session, worker_id, pid)
+        os.write(descriptor, f"{text}{said}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass  # a full disk, or the session ends
+
+
+def read_report(session: Session, worker_id: int, pid: int) -> tuple[str, ...]:
+    """The last lines of the task in hand, and the stack of the crash.  Frames of zray's own are left out."""
+    start = session.earlier_output(worker_id, pid)
+    said = last_lines(session.worker_log_path(worker_id, pid), LINES_MAX, start=start).splitlines()
+    stack = last_lines(session.crash_path(worker_id, pid), 10 * LINES_MAX).splitlines()
+    return (*said, *folded(stack))
+
+
+def folded(stack: list[str]) -> list[str]:
+    """The lines of faulthandler, or of a traceback, that are about the program."""
+    if shows_all():
+        return stack
+    return [
+        line for line in stack if line and not _OWN_FRAME.match(line) and not line.startswith("Extension modules: ")
+    ]
