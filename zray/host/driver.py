@@ -124,6 +124,7 @@ class Driver(Runtime):
     def close(self) -> None:
         super().close()
         self.watch.close()
+        self.more_messages = None  # a method of this driver: a cycle
         self.shipper = None
         self.__dict__.pop("submit", None)
 

@@ -39,7 +39,6 @@ def main() -> None:
     """OPTIONS_DESCRIPTOR: one map, marshalled by the same interpreter: session, root, total, capacity, driver_pid,
     is_bound, labels, and for a node of a cluster `cluster` (membership.py)."""
     with open(OPTIONS_DESCRIPTOR, "rb") as file:
-        file.seek(0)
         options = marshal.loads(file.read())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptors = [READY_DESCRIPTOR, DRIVER_DESCRIPTOR]

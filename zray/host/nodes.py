@@ -6,6 +6,7 @@ Only what that needs is imported here: a driver imports the rest of itself while
 from __future__ import annotations
 
 import errno
+import fcntl
 import marshal
 import math
 import os
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..checks import check_whole
@@ -39,6 +41,8 @@ from .session import (
 )
 from .spawn import current_folder, import_path, spawn
 
+# Room for all options, so that no write waits for the node: 10,000 resources take some 250 KB.
+OPTIONS_PIPE_BYTES = 1 << 20
 # A node that cannot be says so long before: to join takes JOIN_SECONDS (membership.py) and ENTRY_SECONDS (entrance.py)
 # at most; and when fifty start at once beside other work, two cores take half a minute for it.
 NODE_START_SECONDS = 60.0
@@ -203,12 +207,10 @@ def _start_node(
     early_log = os.memfd_create("zray-node-start")
     ready, its_end = os.pipe2(os.O_CLOEXEC)
     ourselves = os.pidfd_open(os.getpid())
-    # As an argument they could be too long: a node has thousands of resources.
-    told = os.memfd_create("zray-node-options")
-    with open(told, "wb", closefd=False) as file:
-        file.write(marshal.dumps(options))
+    # As an argument they could be too long, since a node may have thousands of resources.  A file is subject to limits.
+    told, teller = os.pipe2(os.O_CLOEXEC)
     descriptors = {its_end: READY_DESCRIPTOR, ourselves: DRIVER_DESCRIPTOR, told: OPTIONS_DESCRIPTOR}
-    ours = [ready, ourselves, early_log, told]
+    ours = [ready, ourselves, early_log]
     if token:
         # Not as an argument, nor in the environment: others can read those.
         secret, writer = os.pipe2(os.O_CLOEXEC)
@@ -218,8 +220,15 @@ def _start_node(
         ours.append(secret)
     pid = 0
     try:
-        pid = spawn("zray.host.node_main", [], output=early_log, descriptors=descriptors)
-        os.close(its_end)
+        try:
+            pid = spawn("zray.host.node_main", [], output=early_log, descriptors=descriptors)
+        except BaseException:
+            os.close(teller)
+            raise
+        finally:
+            os.close(its_end)
+            os.close(told)
+        _write_options(teller, marshal.dumps(options))
         if meanwhile is not None:
             meanwhile()
         _wait_until_ready(session, pid, ready, early_log)
@@ -231,6 +240,20 @@ def _start_node(
         for descriptor in ours:
             os.close(descriptor)
     return session, pid
+
+
+def _write_options(pipe: int, data: bytes) -> None:
+    """Write the options of a node that has just been started, and close the pipe."""
+    try:
+        with suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, OPTIONS_PIPE_BYTES)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(pipe, rest) :]
+    except BrokenPipeError:
+        pass  # the node has ended already, and whoever waits for it is told why
+    finally:
+        os.close(pipe)
 
 
 def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) -> None:

@@ -76,12 +76,17 @@ class ReloadWatch:
 
     def close(self) -> None:
         """The program has left its session."""
+        self.on_reload = _nothing  # the driver is to go now, not when the collector finds a cycle
         if self in sys.meta_path:
             sys.meta_path.remove(self)  # type: ignore[arg-type]
         if self.cells is not None:
             with suppress(ValueError):  # it knows us no more
                 self.cells.unregister("pre_run_cell", self.cell_begins)
             self.cells = None
+
+
+def _nothing() -> None:
+    """Do nothing: nobody is told any more."""
 
 
 def own_modules() -> dict[str, str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 READY_DESCRIPTOR = 3  # of a pipe: a byte says that it listens, or why not
 DRIVER_DESCRIPTOR = 4  # a pidfd of whoever started it
 SECRET_DESCRIPTOR = 5  # the join token, where there is one
-OPTIONS_DESCRIPTOR = 6  # a file of no name: with what options it starts
+OPTIONS_DESCRIPTOR = 6  # a pipe: the options that it starts with
 # What it says there first; words follow where it is not ready.
 IS_READY, HAS_FAILED, IS_DENIED = b"1", b"0", b"2"
 WAS_GIVEN_UP = b"3"  # by its cluster, before it was ready; the first word is its id
