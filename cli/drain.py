@@ -40,9 +40,11 @@ class Pace:
 
 @click.command()
 @click.argument("node")
-@click.option("--timeout", type=float, metavar="S", help="After S seconds it leaves, whatever it still does.")
-@click.option("--no-wait", is_flag=True, help="Do not wait until it has left.")
-@click.option("--session", metavar="NAME", help="Of that head, where several run on this machine.")
+@click.option(
+    "--timeout", type=float, metavar="S", help="Leave after S seconds at the latest, also with work in progress."
+)
+@click.option("--no-wait", is_flag=True, help="Return at once; do not wait until the node has left.")
+@click.option("--session", metavar="NAME", help="Session of the head, where several heads run on this machine.")
 def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) -> None:
     """Have NODE finish its tasks, hand over its objects, and leave the cluster.
 
@@ -73,6 +75,8 @@ def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) 
             if pace.is_due(found.waits_for, time.monotonic()):
                 click.echo(f"Node {node} waits for {', '.join(found.waits_for) or 'the others'} ...", err=True)
             if pace.is_long(time.monotonic()) and not timeout:
-                text = f"It leaves when that has ended.  `zray drain {node} --timeout S` takes it out after S seconds."
+                text = (
+                    f"The node leaves when these have ended.  `zray drain {node} --timeout S` ends it after S seconds."
+                )
                 click.echo(text, err=True)
             time.sleep(POLL_SECONDS)

@@ -17,7 +17,9 @@ def in_words(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-SESSION = click.option("--session", metavar="NAME", help="Of that head, where several run on this machine.")
+SESSION = click.option(
+    "--session", metavar="NAME", help="Session of the head, where several heads run on this machine."
+)
 
 
 def note_loopback(cluster: str) -> None:
@@ -35,7 +37,7 @@ def keys() -> None:
 
 @keys.command("list")
 @SESSION
-@click.option("--all", "with_ended", is_flag=True, help="With those of nodes and drivers that have ended.")
+@click.option("--all", "with_ended", is_flag=True, help="Show keys of nodes and drivers that have ended, too.")
 def list_keys(session: str | None, with_ended: bool) -> None:
     """Show the keys: of nodes and drivers, and of the tokens that let others join."""
     from rich.table import Table
@@ -67,16 +69,16 @@ def list_keys(session: str | None, with_ended: bool) -> None:
         table.add_row(key.name, kind, state, in_words(key.seconds_left), uses, Text(key.seen_at))
     show(table)
     if ended and not with_ended:
-        click.echo(f"Left out: {ended:,} that have ended (--all shows them).")
+        click.echo(f"Left out: {ended:,} key{'s' * (ended != 1)} of the past (--all shows them).")
 
 
 @keys.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @SESSION
 def revoke(names: tuple[str, ...], session: str | None) -> None:
-    """Let these in no more: ids of nodes and drivers, names of tokens, or how they begin.
+    """Revoke keys: NAME is the id of a node or driver, the name of a token, or how that begins.
 
-    A node is lost with its key, and ends; what it ran is run elsewhere.
+    A node whose key is revoked is declared lost, and ends; its tasks run elsewhere.
     """
     from zray.host import control
     from zray.wire.limits import CHARACTERS_MAX
@@ -89,8 +91,8 @@ def revoke(names: tuple[str, ...], session: str | None) -> None:
 
 
 @keys.command()
-@click.option("--hours", type=float, default=24.0, metavar="H", help="How long it is good for. [24]")
-@click.option("--uses", type=int, default=1_000, metavar="N", help="How many may join with it. [1000]")
+@click.option("--hours", type=float, default=24.0, metavar="H", help="Hours that the token is valid. [24]")
+@click.option("--uses", type=int, default=1_000, metavar="N", help="Number of joins that the token allows. [1000]")
 @SESSION
 def token(hours: float, uses: int, session: str | None) -> None:
     """Draw a new token that lets nodes and programs join, and print it with the command of a node."""
@@ -106,7 +108,7 @@ def token(hours: float, uses: int, session: str | None) -> None:
 
 
 @keys.command()
-@click.option("--hours", type=float, default=24.0, metavar="H", help="How long it is good for. [24]")
+@click.option("--hours", type=float, default=24.0, metavar="H", help="Hours that the token is valid. [24]")
 @SESSION
 def reader(hours: float, session: str | None) -> None:
     """Draw a token that lets others look at the cluster and do nothing else, and print it with their command."""

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 COMMANDS = {
-    "doctor": "Say what is wrong on the way to a cluster.",
-    "drain": "Have a node finish, hand over, and leave.",
-    "gcs": "Verify what the shards of a cluster have written down.",
-    "keys": "Show who is let into a cluster, and let some in no more.",
-    "microbenchmark": "Measure zray beside the floors of this machine.",
+    "doctor": "Say what keeps this machine from joining a cluster.",
+    "drain": "Have a node finish its tasks, hand over its objects, and leave.",
+    "gcs": "Verify the logs of a cluster's shards.",
+    "keys": "Show, draw and revoke keys and tokens of a cluster.",
+    "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",

@@ -27,10 +27,10 @@ zray runs: session {session}, head of the cluster at {cluster}.
 
 """
 LOOPBACK_NOTE = """\
-Only this machine reaches it.  For others to come in, start the head with `zray start --head --host ADDRESS`, where
-ADDRESS is one of this machine's that they reach (`hostname -I` shows them)."""
+Only this machine can reach the head.  For other machines, start the head with `zray start --head --host ADDRESS`:
+an address of this machine that they can reach (`hostname -I` shows all)."""
 OPEN_NOTE = """
-Other machines reach it: whoever has the token runs programs here as this user."""
+Other machines can reach this head: programs with the token run here as this user."""
 NODE_STARTED = """\
 zray runs: session {session}, a node of the cluster at {cluster}.
 
@@ -47,8 +47,8 @@ Note: {count} on this machine already:
 To end one: {ends}"""
 
 TWICE = """\
-Note: this machine is in that cluster already, with {sessions}.  What it has is counted twice,
-unless --num-cpus and the others say what each of them offers.
+Note: this machine is in that cluster already, with {sessions}.  Its resources are counted twice,
+unless --num-cpus and the other options divide them.
 To end one: {ends}"""
 
 # A head need not know where others reach it: who joins says so.
@@ -75,7 +75,7 @@ def resource_map(context: click.Context, option: click.Parameter, text: str | No
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise click.BadParameter(f"this is no JSON: {error}") from error
+        raise click.BadParameter(f"the value is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise click.BadParameter('a JSON object is needed, like {"disk": 2}.')
     return value
@@ -178,7 +178,7 @@ def note_nodes_beside(new: Any) -> None:
 @click.option(
     "--memory", type=float, metavar="BYTES", help="Memory to hand out; default: 70 % of what this process may use."
 )
-@click.option("--resources", callback=resource_map, metavar="JSON", help='Further ones, like {"disk": 2}.')
+@click.option("--resources", callback=resource_map, metavar="JSON", help='Further resources, like {"disk": 2}.')
 @click.option(
     "--labels", callback=label_map, metavar="K=V,...", help='Labels of the node; or JSON, like {"disk": "ssd"}.'
 )
@@ -186,16 +186,24 @@ def note_nodes_beside(new: Any) -> None:
     "--object-store-memory", type=float, metavar="BYTES", help="Shared memory to use at most; default: 30 % of memory."
 )
 @click.option("--gcs-shards", type=click.IntRange(1, 64), metavar="N", help="With --head: shards of the GCS. [1]")
-@click.option("--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each. [1]")
+@click.option(
+    "--gcs-replicas", type=click.IntRange(1, 64), metavar="R", help="With --head: replicas of each shard. [1]"
+)
 @click.option(
     "--gcs-lineage-memory",
     type=click.IntRange(1),
     metavar="BYTES",
-    help="With --head: what tasks were, per shard, beyond so much of it on disk. [256 MiB]",
+    help="With --head: lineage that a shard keeps in memory; the rest goes to disk. [256 MiB]",
 )
-@click.option("--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: how many. [1]")
-@click.option("--policy", metavar="NAME", help="With --head: how tasks are placed: bottom_up, or one to compare with.")
-@click.option("--state-dir", metavar="PATH", help="With --head: keep its state there, and go on from there.")
+@click.option(
+    "--global-schedulers", type=click.IntRange(1, 64), metavar="M", help="With --head: number of global schedulers. [1]"
+)
+@click.option(
+    "--policy", metavar="NAME", help="With --head: placement of tasks: bottom_up, or another policy for comparison."
+)
+@click.option(
+    "--state-dir", metavar="PATH", help="With --head: folder of the cluster's state; a new start continues from it."
+)
 @click.option(
     "--driver-wait",
     type=float,
@@ -275,7 +283,7 @@ def start_head(total: dict[str, int], store: float | None, where: dict[str, Any]
     from zray.host import nodes, tokens
 
     if where["token_file"] is not None or where["token_stdin"]:
-        raise click.UsageError("A head draws its own token; tokens are for --address.")
+        raise click.UsageError("A head draws its own token; --token-file and --token-stdin are for nodes that join.")
     if where["head_wait"] is not None:
         raise click.UsageError("--head-wait is for nodes that join.")
     if where["no_replicas"]:

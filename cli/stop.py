@@ -29,7 +29,7 @@ def nothing_to_end(embedded: dict[str, int]) -> str:
 @click.command()
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="End all that `zray start` has started here.")
-@click.option("--force", "-f", is_flag=True, help="Kill it at once: it is not asked to end, and says no goodbye.")
+@click.option("--force", "-f", is_flag=True, help="Kill the session at once, without asking its node to end.")
 def stop(session: str | None, everything: bool, force: bool) -> None:
     """End SESSION (its name, or how that begins), which `zray start` has started on this machine.
 
@@ -47,18 +47,18 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
     if session is not None:
         meant = named({name: info.called for name, (_, info) in lasting.items()}, session)
         if not meant and (of_program := named(dict.fromkeys(embedded, ""), session)):
-            raise click.UsageError(f"Session {of_program[0]} is of a running program, and ends when that does.")
+            raise click.UsageError(f"Session {of_program[0]} belongs to a running program, and ends with it.")
         if not meant:
             there = f"there are: {names}" if lasting else "there is none"
-            raise click.UsageError(f"No session of that name runs here by `zray start`; {there}.")
+            raise click.UsageError(f"`zray start` has started no session of that name here; {there}.")
         if len(meant) > 1:
-            raise click.UsageError(f"There are several that begin so: {', '.join(meant)}.")
+            raise click.UsageError(f"Several sessions begin so: {', '.join(meant)}.")
         session = meant[0]
     if not lasting:
         click.echo(nothing_to_end(embedded))
         return
     if session is None and len(lasting) > 1 and not everything:
-        raise click.UsageError(f"There are several sessions; say which one, or --all: {names}.")
+        raise click.UsageError(f"Several sessions run here; name one, or give --all: {names}.")
     # The newest first: a head is older than the nodes that have joined it.
     for name in [session] if session is not None else list(lasting):
         found, info = lasting[name]

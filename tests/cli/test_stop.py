@@ -49,14 +49,14 @@ def test_where_there_are_several_they_are_named_with_what_they_are(ended):
     done = CliRunner().invoke(stop, [])
     said = " ".join(done.output.split())
     assert done.exit_code == 2 and not ended
-    assert "say which one, or --all: other (head of 10.0.0.1:6379), again (node of 10.0.0.1:6379)." in said
+    assert "name one, or give --all: other (head of 10.0.0.1:6379), again (node of 10.0.0.1:6379)." in said
 
 
 def test_a_name_that_begins_several_is_refused(ended, monkeypatch):
     infos = [SessionInfo(name, 1, is_embedded=False) for name in ("a1", "a12", "b")]
     monkeypatch.setattr(control, "sessions", lambda: [(SimpleNamespace(name=info.session), info) for info in infos])
     done = CliRunner().invoke(stop, ["a"])
-    assert done.exit_code == 2 and "several that begin so: a1, a12." in done.output and not ended
+    assert done.exit_code == 2 and "Several sessions begin so: a1, a12." in done.output and not ended
     assert CliRunner().invoke(stop, ["a1"]).exit_code == 0 and ended == ["a1"]
 
 
@@ -78,7 +78,7 @@ def test_session_of_a_running_program_is_not_ended_and_is_named(program):
 
 def test_name_of_the_session_of_a_running_program_is_refused_with_the_reason(program):
     done = CliRunner().invoke(stop, [program[:4]])
-    assert done.exit_code == 2 and f"Session {program} is of a running program" in done.output
+    assert done.exit_code == 2 and f"Session {program} belongs to a running program" in done.output
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])
