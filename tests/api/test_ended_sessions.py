@@ -82,7 +82,7 @@ def test_refs_and_handles_of_an_ended_session(start):
         with pytest.raises(ObjectLostError, match="of a session that has ended"):
             pass_through.remote(value=[counter])
         for use in use_a_handle(counter, method):
-            with pytest.raises(ActorDiedError, match="handle on an actor Counter is of a session that has ended"):
+            with pytest.raises(ActorDiedError, match="handle of actor Counter is of a session that has ended"):
                 use()
         assert zray.is_initialized() is has_another, "none of it begins a session"
     with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):

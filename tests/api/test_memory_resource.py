@@ -76,7 +76,7 @@ def test_a_session_refuses_wrong_memory():
     for wrong, error in ((-1, ValueError), ("all", TypeError)):
         with pytest.raises(error, match="memory"):
             zray.init(_memory=wrong)
-    with pytest.raises(ValueError, match="_memory belongs to the session that is joined"):
+    with pytest.raises(ValueError, match="_memory is an option of new sessions"):
         zray.init(address="auto", _memory=1)
 
 

@@ -192,7 +192,7 @@ def test_a_task_elsewhere_hears_why_an_actor_has_no_place(cluster, is_named):
     ask = ask_why.options(scheduling_strategy=NodeAffinitySchedulingStrategy(cluster.worker_nodes[0].node_id, False))
     for strategy, why in (
         (PlacementGroupSchedulingStrategy(group), f"waits for placement group {group.id.hex()}: there is no room"),
-        ("DEFAULT", "waits for room: what it asks for is in use on all nodes that have it"),
+        ("DEFAULT", "waits for resources: its request is in use on all nodes that have it"),
     ):
         actor = Holder.options(name="late" if is_named else None, scheduling_strategy=strategy).remote()
         said = zray.get(ask.remote(None if is_named else actor), timeout=30)

@@ -79,7 +79,7 @@ def test_it_is_said_wherever_one_looks_and_goes_on_when_there_is_room(head, tmp_
             f"GCS shard 0 cannot write its log: File too large ({folder}/gcs-0/0), on the head's machine; what needs "
             "its word waits until there is room, and goes on by itself then"
         )
-        noted = "task length goes to another node when the GCS has noted it, and what it takes along"
+        noted = "task length moves to another node when the GCS has recorded the task and its arguments"
         waits = ""
         while not ("a question to the node has waited" in waits and noted in waits and waits.count(stall) == 2):
             line = program.stderr.readline()

@@ -109,5 +109,5 @@ def test_without_a_head_there_are_no_keys(nothing_left):
     done = subprocess.run(
         command_line("keys", "list"), env=variables, cwd=ROOT, capture_output=True, text=True, timeout=40
     )
-    assert done.returncode == 1 and "The head of no cluster runs on this machine" in done.stderr
+    assert done.returncode == 1 and "No head of a cluster runs on this machine" in done.stderr
     os.rmdir(folder)

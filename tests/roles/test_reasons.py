@@ -163,7 +163,7 @@ def test_a_worker_that_waits_for_its_cpu():
         "  held by task long for 12 s",
     ]
     assert node.ask(two, by=worker) == [
-        "all of it is here; this process waits to get its CPU back",
+        "all values are here; this process waits to get its CPU back",
         "  held by task long for 12 s",
     ]
 

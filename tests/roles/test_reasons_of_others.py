@@ -40,9 +40,7 @@ def spilled(node, name="f", cpus=2.0):
 
 def test_it_was_passed_up(member):
     one = spilled(member)
-    assert member.ask(one) == [
-        f"{ref(one)}: task f was passed up to a global scheduler, which has not said where it goes"
-    ]
+    assert member.ask(one) == [f"{ref(one)}: task f was spilled to a global scheduler, which has not placed it yet"]
 
 
 def test_actors_hold_what_it_needs(member):
@@ -75,12 +73,12 @@ def test_no_node_has_the_label(member):
 def test_an_actor_finds_all_cpus_in_use(member):
     actor_id = member.create(cpus=3)
     one = member.call(actor_id)
-    noted = "goes to another node when the GCS has noted it, and what it takes along"
+    noted = "moves to another node when the GCS has recorded the task and its arguments"
     assert member.ask(one)[-1] == f"  actor Counter {noted}"
     for request in list(member.scheduler.acks.expected):
         member.tell("gcs-0", HoldAtNodeReply(request))
     line = member.ask(one)[-1]
-    assert line.endswith("waits for room: what it asks for is in use on all nodes that have it")
+    assert line.endswith("waits for resources: its request is in use on all nodes that have it")
 
 
 def test_the_gcs_has_not_noted_it_since_a_disk_is_full(member):
@@ -91,7 +89,7 @@ def test_the_gcs_has_not_noted_it_since_a_disk_is_full(member):
     here = member.run_task(cpus=64)
     one = member.run_task(deps=[here], cpus=2)
     member.tell("gcs-0", ObjectLocated(here, 10_000_000, [FAR]))
-    noted = "task f goes to another node when the GCS has noted it, and what it takes along"
+    noted = "task f moves to another node when the GCS has recorded the task and its arguments"
     assert member.ask(one) == [stall, f"{ref(one)}: {noted}"]
     assert member.ask() == [stall]  # of a question that is about no object
     assert member.ask(one, by=FAR) == [f"{ref(one)}: {noted}"]  # that node knows of it
@@ -174,7 +172,7 @@ def pass_seconds(node, seconds, finding):
 def test_the_head_is_gone(member):
     """Where the task was placed is not all that there is to say: no news of it can come."""
     one = spilled(member)
-    placed = f"{ref(one)}: task f was passed up to a global scheduler, which has not said where it goes"
+    placed = f"{ref(one)}: task f was spilled to a global scheduler, which has not placed it yet"
     pass_seconds(member, 1, Finding.ENDED)
     assert member.ask(one) == [placed]
     pass_seconds(member, 9, Finding.ENDED)
@@ -205,7 +203,7 @@ def test_it_is_on_its_way(member):
     one = return_id(b"t" * 16, 1)
     member.tell(DRIVER, HoldObjects([one]))
     member.tell(DRIVER, WaitObjects(9, [one], 1))
-    assert member.ask(one) == [f"{ref(one)}: is not made on node local, and no copy of it is known yet"]
+    assert member.ask(one) == [f"{ref(one)}: is not computed on node local, and no copy of it is known yet"]
     member.tell("gcs-0", ObjectLocated(one, 5_000_000, [FAR]))
     assert member.ask(one) == [f"{ref(one)}: 5,000,000 bytes are on their way to node local from node far45678"]
 

@@ -96,7 +96,7 @@ class Connection:
         try:
             send(self.socket, self.link.pack(messages), NOBLOCK)
         except zmq.Again:
-            raise ClusterLostError("The node of this session takes nothing more: it has ended.") from None
+            raise ClusterLostError("The node of this session has ended, and takes no requests.") from None
         except zmq.ZMQError:
             if self.is_closed:  # by another thread, a moment ago
                 raise self.lost() from None

@@ -33,7 +33,7 @@ def ref_of_ended_session(object_id: bytes) -> ObjectLostError:
     """For whoever uses it."""
     from ..exceptions import ObjectLostError
 
-    return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: nothing will come of it.")
+    return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: its value is lost.")
 
 
 def actor_of_ended_session(class_name: str) -> ActorDiedError:
@@ -41,8 +41,8 @@ def actor_of_ended_session(class_name: str) -> ActorDiedError:
     from ..exceptions import ActorDiedError
 
     return ActorDiedError(
-        f"This handle on an actor {class_name} is of a session that has ended, and so has the actor.  Make another "
-        "one; one that was detached, in a session that goes on, is found by get_actor()."
+        f"This handle of actor {class_name} is of a session that has ended, and the actor with it.  Create "
+        "another actor; get_actor() finds a detached actor of a session that goes on."
     )
 
 

@@ -47,9 +47,9 @@ def find_head(name: str | None) -> Control:
         there = f"there are: {', '.join(heads)}" if heads else "the head of no cluster runs here"
         raise ZrayError(f"No head of a cluster on this machine has the session {name!r}; {there}.")
     if not heads:
-        raise ZrayError("The head of no cluster runs on this machine: say this where `zray start --head` was said.")
+        raise ZrayError("No head of a cluster runs on this machine: run this on the machine of `zray start --head`.")
     if name is None and len(heads) > 1:
-        raise ZrayError(f"Several heads run on this machine; say which one by --session: {', '.join(heads)}.")
+        raise ZrayError(f"Several heads run on this machine; name one with --session: {', '.join(heads)}.")
     session, info = heads[name or next(iter(heads))]
     return Control(session, info.node_pid)
 

@@ -178,7 +178,7 @@ def checked_infeasible(given: str | None) -> str:
 def _refuse_node_arguments(given: dict[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} belongs to the session that is joined: give it to `zray start`.")
+            raise ValueError(f"{name} is an option of new sessions, and this call joins one: give it to `zray start`.")
 
 
 def _join_cluster(address: str) -> tuple[Session, int, bool]:

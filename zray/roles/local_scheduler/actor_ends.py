@@ -167,7 +167,7 @@ class ActorEnds:
         """The error value that a call on a dead actor gets."""
         grave = self.graves.get(call.options.actor_id)
         if grave is None:
-            text = f"{name_of_call(call)} finds no actor: it has ended, or never was."
+            text = f"{name_of_call(call)} finds no actor: the actor has ended, or never existed."
             grave = encode_system_error("ActorDiedError", text)
         return grave
 

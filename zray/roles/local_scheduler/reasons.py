@@ -97,7 +97,7 @@ class Reasons:
             # Whoever waits for it may hear of it only when the shards know who holds what lies in it.
             expected = self.node.acks.expected.values()
             is_held_back = entry.contained and any(item.node == self.node.sender for item in expected)
-            then = ", and is told of when the GCS has noted who holds the refs in it" if is_held_back else ""
+            then = ", and is announced when the GCS has recorded who holds the refs in it" if is_held_back else ""
             self.say(depth, f"{name}: is here{then}")
         elif entry.task is not None:
             self.of_task(entry.task, entry.object_id, depth, f"{name}: ")
@@ -118,7 +118,7 @@ class Reasons:
         elif places:
             self.say(depth, f"{name}: lies on node {places}, and is not being fetched")
         else:
-            self.say(depth, f"{name}: is not made on node {self._here()}, and no copy of it is known yet")
+            self.say(depth, f"{name}: is not computed on node {self._here()}, and no copy of it is known yet")
             home = self._home_of(entry)
             if home:
                 self._ask(home, entry.object_id, depth + 1)
@@ -329,11 +329,11 @@ class Reasons:
         elif place is not None:
             self._of_sent_away(task, place, object_id, depth, f"{name} was placed on node {name_of(place)}")
         elif any(leaving[0] is task for leaving in node.remote.leaving.values()):
-            self.say(depth, f"{name} goes to another node when the GCS has noted it, and what it takes along")
+            self.say(depth, f"{name} moves to another node when the GCS has recorded the task and its arguments")
         elif (where := task.options.where) is not None and where.group:
             self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
         else:
-            self.say(depth, f"{name} was passed up to a global scheduler, which has not said where it goes")
+            self.say(depth, f"{name} was spilled to a global scheduler, which has not placed it yet")
 
     def _of_sent_away(self, task: Task, place: str, object_id: bytes, depth: int, text: str) -> None:
         """Another node has it.  Of arguments that tasks of this node's make, that one knows less than this one."""
@@ -383,11 +383,11 @@ class Reasons:
         elif self._missing(actor.creation):
             self._of_missing(actor.creation, depth, name)
         elif (ask := node.moves.asks.get(actor.actor_id)) is not None and not ask.is_shared:
-            self.say(depth, f"{name} goes to another node when the GCS has noted it, and what it takes along")
+            self.say(depth, f"{name} moves to another node when the GCS has recorded the task and its arguments")
         elif reason := node.strategies.why_no_labels(where):
             self.say(depth, f"{name} finds no node: {reason}")
         elif not node.resources.could_ever_fit(request) and node.infeasible.is_met_elsewhere(request):
-            self.say(depth, f"{name} waits for room: what it asks for is in use on all nodes that have it")
+            self.say(depth, f"{name} waits for resources: its request is in use on all nodes that have it")
         elif not node.resources.could_ever_fit(request):
             self.say(depth, f"{name} finds no node: {why_nowhere(request, node.infeasible.totals())}")
         elif not node.resources.fits(request):
@@ -433,6 +433,6 @@ class Reasons:
         frame = worker.frames[-1] if worker.frames else None
         if frame is None or frame.wait is None or not frame.wait.is_over:
             return False
-        self.say(depth, "all of it is here; this process waits to get its CPU back")
+        self.say(depth, "all values are here; this process waits to get its CPU back")
         self._of_holders(("CPU",), depth + 1)
         return True

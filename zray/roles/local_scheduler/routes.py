@@ -146,7 +146,7 @@ class Routes:
             )
         else:
             self.node.logs.made_is_gone(route.actor_id)
-            self.fail_route(route, gone_error(f"{route.in_words()} is not there: it has ended, or never was."))
+            self.fail_route(route, gone_error(f"{route.in_words()} has ended, or never existed."))
 
     def _is_sure(self, route: Route) -> None:
         """Actors that make it again may have waited for that."""
