@@ -34,6 +34,7 @@ class ActorHandle(Generic[C_co]):
     """Handle of an actor: `handle.method.remote(...)` calls a method.
 
     A handle may be an argument, a result or part of a value.  An actor that is not detached ends with its last handle.
+    A handle from get_actor() is weak: neither the handle nor a copy that is passed on keeps the actor.
     """
 
     # The actor's class, for its signatures and docstrings, where this program has created the actor.
@@ -42,12 +43,16 @@ class ActorHandle(Generic[C_co]):
     def __init__(
         self,
         actor_id: bytes,
-        ref: ObjectRef,
+        ref: ObjectRef | None,
         class_name: str,
         methods: dict[str, dict[str, Any]],
         max_task_retries: int,
+        found_at: str = "",
     ) -> None:
+        """ref: on the object behind the handles, which counts; None: a weak handle.  found_at: as in TaskOptions."""
         self._actor_id = actor_id
+        self._found_at = found_at
+        self._made_in = context.runtime.mark if context.runtime is not None else None
         self._ref = ref
         self._class_name = class_name
         self._methods = methods
@@ -72,7 +77,12 @@ class ActorHandle(Generic[C_co]):
             self._class_name,
             self._methods,
             self._max_task_retries,
+            self._found_at,
         )
+
+    def _refuse_if_over(self, runtime: Runtime) -> None:
+        """Raises: ActorDiedError: it is of a session that has ended."""
+        refuse_if_over(runtime, self._ref, self._made_in, self._class_name)
 
     def __repr__(self) -> str:
         return f"Actor({self._class_name}, {self._actor_id.hex()})"
@@ -96,8 +106,10 @@ class ActorMethod:
         "_class_name",
         "_cls",
         "_counts",
+        "_found_at",
         "_handle_id",
         "_handle_ref",
+        "_handle_session",
         "_name",
         "_num_returns",
         "_options",
@@ -110,6 +122,8 @@ class ActorMethod:
         # No reference to the handle itself: a ring of the two would outlive its last user.
         self._handle_id = handle._actor_id
         self._handle_ref = handle._ref
+        self._handle_session = handle._made_in
+        self._found_at = handle._found_at
         self._class_name = handle._class_name
         self._cls = handle._cls
         self._retries = handle._max_task_retries
@@ -223,8 +237,7 @@ class ActorMethod:
 
     def _prepare(self, runtime: Runtime) -> None:
         """Encode the options for this session."""
-        if context.had_session and self._handle_ref.id not in runtime.client.held:
-            raise context.actor_of_ended_session(self._class_name)
+        refuse_if_over(runtime, self._handle_ref, self._handle_session, self._class_name)
         self._blob = self._encode_options()
         self._session = runtime.mark
 
@@ -249,6 +262,7 @@ class ActorMethod:
                 method=self._name,
                 is_readonly=bool(options.get("readonly")),
                 is_logged=bool(options.get(IS_LOGGED)),
+                found_at=self._found_at,
             )
         )
 
@@ -266,19 +280,30 @@ ActorMethod.__signature__ = OfInstance(_signature_of, None)  # type: ignore[attr
 ActorMethod.__doc__ = OfInstance(_docstring_of, ActorMethod.__doc__)  # type: ignore[assignment]
 
 
-def find_actor(runtime: Runtime, name: str, namespace: str | None) -> ActorHandle[Any] | None:
-    """A handle on the living actor of that name; None when there is none."""
+def refuse_if_over(runtime: Runtime, ref: ObjectRef[Any] | None, session: object, class_name: str) -> None:
+    """Refuse a handle of a session that has ended.  ref: the handle's; session: the one in which it was made.
+
+    Raises:
+        ActorDiedError: the session of the handle has ended.
+    """
+    if context.had_session and (session is not runtime.mark if ref is None else ref.id not in runtime.client.held):
+        raise context.actor_of_ended_session(class_name)
+
+
+def find_actor(runtime: Runtime, name: str, namespace: str | None, *, is_weak: bool = False) -> ActorHandle[Any] | None:
+    """A handle on the living actor of that name; None when there is none.  is_weak: it does not keep the actor."""
     from .wire.actors import FindActor
 
-    reply = runtime.ask(lambda request: FindActor(request, namespace or runtime.namespace, name))
+    reply = runtime.ask(lambda request: FindActor(request, namespace or runtime.namespace, name, is_weak))
     if not reply.actor_id:
         return None
-    return handle_of(runtime, reply.actor_id, reply.handle)
+    return handle_of(runtime, reply.actor_id, reply.handle, reply.node)
 
 
-def handle_of(runtime: Runtime, actor_id: bytes, data: bytes) -> ActorHandle[Any]:
-    """Make a handle of the facts that the actor's options hold."""
+def handle_of(runtime: Runtime, actor_id: bytes, data: bytes, found_at: str = "") -> ActorHandle[Any]:
+    """Make a handle of the facts that the actor's options hold.  found_at: the node, for a weak handle."""
     from .store.values import deserialize
 
     class_name, methods, retries = deserialize(data)
-    return ActorHandle(actor_id, runtime.another_ref(actor_id + FIRST_RETURN), class_name, methods, retries)
+    ref = None if found_at else runtime.another_ref(actor_id + FIRST_RETURN)
+    return ActorHandle(actor_id, ref, class_name, methods, retries, found_at)

@@ -384,14 +384,16 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
         raise ValueError(f"kill() takes an actor handle, not {type(actor).__name__}; for a task's ref see cancel().")
     check_flag("no_restart", no_restart)
     runtime = require_runtime(actor)
-    if context.had_session and actor._ref.id not in runtime.client.held:
-        raise context.actor_of_ended_session(actor._class_name)
-    runtime.say(KillActor(actor._actor_id, no_restart))
+    actor._refuse_if_over(runtime)
+    runtime.say(KillActor(actor._actor_id, no_restart, actor._found_at))
     runtime.flush()
 
 
 def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
     """Absent: cancelling a task.
+
+    It does not keep the actor: one that is not detached ends with the handles of whoever made it, and with what these
+    were passed on as.
 
     Raises:
         NotImplementedError: always; says what to do instead.
@@ -422,7 +424,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     if namespace is not None:
         check_text("namespace", namespace)
     runtime = require_runtime()
-    found = find_actor(runtime, name, namespace)
+    found = find_actor(runtime, name, namespace, is_weak=True)
     if found is None:
         where = namespace or runtime.namespace
         raise ValueError(f"There is no living actor named {name!r} in namespace {where!r}.")

@@ -370,7 +370,7 @@ class Client:
     def on_reply(self, message: Reply) -> None:
         if message.request in self.replies:
             self.replies[message.request] = message
-        if type(message) is FindActorReply and message.actor_id:
+        if type(message) is FindActorReply and message.actor_id and not message.node:
             object_id = message.actor_id + FIRST_RETURN
             if object_id not in self.held:
                 self.borrowed.add(object_id)

@@ -83,19 +83,24 @@ class ActorRemoved(Message, tag=64):
 
 
 class FindActor(Message, tag=65):
-    """driver, worker -> local scheduler.  Which actor has this name?"""
+    """driver, worker -> local scheduler.  Which actor has this name?  is_weak: the sender's handle will not count."""
 
     request: int
     namespace: Text
     name: Text
+    is_weak: bool = False
 
 
 class FindActorReply(Message, tag=66):
-    """local scheduler -> driver, worker.  actor_id b"" when there is none; the sender now holds its object."""
+    """local scheduler -> driver, worker.  actor_id b"" when there is none; else the receiver now holds its object.
+
+    node: where it lives; the receiver wanted a weak handle, and holds nothing.
+    """
 
     request: int
     actor_id: ShortBytes
     handle: Payload
+    node: Text = ""
 
 
 class LookUpActor(Message, tag=67):
@@ -146,10 +151,14 @@ class ActorNamesListed(Message, tag=274):
 
 
 class KillActor(Message, tag=69):
-    """driver, worker -> local scheduler -> local scheduler of its node.  At once; pending calls fail."""
+    """driver, worker -> local scheduler -> local scheduler of its node.  At once; pending calls fail.
+
+    found_at: as in TaskOptions.
+    """
 
     actor_id: ActorID
     no_restart: bool = True
+    found_at: Text = ""
 
 
 class StartActor(Message, tag=70):

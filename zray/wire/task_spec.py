@@ -62,6 +62,8 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     max_calls: Natural = 0  # of this function in one worker, which then ends; 0: without end
     # A call on an actor that recovers, or by one: its log says what it has returned, and one more run says nothing.
     is_logged: bool = False
+    # Of a call by a weak handle, which does not keep its actor: the local scheduler where the actor was found by name.
+    found_at: Text = ""
 
     @property
     def may_run_again(self) -> bool:

@@ -161,11 +161,13 @@ class ActorEnds:
         if entry is not None and entry.actor is actor:
             self.graves[actor.actor_id] = error
         else:
+            if actor.options.name:
+                node.names.weak.deaths[actor.actor_id] = error
             node.moves.forget(actor.actor_id)  # a handle that comes later is one of another, made anew
 
     def grave(self, call: Task) -> bytes:
         """The error value that a call on a dead actor gets."""
-        grave = self.graves.get(call.options.actor_id)
+        grave = self.graves.get(call.options.actor_id) or self.node.names.weak.deaths.get(call.options.actor_id)
         if grave is None:
             text = f"{name_of_call(call)} finds no actor: the actor has ended, or never existed."
             grave = encode_system_error("ActorDiedError", text)

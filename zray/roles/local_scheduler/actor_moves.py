@@ -162,6 +162,7 @@ class ActorMoves:
         if route is not None:
             entry.actor = None
         actor = node.calls.make(spec, options, life, job, entry)
+        node.names.left.pop(spec.task_id, None)
         if route is not None:
             node.routes.come_here(route)
         return actor
@@ -185,6 +186,7 @@ class ActorMoves:
         if ask.actor.options.name:
             # Should that node die before it can say so itself, the name must not be said to be ours.
             node.names.register(ask.actor, home, node.address if is_guarded else "")
+            node.names.left[ask.actor.actor_id] = home
         node.routes.settle(self._leaves(ask.actor), home)
         spec = ask.actor.creation.spec
         if is_guarded:

@@ -29,6 +29,7 @@ from ...wire.limits import ITEMS_MAX
 from ...wire.message import Local
 from ..latest import Latest
 from .tables import Actor, ActorState, ObjectEntry, Process
+from .weak_handles import WeakHandles
 
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 # has heard; its name is free when its node has said so.  Far longer than that takes; then its maker may have made it
 # anew.  So many of them, some 100 bytes each.
 KILLED_SECONDS, KILLED_MAX = 10.0, 10_000
+# Actors with names that have left lately, some 150 bytes each: a question takes less than so many take to leave.
+LEFT_MAX = 10_000
 REGISTER_AGAIN_SECONDS = 0.02
 # The value behind the handles of a living actor: None, as the store writes it.
 NOTHING = b"\xc0"
@@ -67,10 +70,13 @@ class ActorNames:
 
     def __init__(self, node: LocalScheduler) -> None:
         self.node = node
-        self.finding: dict[tuple[str, str], list[tuple[Process, int]]] = {}
+        self.finding: dict[tuple[str, str], list[tuple[Process, FindActor]]] = {}
         self.listings: dict[int, Listing] = {}
         self.killed: Latest[bytes, float] = Latest(KILLED_MAX)  # actors of other nodes, by processes of ours -> when
         self.count = 0  # of listings, so far
+        # Actors that have left for another node -> which: an answer that names this one may have been on its way.
+        self.left: Latest[bytes, str] = Latest(LEFT_MAX)
+        self.weak = WeakHandles(node)
 
     def register(self, actor: Actor, home: str = "", guardian: str = "") -> None:
         """It is to have its name, or its name is to say where it lives: here, unless it is about to leave."""
@@ -115,29 +121,35 @@ class ActorNames:
         if process is None:
             return
         key = (message.namespace, message.name)
-        self.finding.setdefault(key, []).append((process, message.request))
+        self.finding.setdefault(key, []).append((process, message))
         shard = self.node.addresses.shard_of(name_key(*key))
         self.node.send(shard, LookUpActor(*key))
 
     def found(self, message: LookUpActorReply) -> None:
-        """LookUpActorReply: whoever asked holds the actor from now on."""
+        """LookUpActorReply: whoever asked holds the actor from now on, unless its handle is to be weak."""
         askers = self.finding.get((message.namespace, message.name))
         if not askers:
             return
-        process, request = askers.pop(0)
+        process, question = askers.pop(0)
         if not askers:
             del self.finding[(message.namespace, message.name)]
         if process.address not in self.node.processes:
             return
-        actor_id = message.actor_id
+        actor_id, home = message.actor_id, message.node
         here = self.node.calls.actors.get(actor_id)
-        is_here = message.node == self.node.address and actor_id not in self.node.guards.guarded
+        if home == self.node.address and here is None:
+            home = self.left.get(actor_id, home)
+        is_here = home == self.node.address and actor_id not in self.node.guards.guarded
         if actor_id and (here is None or here.is_going) and (is_here or here is not None):
             actor_id = b""  # it died, or began to leave, while we asked
         if self._was_killed(actor_id):
             actor_id = b""
+        if question.is_weak:
+            home = home if here is None else self.node.address
+            self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle, home))
+            return
         if actor_id and here is None:
-            self.node.routes.name_found(actor_id, message.node)
+            self.node.routes.name_found(actor_id, home)
         if actor_id:
             entry: ObjectEntry = self.node.objects.require(actor_id + FIRST_RETURN)
             self.node.objects.hold(entry, process)
@@ -145,7 +157,7 @@ class ActorNames:
             if actor is not None and entry.actor is None:
                 entry.actor = actor
                 entry.value = NOTHING if actor.state == ActorState.ALIVE else entry.value
-        self.node.send(process.address, FindActorReply(request, actor_id, message.handle))
+        self.node.send(process.address, FindActorReply(question.request, actor_id, message.handle))
 
     def list_names(self, message: FindActorNames) -> None:
         """FindActorNames: each shard knows its own."""

@@ -33,6 +33,7 @@ from . import (
     small_values,
     suspension,
     waits,
+    weak_handles,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
     yield "jobs known to have ended", len(node.ended_jobs), scheduler.ENDED_JOBS_MAX
     yield "actors known to have died", len(node.ends.graves), actor_ends.GRAVES_MAX
+    yield "actors known to have died without handles", len(node.names.weak.deaths), weak_handles.DEATHS_MAX
+    yield "actors that have left", len(node.names.left), actor_names.LEFT_MAX
+    yield "routes of weak handles", len(node.names.weak.routes), weak_handles.ROUTES_MAX
     yield "lost nodes", len(node.recovery.lost), LOST_MAX
     yield "global schedulers that are gone", len(node.flights.gone), flights.GONE_MAX
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX

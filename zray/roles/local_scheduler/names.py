@@ -27,3 +27,8 @@ def name_of_call(task: Task) -> str:
 def died(options: ActorOptions, how: str) -> bytes:
     """The error value that calls on a dead actor get."""
     return encode_system_error("ActorDiedError", f"The {in_words(options)} {how}.")
+
+
+def gone_error(text: str) -> bytes:
+    """What calls on an actor get that is gone."""
+    return encode_system_error("ActorDiedError", text)

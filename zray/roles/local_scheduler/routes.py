@@ -23,7 +23,7 @@ from ...wire.actors import (
 )
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
 from ...wire.where import host_of
-from .names import MADE_ANEW, name_of_call
+from .names import MADE_ANEW, gone_error, name_of_call
 from .tables import Job, ObjectEntry, Task, TaskState
 from .unpulled import Asked, Unpulled
 
@@ -75,13 +75,16 @@ class Routes:
         self.touched: dict[bytes, None] = {}  # routes to look at, at the end of the turn
         self.unpulled = Unpulled(node)
 
-    def route(self, actor_id: bytes) -> Route:
-        """The way to it; a new one asks where it lives."""
+    def route(self, actor_id: bytes, found_at: str = "") -> Route:
+        """The way to it; a new one asks where it lives.  found_at: as in TaskOptions."""
         route = self.by_actor.get(actor_id)
         if route is None:
             route = self.by_actor[actor_id] = Route(actor_id)
             route.is_forgotten = True
-            self.locate(route)
+            route.hint = found_at
+            self.locate(route, wait=not found_at)
+        if found_at:
+            self.node.names.weak.note(route)
         if route.is_forgotten:
             entry = self.node.objects.entries.get(actor_id + FIRST_RETURN)
             if entry is not None and entry.actor is None:
@@ -97,14 +100,15 @@ class Routes:
     def submit(self, task: Task) -> None:
         """A call of a process of this node on an actor that is not here."""
         node, spec = self.node, task.spec
-        route = self.route(task.options.actor_id)
+        route = self.route(task.options.actor_id, task.options.found_at)
         for object_id in (*spec.deps, *spec.holds):
             node.objects.retain(object_id)
         self.queue(route, task)
 
     def queue(self, route: Route, task: Task) -> None:
         node, spec = self.node, task.spec
-        self._retain(route)
+        if not task.options.found_at or route.actor_id + FIRST_RETURN in node.objects.entries:
+            self._retain(route)
         item = Leaving(task)
         route.queue.append(item)
         if not spec.deps and not spec.holds:
@@ -146,7 +150,8 @@ class Routes:
             )
         else:
             self.node.logs.made_is_gone(route.actor_id)
-            self.fail_route(route, gone_error(f"{route.in_words()} has ended, or never existed."))
+            text = f"{route.in_words()} has ended, or never existed."
+            self.fail_route(route, self.node.names.weak.deaths.get(route.actor_id) or gone_error(text))
 
     def _is_sure(self, route: Route) -> None:
         """Actors that make it again may have waited for that."""
@@ -210,9 +215,9 @@ class Routes:
 
     def kill(self, message: KillActor) -> None:
         """KillActor, by a process of this node."""
-        if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None:
+        if self.node.objects.entries.get(message.actor_id + FIRST_RETURN) is None and not message.found_at:
             return
-        route = self.route(message.actor_id)
+        route = self.route(message.actor_id, message.found_at)
         if message.no_restart:
             self.node.send(self.node.addresses.shard_of(message.actor_id), ActorKilled(message.actor_id))
             self.node.names.killed[message.actor_id] = self.node.now
@@ -353,7 +358,7 @@ class Routes:
         if route.is_retaining:
             route.is_retaining = False
             self.node.objects.drop(route.actor_id + FIRST_RETURN)
-        if route.is_forgotten:
+        if route.is_forgotten and not self.node.names.weak.keeps(route):
             self.by_actor.pop(route.actor_id, None)
             self.unpulled.actor_is_gone(route.actor_id)
 
@@ -408,6 +413,7 @@ class Routes:
         items = list(route.queue)
         route.queue.clear()
         route.is_forgotten = True
+        self.node.names.weak.routes.pop(route.actor_id, None)
         actor = self.node.calls.actors.get(route.actor_id)
         for item in items:
             spec = item.task.spec
@@ -433,11 +439,6 @@ class Routes:
                 route.home = ""
                 route.is_unsure = True
                 self.locate(route, lost=lost)
-
-
-def gone_error(text: str) -> bytes:
-    """What calls on an actor get that is gone."""
-    return encode_system_error("ActorDiedError", text)
 
 
 HANDLERS: dict[type, Any] = {
