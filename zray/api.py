@@ -16,6 +16,7 @@ from .exceptions import ZrayError
 from .host import context, gpus
 from .object_ref import ObjectRef
 from .runtime_env import JOB_FIELDS, check_runtime_env
+from .session_facts import Context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,30 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _start_lock = context.StartLock()
-
-
-class Context(dict[str, Any]):
-    """Result of init(): a dict of facts on the session.  `with zray.init():` calls shutdown() at the end."""
-
-    def __enter__(self) -> Context:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        shutdown()
-
-    @property
-    def address_info(self) -> dict[str, Any]:
-        """Facts on the session, under Ray's older name."""
-        return self
-
-    @property
-    def dashboard_url(self) -> str:
-        """Address of the dashboard: always "", since zray has none."""
-        return ""
-
-    def disconnect(self) -> None:
-        """Leave the session, as shutdown() does."""
-        shutdown()
 
 
 def init(
@@ -101,7 +78,7 @@ def init(
         A dict of facts on the session, also a context manager: `with zray.init():` calls shutdown() at the end.
 
     Raises:
-        RuntimeError: this process is in a session already.
+        RuntimeError: this process is in a session already, or gevent or eventlet has replaced its threads.
         ConnectionError: no session is at the address.
         ValueError, TypeError: a bad value, or an argument of a new session where one is joined.
         NotImplementedError: an argument of Ray's that zray does not have yet.

@@ -14,6 +14,7 @@ from ..exceptions import ClusterLostError, ZrayError
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
 from . import context, interrupts, tracebacks
+from .green_threads import refuse_green_threads
 from .machine import why_store_is_too_large
 from .nodes import (
     NODE_END_SECONDS,
@@ -66,6 +67,7 @@ def start(
 ) -> Driver:
     """As api.init."""
     global _own_pid
+    refuse_green_threads()
     tracebacks.install()
     interrupts.install()  # an interrupt waits until the session is there: half a start leaves a node behind
     try:
