@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import re
 import sys
 import tempfile
 import threading
@@ -28,7 +27,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import psutil
-from msgspec import msgpack
 
 import zray
 from zray.cluster_utils import Cluster, Node
@@ -144,21 +142,19 @@ def family(node: Node) -> Iterator[tuple[str, psutil.Process]]:
 
 
 def kind_of(process: psutil.Process, parent: str) -> str:
-    """By who its parent is, and what it was told to run."""
+    """By its parent, and by the title that it gives itself; none is known of one that has just begun."""
     if parent == "fork server":
         return "worker"
-    line = process.cmdline()
-    main = re.search(r"from zray\.host\.(\w+) import main", " ".join(line))
-    if parent != "node" or main is None:
+    title = next(iter(process.cmdline()), "")
+    if parent != "node":
         return UNKNOWN
-    if main[1] == "fork_server":
+    if title == "zray: fork server":
         return "fork server"
-    if main[1] != "service_main":
-        return UNKNOWN
-    order = msgpack.decode(bytes.fromhex(line[-1]))
-    if order["kind"] == "replica":
-        return "hosted replica" if order.get("is_hosted") else "replica"
-    return "global scheduler"
+    if title == "zray: global scheduler":
+        return "global scheduler"
+    if title.startswith("zray: GCS shard "):
+        return "hosted replica" if title.endswith(" (hosted)") else "replica"
+    return UNKNOWN
 
 
 def in_rounds(kinds: Sequence[str], draw: random.Random) -> Iterator[str]:

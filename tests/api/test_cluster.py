@@ -9,6 +9,7 @@ import pytest
 import zray
 from tests.gates import is_running, nothing_is_held, until
 from tests.scripts import run_script
+from tests.titles import is_kind
 from zray.cluster_utils import Cluster
 from zray.exceptions import AuthenticationError, ClusterLostError
 from zray.host import context, control
@@ -265,7 +266,7 @@ def test_a_node_that_runs_replicas_listens_on_one_port_too(nothing_left):
     with Cluster(True, head_node_args={"num_cpus": 1, "gcs_replicas": 3}) as cluster:
         nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
         for node in nodes:
-            until(lambda node=node: any("service_main" in " ".join(one.cmdline()) for one in family(node)))
+            until(lambda node=node: any(is_kind(" ".join(one.cmdline()).encode(), "service") for one in family(node)))
         with zray.init(address=cluster.address):
             assert zray.get([zray.remote(lambda: 1).remote() for _ in range(20)], timeout=20) == [1] * 20
         for node in nodes:

@@ -8,6 +8,7 @@ import pytest
 
 import zray
 from tests.gates import until
+from tests.titles import is_kind
 from zray.cluster_utils import Cluster, Node
 from zray.exceptions import ZrayError
 from zray.host import control, head, nodes
@@ -23,7 +24,7 @@ def services(pid):
     for child in children_of(pid):
         try:
             with open(f"/proc/{child}/cmdline", "rb") as file:
-                if b"service_main" in file.read():
+                if is_kind(file.read(), "service"):
                     found[os.path.basename(os.readlink(f"/proc/{child}/fd/1")).removesuffix(".log")] = child
         except OSError:
             continue  # it ended meanwhile
@@ -32,7 +33,7 @@ def services(pid):
 
 def fork_server(pid):
     """Its pid; 0: there is none at the moment."""
-    return next((child for child in children_of(pid) if b"host.fork_server" in command_line(child)), 0)
+    return next((child for child in children_of(pid) if is_kind(command_line(child), "fork server")), 0)
 
 
 def command_line(pid):

@@ -12,6 +12,7 @@ import pytest
 import zray
 from tests.gates import is_running, until
 from tests.host import probe
+from tests.titles import is_kind
 from zray.cluster_utils import Cluster
 from zray.host import context, spawn
 
@@ -49,7 +50,7 @@ def control_processes(cluster):
     for name, node in (("head", cluster.head_node), *((f"node {n}", it) for n, it in enumerate(cluster.worker_nodes))):
         found[name] = node.pid
         for child in psutil.Process(node.pid).children():
-            if "zray.host.service_main" in " ".join(command_of(child)):
+            if is_kind(" ".join(command_of(child)).encode(), "service"):
                 found[f"service {child.pid} of {name}"] = child.pid
     return found
 

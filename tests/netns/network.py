@@ -16,6 +16,7 @@ import sys
 from tests.gates import until
 from tests.netns import nat
 from tests.scripts import environment
+from tests.titles import is_kind
 
 PREFIX = "10.231.0"
 HEAD_PORT = 6379
@@ -98,15 +99,15 @@ class Host(Namespace):
     def _resources(self, num_cpus):
         return "--num-cpus", str(num_cpus), "--resources", f'{{"{self.name}": 1000}}'
 
-    def node_pids(self, module=b"zray.host.node_main"):
-        """Of the node processes here, or of others, as they are known outside."""
+    def node_pids(self, kind="node"):
+        """Of the node processes here, or of another kind, as they are known outside."""
         processes = f"/proc/{self.pid}/ns/pid_for_children"
         found = []
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             try:
                 if os.path.samefile(f"/proc/{pid}/ns/pid", processes):
                     with open(f"/proc/{pid}/cmdline", "rb") as file:
-                        if module in file.read():
+                        if is_kind(file.read(), kind):
                             found.append(int(pid))
             except OSError:
                 continue  # it ended meanwhile

@@ -64,11 +64,11 @@ def test_what_the_head_starts_later_is_reached_from_behind_routers(behind_router
     cluster = hosts[0].start_head(plan, "2")
     for host in hosts[1:]:
         host.join(cluster, "--no-replicas")
-    former = hosts[0].node_pids(b"zray.host.service_main")
+    former = hosts[0].node_pids("service")
     assert len(former) == 2
     for pid in former[:killed]:
         os.kill(pid, signal.SIGKILL)
-    until(lambda: len(set(hosts[0].node_pids(b"zray.host.service_main")) - set(former)) == killed)
+    until(lambda: len(set(hosts[0].node_pids("service")) - set(former)) == killed)
     hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
 
 
@@ -79,7 +79,7 @@ def test_replicas_run_behind_routers_too(behind_routers):
     for host in hosts[1:]:
         host.join(cluster)
     for host in hosts[1:]:
-        until(lambda host=host: host.node_pids(b"zray.host.service_main"))
+        until(lambda host=host: host.node_pids("service"))
     hosts[1].program(HEADER + COUNTER + EXCHANGE, cluster[0]).ends_well()
     said = [path.read_text() for host in hosts[1:] for path in host.folder.glob("zray-*/*/logs/gcs-*.log")]
     assert len(said) == 2 and all("is reached through the head" in lines for lines in said)

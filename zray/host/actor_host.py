@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import posix_ipc
@@ -63,6 +64,7 @@ class ActorHost:
         self.async_calls: AsyncCalls | None = None
         self.pool: Any = None
         self.slots = threading.Semaphore(max(1, order.options.max_concurrency))
+        self.in_threads: dict[bytes, TaskSpec] = {}  # calls in the pool, by task
         self.running = 0  # calls in threads, or in the loop; changed with the worker's lock held
         self.last_call: TaskSpec | None = None  # it asked for the actor's end
         self.farewell = ""  # by what
@@ -267,6 +269,7 @@ class ActorHost:
     def _run_in_thread(self, spec: TaskSpec) -> None:
         worker = self.worker
         token = current_call.set(Call(spec))
+        self.in_threads[spec.task_id] = spec
         try:
             try:
                 args, kwargs = worker.arguments_of(spec)
@@ -281,11 +284,20 @@ class ActorHost:
             crash(worker, worker.name_of(spec), trouble)
         finally:
             current_call.reset(token)
+            del self.in_threads[spec.task_id]
             with worker.lock:
                 self.running -= 1
             self.slots.release()
             worker.flush()
             self.leave_if_asked()
+
+    def running_call(self) -> TaskSpec | None:
+        """The oldest call in threads, or in the loop; None: there is none.  In any thread."""
+        with suppress(RuntimeError):  # it has just changed
+            if self.async_calls is not None:
+                return next((spec for spec, _ in self.async_calls.tasks.values()), None)
+            return next(iter(self.in_threads.values()), None)
+        return None
 
     def look_around(self) -> None:
         """In the worker's helper thread, now and then."""

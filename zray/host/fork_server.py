@@ -32,6 +32,7 @@ from .logs import worker_streams
 from .processes import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import PACKET_BYTES_MAX
+from .titles import IDLE, set_title
 
 # Set before numpy is imported; a task that asks for more CPUs raises them.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -121,6 +122,7 @@ class ForkServer:
             self.connection.close()
             os.close(self.ends)
             os.close(self.ends_in)
+            set_title(IDLE)
             redirect_output(self.session, worker_id)
             # A crash in C tells its place.
             faulthandler.enable(open_report(self.session, worker_id, os.getpid()), all_threads=False)
@@ -230,6 +232,7 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         gc.disable()
+        set_title("zray: fork server")
         server.run()
     finally:
         server.end()

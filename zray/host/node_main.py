@@ -17,6 +17,7 @@ from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .processes import adopt_orphans, end_children
 from .session import DRIVER_DESCRIPTOR, OPTIONS_DESCRIPTOR, PLAN, READY_DESCRIPTOR, SECRET_DESCRIPTOR, Session
+from .titles import set_title
 
 UNPICKLED_EXIT_CODE = 70
 
@@ -61,6 +62,7 @@ def main() -> None:
         seed = "" if joins or has_plan(cluster) else chosen_hash_seed()
         options["hash_seed"] = seed
         fork_server = launch_fork_server(session, seed) if seed else None
+        set_title("zray: node")
         from . import node_life
 
         token = node_life.run(session, options, fork_server, lock)

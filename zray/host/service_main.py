@@ -37,6 +37,7 @@ from .reactor import Reactor
 from .session import NODE_DESCRIPTOR, READY_DESCRIPTOR, SECRET_DESCRIPTOR
 from .shard_logs import ORDERS, ShardLog
 from .state import LOCK_SECONDS, POLL_SECONDS
+from .titles import set_title
 from .tunnels import Tunnels
 
 LOG_BYTES_MAX = 8 << 20
@@ -231,6 +232,14 @@ class ServiceHost:
         self.reactor.close()
 
 
+def title_of(options: dict[str, Any]) -> str:
+    """The name of the process in `ps`."""
+    if options["kind"] != "replica":
+        return "zray: global scheduler"
+    number = options["shard"].rpartition("-")[2]
+    return f"zray: GCS shard {number}{' (hosted)' if options.get('is_hosted') else ''}"
+
+
 def main() -> None:
     """argv: one msgpack map in hexadecimal (services.py)."""
     options = msgpack.decode(bytes.fromhex(sys.argv[1]))
@@ -243,6 +252,7 @@ def main() -> None:
     forbid_unpickling()
     keys = KeyPair.of_secret(os.read(SECRET_DESCRIPTOR, 64))
     os.close(SECRET_DESCRIPTOR)
+    set_title(title_of(options))
     try:
         host = ServiceHost(options, keys)
     except (StoreError, OSError) as error:

@@ -49,6 +49,7 @@ from .runtime import Runtime
 from .session import Session
 from .stack import as_deep_as_any
 from .submitter import Call, Submitter, current_call
+from .titles import WorkerTitle
 from .versions import python_version
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Worker(Runtime):
         # The actor's methods that take little, by the options of their calls.
         self.brief: Latest[bytes, None] = Latest(BRIEF_MAX)
         self.aside = Aside(self)
+        self.title = WorkerTitle(self)
         self.log_room = LogRoom(session.worker_log_path(worker_id, self.pid))
         self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
         self.said_goodbye = False  # and the node has heard it
@@ -185,6 +187,7 @@ class Worker(Runtime):
     def look_around(self) -> None:
         self.log_room.look()
         self.aside.look()
+        self.title.look()
         if self.actor is not None:
             self.actor.look_around()
 
