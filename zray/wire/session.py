@@ -1,13 +1,13 @@
-"""Dialog: a process joins its node, and leaves it.
+"""Dialog: a process joins its node, and leaves the node.
 
-driver, worker    Hello       who I am, and what I speak
-node              Welcome     your address and the session's settings
-                  HelloRefused    why not
-driver, worker    Goodbye     an orderly end: what I hold is let go
+driver, worker    Hello           identity of the process, and the protocol version
+node              Welcome         address of the process, and settings of the session
+                  HelloRefused    reason of the refusal
+driver, worker    Goodbye         orderly end: everything that the process holds is released
 node              GoodbyeReply
 driver, worker, command line    GetStatus -> StatusReply
 command line      StopSession     the session ends
-node              ProcessDropped  it has nothing more to do with you, or ends; says why
+node              ProcessDropped  the node drops the process, or the node ends; with the reason
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Hello(Message, tag=1):
 
     protocol: int
     version: Text
-    kind: Text  # "driver", "worker" or "command": the last asks and orders, and has no job
+    kind: Text  # "driver", "worker" or "command"; a command asks and orders, and has no job
     pid: int
     worker_id: int = 0  # workers: as given by the node when it ordered the start
-    job_id: ShortBytes = b""  # drivers: drawn by them
+    job_id: ShortBytes = b""  # drivers: drawn by the driver
     python: Text = ""
-    facts: JobFacts = JobFacts()  # drivers: all but their home
+    facts: JobFacts = JobFacts()  # drivers: all facts but `home`
 
 
 class Welcome(Message, tag=2):
-    """node -> driver, worker.  Answer to Hello."""
+    """node -> driver, worker.  The answer to Hello."""
 
     address: Text
     node_id: ShortBytes
@@ -41,32 +41,32 @@ class Welcome(Message, tag=2):
 
 
 class HelloRefused(Message, tag=3):
-    """node -> driver, worker.  Says why in words for the user; the connection is over."""
+    """node -> driver, worker.  The refusal of a Hello, with a reason in words for the user.  The connection is over."""
 
     reason: Text
 
 
 class Goodbye(Message, tag=4):
-    """driver, worker -> node.  An orderly end; everything that a driver holds is let go."""
+    """driver, worker -> node.  An orderly end.  Everything that a driver holds is released."""
 
     reason: Text = ""
 
 
 class GoodbyeReply(Message, tag=5):
-    """node -> driver, worker.  All before it has been handled."""
+    """node -> driver, worker.  All messages before the Goodbye have been handled."""
 
 
 class GetStatus(Message, tag=6):
-    """driver, worker, command line -> node.  Ask for a StatusReply."""
+    """driver, worker, command line -> node.  A request for a StatusReply."""
 
     request: int = 0
 
 
 class StatusReply(Message, tag=7):
-    """node -> driver, worker, command line.  Resources in RESOURCE_UNITs; counts of what is there now.
+    """node -> driver, worker, command line.  Resources in RESOURCE_UNITs, and counts of the present state.
 
-    trouble: that the head of its cluster is not heard of, in words; "" while it is.  stalls: in words too, the shards
-    of its GCS whose disks take nothing.
+    `trouble` says in words that the node has no contact with the head of its cluster; "" while contact exists.
+    `stalls` names, in words too, the GCS shards whose disks accept no writes.
     """
 
     request: int
@@ -84,10 +84,10 @@ class StopSession(Message, tag=8):
 
 
 class Ack(Message, tag=9):
-    """either side of a link -> the other.  Nothing but the envelope's acknowledgement."""
+    """either side of a link -> the other.  An acknowledgement in the envelope, and nothing else."""
 
 
 class ProcessDropped(Message, tag=21):
-    """node -> driver, worker.  The link is over for the reason given: bad frames, or the node itself ends."""
+    """node -> driver, worker.  The link is over for the reason given: bad frames, or the end of the node itself."""
 
     reason: Text

@@ -1,4 +1,4 @@
-"""What is said about one task: its spec, its options, and where a value lies."""
+"""The spec of a task, its options, and the location of a value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .limits import Payload, Refs, Several, Table, Text
 from .message import Natural
 from .where import Where
 
-# Resources are counted in ten-thousandths, so that 0.1 + 0.2 is 0.3 (FEATURES 1: fractions to 0.0001).
+# Resources are counted in ten-thousandths, so that 0.1 + 0.2 is 0.3.  Fractions go down to 0.0001.
 RESOURCE_UNIT = 10_000
 # Each return has an entry of its own from the moment of submission.
 NUM_RETURNS_MAX = 100_000
@@ -29,22 +29,22 @@ EnvVars = Several[tuple[Text, Text]]
 
 
 class StoredValue(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """Where a sealed large value lies in its node's arena.  offset and size in bytes."""
+    """The location of a sealed large value in its node's arena.  `offset` and `size` are in bytes."""
 
     segment: Natural
     offset: Natural
     size: Natural
 
 
-# Small values travel as they are (their first byte tells the format, see store/values.py: control processes
-# never look inside); large ones by location.
+# Small values travel as bytes; the first byte tells the format (store/values.py).  Control processes never look inside.
+# Large values travel by location.
 Value = Payload | StoredValue
 
 
 class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
-    """What `.options()` says of a task, constant over many calls: encoded once, carried as opaque bytes.
+    """Options of a task (`.options()`), constant over many calls: encoded once, carried as opaque bytes.
 
-    resources are in RESOURCE_UNITs per name; max_retries -1 means without end.
+    `resources` are in RESOURCE_UNITs per name.  A `max_retries` of -1 means no limit.
     """
 
     resources: Table[Text, Natural] = field(default_factory=_one_cpu)
@@ -56,23 +56,23 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     actor_id: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""  # set for calls on an actor
     method: Text = ""
     writable: bool = False  # arrays among the arguments are the task's own copies
-    env_vars: EnvVars = ()  # of its worker, beyond those of its job
+    env_vars: EnvVars = ()  # environment of the worker, beyond the variables of the job
     where: Where | None = None  # None: anywhere
-    is_readonly: bool = False  # a call that leaves its actor as it is
-    max_calls: Natural = 0  # of this function in one worker, which then ends; 0: without end
-    # A call on an actor that recovers, or by one: its log says what it has returned, and one more run says nothing.
+    is_readonly: bool = False  # a call that does not change its actor
+    max_calls: Natural = 0  # calls of this function in one worker, which then ends; 0: no limit
+    # A call on or by a recoverable actor: the call log records its returns, and another run would report nothing.
     is_logged: bool = False
     # Of a call by a weak handle, which does not keep its actor: the local scheduler where the actor was found by name.
     found_at: Text = ""
 
     @property
     def may_run_again(self) -> bool:
-        """Whether it may run once more when it has ended, and what it has returned is lost."""
+        """True if the finished task may be re-executed after the loss of its results."""
         return self.max_retries != 0 and not self.is_logged
 
 
 class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """What an actor is created with.  max_restarts, max_task_retries: -1 means without end."""
+    """Options of an actor, fixed at its creation.  -1 in `max_restarts` or `max_task_retries` means no limit."""
 
     resources: Table[Text, Natural] = {}  # held for life
     max_restarts: Annotated[int, Meta(ge=-1)] = 0
@@ -86,20 +86,20 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     class_name: Text = ""
     env_vars: EnvVars = ()
     where: Where | None = None
-    # Its state is saved after each so many calls; 0: never, all are run again.  -1: it does not recover.
+    # Calls between two checkpoints; 0: no checkpoint, all calls are replayed; -1: the actor does not recover.
     checkpoint_interval: Annotated[int, Meta(ge=-1)] = -1
 
     @property
     def may_move(self) -> bool:
-        """Whether it may be made again on another node."""
+        """True if the actor may be re-created on another node."""
         return self.max_restarts != 0
 
 
 class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One task, complete: what lineage keeps and re-execution needs (Ray paper 4.2, 4.8).
+    """One complete task: everything that lineage keeps and re-execution needs (Ray paper 4.2, 4.8).
 
-    deps are resolved before the task runs (top-level refs, in the order of their places in `args`); holds are
-    refs inside the arguments or the function's closure: kept alive, passed on.
+    `deps` are resolved before the task runs: top-level refs, in the order of their places in `args`.  `holds` are refs
+    inside the arguments or the function's closure: kept alive, and passed on.
     """
 
     task_id: TaskID
@@ -108,8 +108,8 @@ class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     deps: Refs = ()
     holds: Refs = ()
     options: Payload = b""  # encoded TaskOptions; b"" means the defaults
-    # Calls on an actor: the actor that calls.  Its calls stay in order, whichever of its methods submits them; those of
-    # others are told apart by their task ids.
+    # Calls on an actor: the calling actor, whose calls stay in order, whichever method submits them.  Callers that are
+    # no actors are told apart by their task ids.
     caller: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""
 
 
@@ -123,7 +123,7 @@ _parsed: dict[bytes, TaskOptions] = {b"": DEFAULT_OPTIONS}
 
 
 def encode_options(options: TaskOptions) -> bytes:
-    """The blob that stands for `options` in a spec; b"" where all are the defaults."""
+    """The blob that stands for `options` in a spec; b"" if all options are defaults."""
     return b"" if options == DEFAULT_OPTIONS else _encode(options)
 
 
@@ -146,6 +146,6 @@ def parse_options(blob: bytes) -> TaskOptions:
 
 
 def as_logged(blob: bytes) -> bytes:
-    """These options of a call, of which a log says what it returns."""
+    """The options of a call, with the mark that a log records its returns."""
     options = parse_options(blob)
     return blob if options.is_logged else encode_options(replace(options, is_logged=True))

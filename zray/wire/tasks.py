@@ -1,15 +1,15 @@
 """Dialog: tasks on one node.
 
-driver, worker     PublishFunction   before the first task of a function
-driver, worker     SubmitTasks       queue these
-local scheduler    StartTasks        run these, in this order, as long as the claim window lets you
+driver, worker     PublishFunction   sent before the first task of a function
+driver, worker     SubmitTasks       tasks and calls to queue
+local scheduler    StartTasks        tasks to run in this order, as long as the claim window permits
 worker             TasksFinished     values (or error values) of tasks
-worker             TasksReturned     ordered but not run: taken back, or an argument did not come about
-local scheduler    ObjectsReady      values, to whoever submitted or asked
-driver, worker     WaitObjects       tell me when so many of these are there; I stop until then
+worker             TasksReturned     tasks that were ordered and not run: taken back, or an argument failed
+local scheduler    ObjectsReady      values, for the process that submitted or asked
+driver, worker     WaitObjects       request for a reply when so many objects are there; the process blocks
 local scheduler    WaitReply
-driver, worker     CancelWait        I no longer wait
-worker             AwaitRoom         I wait for room in a full store, until CancelWait
+driver, worker     CancelWait        end of a wait
+worker             AwaitRoom         start of a wait for space in a full store, until CancelWait
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .message import Message, Natural
 from .scheduling import JobFacts
 from .task_spec import EnvVars, StoredValue, TaskSpec, Value
 
-# What the processes of a node may publish for a job: it stays as long as the job.  A program has hundreds of functions,
-# not hundreds of thousands; the bytes are ten of the largest.
+# Code that the processes of a node may publish for a job, kept as long as the job.  A program has hundreds of
+# functions, not hundreds of thousands.  The bytes are enough for ten of the largest.
 FUNCTIONS_COUNT_MAX = 100_000
 FUNCTIONS_BYTES_MAX = 1 << 30
 
 
 def why_too_many() -> str:
-    """For the user."""
+    """Error text for a user whose job publishes too much code."""
     return (
         f"has published as much code as it may from one node ({FUNCTIONS_COUNT_MAX:,} functions and classes, and "
         f"{FUNCTIONS_BYTES_MAX >> 20:,} MiB).  Is a remote function or an actor class defined in a loop, or in a task "
@@ -46,9 +46,9 @@ class Function(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class PublishFunction(Message, tag=10):
-    """driver, worker -> local scheduler -> GCS shard.  Into the function table (Ray paper 4.3).
+    """driver, worker -> local scheduler -> GCS shard.  An entry for the function table (Ray paper 4.3).
 
-    To a shard it says whose it is: `node` will say when the job has ended (ReleaseFunctions).
+    A message to a shard names the owner: `node` reports the end of job `job_id` with ReleaseFunctions.
     """
 
     function: Function
@@ -59,7 +59,7 @@ class PublishFunction(Message, tag=10):
 class SubmitTasks(Message, tag=11):
     """driver, worker -> local scheduler.  Tasks and actor calls in the order of submission.
 
-    The sender holds a ref on every return value of every spec from now on.
+    From now on the sender holds a ref on every return value of every spec.
     """
 
     specs: Plenty[TaskSpec]
@@ -72,76 +72,83 @@ class Argument(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     value: Value
 
 
-# Of the code that it was sent, a worker keeps the latest so much, and what its queue needs: older code is sent again.
+# A worker keeps this much of the latest code, and the code that its queue needs.  Older code is sent again.
 LEARNED_COUNT_MAX = 4_096
 LEARNED_BYTES_MAX = 256 << 20
 
 
 class StartTasks(Message, tag=12):
-    """local scheduler -> worker.  Run in this order.
+    """local scheduler -> worker.  Tasks to run in this order.
 
-    A dep that is not among the arguments is made by a task ahead in the same worker's queue.
+    A dep that is missing from the arguments is made by a task ahead in the same worker's queue.
     """
 
     specs: Plenty[TaskSpec]
-    functions: Plenty[Function] = []  # those that this worker has not been sent of late
+    functions: Plenty[Function] = []  # functions that this worker was not sent lately
     arguments: Plenty[Argument] = []
-    # Run it now, inside the wait that this worker is blocked in, without a claim.
+    # Run the task now, inside the wait in which this worker is blocked, without a claim.
     nested: bool = False
-    # Those that the tasks have, as CUDA_VISIBLE_DEVICES names them; None: as before, or the node has none.
+    # GPUs of the tasks, as CUDA_VISIBLE_DEVICES names them; None: unchanged, or a node without GPUs.
     gpus: Many[Text] | None = None
 
 
 class TaskResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What became of one task.  One value per return; an error value stands in each of them."""
+    """The result of one task: one value per return.  An error value stands in each of them."""
 
     task_id: TaskID
     values: Many[Payload | StoredValue]
-    # The refs inside each value, where there are any: one tuple per value.
+    # Refs inside each value, one tuple per value; empty if no value has refs.
     contained: Several[Refs] = ()
     # The user's function raised, and its options allow another attempt.
     wants_retry: bool = False
 
 
-# A mean of so many microseconds is said after each run, so that the node's own one is no worker's chance; of shorter
-# ones it is told when they have moved.
+# A mean of at least so many microseconds is reported after each run, so that the node's mean depends on no single
+# worker.  A shorter mean is reported when it has moved.
 STEADY_US = 1_000
 
 
 class Timing(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Mean run time of a function, as its worker sees it, in microseconds."""
+    """Mean run time of a function in microseconds, as measured by its worker."""
 
     function_id: FunctionID
     mean_us: int
 
 
 class TasksFinished(Message, tag=13):
-    """worker -> local scheduler.  In the order in which they ran."""
+    """worker -> local scheduler.  Results in the order in which the tasks ran."""
 
     results: Plenty[TaskResult]
     timings: Plenty[Timing] = []  # of functions whose mean has moved
 
 
 class TasksReturned(Message, tag=14):
-    """worker -> local scheduler.  Not run, in queue order; `drained`: the claim window was found empty."""
+    """worker -> local scheduler.  Tasks that were not run, in queue order.  `drained`: the claim window was found
+    empty.
+    """
 
     task_ids: Plenty[TaskID]
     drained: bool = False
 
 
 class ObjectsReady(Message, tag=15):
-    """local scheduler -> driver, worker.  Values; a StoredValue is pinned for the receiver until unpinned."""
+    """local scheduler -> driver, worker.  Values.  A StoredValue is pinned for the receiver until unpinned."""
 
     objects: Plenty[tuple[ObjectID, Payload | StoredValue]]
 
 
 class WaitObjects(Message, tag=16):
-    """driver, worker -> local scheduler.  Answer when `count` of the objects are there.
+    """driver, worker -> local scheduler.  A request for a reply when `count` of the objects are there.
 
-    fetch: send the values too, of those that are there.  block: this worker's only thread stops: it gives its
-    CPU back, and the reply grants it anew.  aside: with block, of threads beside that one, which waits for them or for
-    something else: it can run nothing meanwhile, and goes on when it likes.  limited: with block, the wait has a
-    timeout: a task that ran inside it would hold that up.
+    `fetch` asks for the values of ready objects too.
+
+    `block` says that this worker's only thread stops.  The thread gives its CPU back, and the reply grants the CPU
+    again.
+
+    `aside`, with `block`, says that other threads wait.  The main thread waits for these threads or for something else.
+    Meanwhile the main thread can run nothing, and resumes at any time.
+
+    `limited`, with `block`, says that the wait has a timeout.  A task run inside the wait would delay this timeout.
     """
 
     request: int
@@ -154,9 +161,10 @@ class WaitObjects(Message, tag=16):
 
 
 class WaitReply(Message, tag=17):
-    """local scheduler -> driver, worker.  Which of them are there.  Values went ahead in ObjectsReady.
+    """local scheduler -> driver, worker.  The objects that are ready.  Values went ahead in ObjectsReady.
 
-    request 0 answers nothing: these large results of the receiver's tasks lie on other nodes, and come when asked for.
+    Request 0 answers no wait.  The objects are then large results of the receiver's tasks on other nodes, sent on
+    request.
     """
 
     request: int
@@ -164,11 +172,11 @@ class WaitReply(Message, tag=17):
 
 
 class CancelWait(Message, tag=18):
-    """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with what is there.
+    """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with the objects that are ready.
 
-    goes_on: this worker's only thread does not wait for its CPU: its time is over, or a signal's handler has raised.
-    The worker owes that CPU: nothing new starts on it before the worker has it back.  Nested tasks that were sent into
-    the wait are taken back, and the worker throws out those that come ahead of the reply.
+    `goes_on` says that this worker's only thread does not wait for its CPU.  The timeout has passed, or a signal
+    handler has raised.  The worker owes the CPU: nothing new starts on that CPU before the worker has it back.  Nested
+    tasks sent into the wait are taken back.  The worker discards nested tasks that arrive ahead of the reply.
     """
 
     request: int
@@ -176,19 +184,19 @@ class CancelWait(Message, tag=18):
 
 
 class AwaitRoom(Message, tag=25):
-    """worker -> local scheduler.  This worker's only thread has asked for room in the object store, and waits for it.
+    """worker -> local scheduler.  This worker's only thread waits for the space in the object store that it requested.
 
-    Its CPU may go to what makes some.  When it has its answer it says CancelWait `request`; the reply grants the CPU
-    anew.
+    The CPU may go to work that frees space.  After its answer the worker sends CancelWait `request`.  The reply to
+    CancelWait grants the CPU again.
     """
 
     request: int
 
 
 class JobStarted(Message, tag=19):
-    """local scheduler -> worker.  Before its first task: whose worker it is.
+    """local scheduler -> worker.  The job to which the worker belongs; sent before the first task.
 
-    env_vars: those of its tasks, beyond the job's; their children have them too.
+    `env_vars` are the variables of the worker's tasks beyond those of the job.  Child tasks have them too.
     """
 
     job_id: ShortBytes
@@ -197,4 +205,4 @@ class JobStarted(Message, tag=19):
 
 
 class StopWorker(Message, tag=20):
-    """local scheduler -> worker.  Leave after what is queued."""
+    """local scheduler -> worker.  Leave after the queued tasks."""
