@@ -12,20 +12,21 @@ GCS shard          LookUpActor -> LookUpActorReply
 driver, worker     FindActorNames -> ActorNamesFound     list_named_actors(); the node asks all shards
 GCS shard          LookUpActorNames -> ActorNamesListed
 
-Between nodes.  An actor that has no room where it was made is placed by a global scheduler:
+Between nodes.  An actor without space on its first node, the origin, is placed by a global scheduler:
 
-local scheduler    SpillActor        to a global scheduler: no room here now
-global scheduler   PlaceActor        to the local scheduler of a node that has room
-local scheduler    ActorAccepted     to the one that spilled it: I have room, and hold what its constructor takes
-local scheduler    ActorHandedOver   back: it is yours.  Or KillActor: no longer wanted
-global scheduler, local scheduler    ActorDeferred    nobody has room now: keep it, ask again later
+local scheduler    SpillActor        to a global scheduler: no space here now
+global scheduler   PlaceActor        to the local scheduler of a node with space
+local scheduler    ActorAccepted     to the origin: space exists, and the constructor's arguments are held here
+local scheduler    ActorHandedOver   from the origin: the actor is the receiver's.  Or KillActor: no longer wanted
+global scheduler, local scheduler    ActorDeferred    no node has space now: keep the actor, ask again later
 
-Calls go from the caller's local scheduler to the actor's, which the shard of the actor's id knows (dialog of homes):
+Calls go from the caller's local scheduler to the actor's.  The shard of the actor's id knows the latter (dialog of
+homes):
 
 local scheduler    ForwardCalls      calls, in order
-local scheduler    CallsAccepted     back: I hold the refs that these take
-local scheduler    CallsFinished     back: values, or that they lie at the sender
-local scheduler    ResultsHeld       I hold what lies at your node: you need not, for my sake
+local scheduler    CallsAccepted     back: the refs that these calls take are held here
+local scheduler    CallsFinished     back: values, or sizes of results that lie at the sender
+local scheduler    ResultsHeld       the caller's node holds the results that lie at the receiver, which may drop them
 local scheduler    KillActor
 """
 
@@ -43,47 +44,53 @@ from .scheduling import JobFacts
 from .task_spec import ActorOptions, TaskSpec
 from .tasks import Argument, Function
 
-# What an actor's class runs before its process ends (`__ray_shutdown__`, `__del__`) is waited for so long.
+# Time limit for code that an actor's class runs before its process ends (`__ray_shutdown__`, `__del__`).
 SHUTDOWN_SECONDS = 5.0
 
 
 class CreateActor(Message, tag=60):
-    """driver, worker -> local scheduler.  ActorID = the spec's task id; the sender holds its first return."""
+    """driver, worker -> local scheduler.  A new actor.  Its ActorID is the task id of the spec.
+
+    The sender holds the first return of the spec.
+    """
 
     spec: TaskSpec
     options: ActorOptions
 
 
 class RegisterActor(Message, tag=61):
-    """local scheduler -> GCS shard.  Into the actor table; named ones only if the name is free."""
+    """local scheduler -> GCS shard.  An entry for the actor table.  Named actors enter only if the name is free."""
 
     actor_id: ActorID
     options: ActorOptions
     node: Text
-    guardian: Text = ""  # who has it made again if that node is lost
+    guardian: Text = ""  # backup node, which has the actor re-created if `node` is lost
 
 
 class ActorRegistered(Message, tag=62):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  The actor is in the table."""
 
     actor_id: ActorID
 
 
 class ActorNameTaken(Message, tag=63):
-    """GCS shard -> local scheduler.  Another living actor has that name in that namespace (definite)."""
+    """GCS shard -> local scheduler.  Another living actor has the name in the namespace (definite)."""
 
     actor_id: ActorID
     holder: ShortBytes
 
 
 class ActorRemoved(Message, tag=64):
-    """local scheduler -> GCS shard.  It is dead for good; its name is free."""
+    """local scheduler -> GCS shard.  The actor is dead for good, and its name is free."""
 
     actor_id: ActorID
 
 
 class FindActor(Message, tag=65):
-    """driver, worker -> local scheduler.  Which actor has this name?  is_weak: the sender's handle will not count."""
+    """driver, worker -> local scheduler.  A question for the actor with this name.
+
+    is_weak: the handle of the sender does not count.
+    """
 
     request: int
     namespace: Text
@@ -92,9 +99,10 @@ class FindActor(Message, tag=65):
 
 
 class FindActorReply(Message, tag=66):
-    """local scheduler -> driver, worker.  actor_id b"" when there is none; else the receiver now holds its object.
+    """local scheduler -> driver, worker.  The actor; an empty `actor_id` means that none exists.
 
-    node: where it lives; the receiver wanted a weak handle, and holds nothing.
+    The process that asked now holds the object of the handle, unless the handle is weak.  node: home of the actor, for a
+    weak handle.
     """
 
     request: int
@@ -104,14 +112,14 @@ class FindActorReply(Message, tag=66):
 
 
 class LookUpActor(Message, tag=67):
-    """local scheduler -> GCS shard."""
+    """local scheduler -> GCS shard.  A question for the actor with this name."""
 
     namespace: Text
     name: Text
 
 
 class LookUpActorReply(Message, tag=68):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  The answer to LookUpActor."""
 
     namespace: Text
     name: Text
@@ -121,7 +129,10 @@ class LookUpActorReply(Message, tag=68):
 
 
 class FindActorNames(Message, tag=271):
-    """driver, worker -> local scheduler.  Which names do living actors have: in this namespace, or in_all of them?"""
+    """driver, worker -> local scheduler.  A question for the names of living actors.
+
+    The names are those of `namespace`, or with `in_all` those of all namespaces.
+    """
 
     request: int
     namespace: Text
@@ -129,14 +140,14 @@ class FindActorNames(Message, tag=271):
 
 
 class ActorNamesFound(Message, tag=272):
-    """local scheduler -> driver, worker.  (namespace, name), in order."""
+    """local scheduler -> driver, worker.  Pairs (namespace, name), in order."""
 
     request: int
     names: Many[tuple[Text, Text]]
 
 
 class LookUpActorNames(Message, tag=273):
-    """local scheduler -> GCS shard.  As in FindActorNames."""
+    """local scheduler -> GCS shard.  The same question as FindActorNames, to one shard."""
 
     request: int
     namespace: Text
@@ -144,14 +155,15 @@ class LookUpActorNames(Message, tag=273):
 
 
 class ActorNamesListed(Message, tag=274):
-    """GCS shard -> local scheduler.  Those that are this shard's."""
+    """GCS shard -> local scheduler.  The names that belong to this shard."""
 
     request: int
     names: Many[tuple[Text, Text]]
 
 
 class KillActor(Message, tag=69):
-    """driver, worker -> local scheduler -> local scheduler of its node.  At once; pending calls fail.
+    """driver, worker -> local scheduler -> local scheduler of its node.  Immediate end of the actor.  Pending calls
+    fail.
 
     found_at: as in TaskOptions.
     """
@@ -169,19 +181,19 @@ class StartActor(Message, tag=70):
     functions: Plenty[Function]
     arguments: Plenty[Argument]
     restart_count: int = 0
-    # Of one that recovers (ActorSaved): where it goes on.
-    checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": where its constructor leaves it
-    call_count: Natural = 0  # so many calls are in that
-    calls: Plenty[TaskSpec] = []  # those since, to be run again; readonly ones for what they return
-    again: Plenty[ObjectID] = []  # what some of these return is to be put, until the actor has started
-    failed: Plenty[TaskID] = []  # those of them that returned an error
-    gpus: Many[Text] | None = None  # those that it has, as CUDA_VISIBLE_DEVICES names them; None: the node has none
+    # State from which a recoverable actor continues (ActorSaved).
+    checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": the state after the constructor
+    call_count: Natural = 0  # number of calls in the checkpoint
+    calls: Plenty[TaskSpec] = []  # calls since the checkpoint, to replay; readonly calls are replayed for their returns
+    again: Plenty[ObjectID] = []  # returns of replayed calls to put, until the actor has started
+    failed: Plenty[TaskID] = []  # replayed calls that had returned an error
+    gpus: Many[Text] | None = None  # GPUs of the actor, as CUDA_VISIBLE_DEVICES names them; None: a node without GPUs
 
 
 class ActorSaved(Message, tag=197):
-    """worker -> local scheduler.  The actor's state after so many calls is an object, which the sender has put.
+    """worker -> local scheduler.  The actor's state after `call_count` calls is an object that the sender has put.
 
-    Calls that are readonly are not counted.
+    Readonly calls are not counted.
     """
 
     actor_id: ActorID
@@ -192,7 +204,7 @@ class ActorSaved(Message, tag=197):
 class ActorStarted(Message, tag=71):
     """worker -> local scheduler.  The constructor returned.
 
-    has_shutdown: its class has something to run before the process ends, unless that is killed.
+    `has_shutdown` says that the class has code to run before the process ends, unless the process is killed.
     """
 
     actor_id: ActorID
@@ -200,23 +212,23 @@ class ActorStarted(Message, tag=71):
 
 
 class ActorStartFailed(Message, tag=72):
-    """worker -> local scheduler.  The constructor raised; error is an error value."""
+    """worker -> local scheduler.  The constructor raised.  `error` is an error value."""
 
     actor_id: ActorID
     error: Payload
 
 
 class ActorExited(Message, tag=73):
-    """worker -> local scheduler.  The actor left by itself; it is not restarted."""
+    """worker -> local scheduler.  The actor left by itself, and is not restarted."""
 
     actor_id: ActorID
     reason: Text
 
 
 class SpillActor(Message, tag=170):
-    """local scheduler -> global scheduler.  No room for it here now; origin is the sender's address.
+    """local scheduler -> global scheduler.  The node has no space for the actor now.  `origin` is the sender's address.
 
-    may_borrow: also on CPUs that tasks have lent out while they wait: perhaps they wait for this actor.
+    `may_borrow` allows CPUs that waiting tasks have lent out.  These tasks may be waiting for this very actor.
     """
 
     spec: TaskSpec
@@ -229,7 +241,10 @@ class SpillActor(Message, tag=170):
 
 
 class PlaceActor(Message, tag=171):
-    """global scheduler -> local scheduler.  Have it, if there is room; it starts when its origin hands it over."""
+    """global scheduler -> local scheduler.  Accept the actor, if space exists.
+
+    The actor starts when its origin hands it over.
+    """
 
     spec: TaskSpec
     options: ActorOptions
@@ -241,34 +256,34 @@ class PlaceActor(Message, tag=171):
 
 
 class ActorAccepted(Message, tag=172):
-    """local scheduler -> local scheduler of the origin.  The refs that its constructor takes are held here too."""
+    """local scheduler -> local scheduler of the origin.  The refs that the constructor takes are held here too."""
 
     actor_id: ActorID
     birth: Text
 
 
 class ActorHandedOver(Message, tag=173):
-    """local scheduler of the origin -> local scheduler.  It is yours: claim it, and start it.
+    """local scheduler of the origin -> local scheduler.  The actor is the receiver's, to claim and to start.
 
-    What was accepted may have been an offer of an earlier life.
+    The accepted offer may have been of an earlier incarnation.
     """
 
     actor_id: ActorID
-    life: ActorLife  # as it is there
+    life: ActorLife  # incarnation at the receiver
 
 
 class ActorDeferred(Message, tag=174):
-    """global scheduler, local scheduler -> local scheduler of the origin.  Nobody has room for it now."""
+    """global scheduler, local scheduler -> local scheduler of the origin.  No node has space for the actor now."""
 
     actor_id: ActorID
 
 
 class ForwardCalls(Message, tag=179):
-    """local scheduler -> local scheduler.  Calls on actors there, in order."""
+    """local scheduler -> local scheduler.  Calls on actors at the receiver, in order."""
 
     specs: Many[TaskSpec]
-    attempts: Many[Natural] = []  # that each of them has had; empty: none
-    answered: Many[TaskID] = []  # of these, the ones that are not run: their answer, lost since, is to be given again
+    attempts: Many[Natural] = []  # number of attempts so far for each call; empty: none
+    answered: Many[TaskID] = []  # calls that are not run: their answer, lost since, is given again
 
 
 class CallsAccepted(Message, tag=180):
@@ -278,16 +293,21 @@ class CallsAccepted(Message, tag=180):
 
 
 class CallResult(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What became of one call.  For each return its value, or the size in bytes of what lies at the sender's node."""
+    """The result of one call.
+
+    Each return is a value, or the size in bytes of an object that lies at the sender's node.
+    """
 
     task_id: TaskID
     values: Many[Payload | Natural]
 
 
 class CallsFinished(Message, tag=181):
-    """local scheduler -> local scheduler of the caller.  receipt: to be acknowledged by that (AnswersTaken); 0: not.
+    """local scheduler -> local scheduler of the caller.  Results of calls.
 
-    A result of which something is large, and that is to be acknowledged, comes alone.
+    A `receipt` other than 0 must be acknowledged by the caller's node (AnswersTaken).
+
+    A result with a large return and a receipt comes alone.
     """
 
     results: Many[CallResult]
@@ -295,6 +315,6 @@ class CallsFinished(Message, tag=181):
 
 
 class ResultsHeld(Message, tag=182):
-    """local scheduler of the caller -> local scheduler.  The shards know that it holds these."""
+    """local scheduler of the caller -> local scheduler.  The shards know that the sender holds these objects."""
 
     object_ids: Many[ObjectID]

@@ -1,19 +1,19 @@
 """Dialog: values put by processes, references to them, and the bytes in the arena.
 
-driver, worker    AllocateObject    room for a large value, please
+driver, worker    AllocateObject    request of space for a large value
 object manager    ObjectAllocated / AllocateRefused
-driver, worker    PutObjects        here they are (small inline, large by location): sealed
-driver, worker    AbandonObject     the writer gave up between the two
-driver, worker    HoldObjects / ReleaseObjects    my first ref on them came / my last one went
-driver, worker    UnpinObjects      I no longer read these places
+driver, worker    PutObjects        values (small inline, large by location): sealed
+driver, worker    AbandonObject     the writer stopped between the two
+driver, worker    HoldObjects / ReleaseObjects    the process's first ref on them came / its last ref went
+driver, worker    UnpinObjects      the process no longer reads these places
 local scheduler   SealObjects, FreeObjects, FetchObject, StopFetching    to its object manager
 object manager    ClaimObject -> ObjectClaimed    the value is here already
-object manager    ObjectFetched / FetchFailed    one of them, for each FetchObject
-object manager    FetchWaits        for room -> StopFetching, where none will come
+object manager    ObjectFetched / FetchFailed    exactly one of the two, for each FetchObject
+object manager    FetchWaits        for space -> StopFetching, if no space will come
 object manager    PullObject -> ObjectChunk ..., ObjectInline, PullElsewhere or PullRefused    at another node's
-object manager    PullDone          to the one that it was pulled from
-local scheduler   PutMissing        to the one that runs the task: there is no copy of what that puts
-local scheduler   ResultMissing     to the one that accepted the task: there is no copy of what that returns
+object manager    PullDone          to the object manager that served the pull
+local scheduler   PutMissing        to the node that runs the task: no copy exists of a value that the task puts
+local scheduler   ResultMissing     to the node that accepted the task: no copy exists of a value that the task returns
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .task_spec import StoredValue
 
 
 class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One value that a process stores; the sender holds a ref on it."""
+    """One value that a process stores.  The sender holds a ref on the object."""
 
     object_id: ObjectID
     value: Payload | StoredValue
-    contained: Refs = ()  # refs inside the value: they live as long as it does
+    contained: Refs = ()  # refs inside the value, which live as long as the value
 
 
 class PutObjects(Message, tag=30):
@@ -43,7 +43,7 @@ class PutObjects(Message, tag=30):
 
 
 class HoldObjects(Message, tag=31):
-    """driver, worker -> local scheduler.  This process now has refs on these (it was handed them)."""
+    """driver, worker -> local scheduler.  The process was handed these objects, and now has refs on them."""
 
     object_ids: Plenty[ObjectID]
 
@@ -55,31 +55,39 @@ class ReleaseObjects(Message, tag=32):
 
 
 class UnpinObjects(Message, tag=33):
-    """driver, worker -> local scheduler.  As often as each place was told, it is no longer read."""
+    """driver, worker -> local scheduler.  The process no longer reads these objects.
+
+    Each count is the number of times that the process was told the place.
+    """
 
     pins: Plenty[tuple[ObjectID, int]]
 
 
 class InlineLimit(Message, tag=24):
-    """local scheduler -> driver, worker.  Values of more bytes than these are written into the arena from now on.
+    """local scheduler -> driver, worker.  From now on larger values than `bytes_max` are written into the arena.
 
-    To another local scheduler: of what the sender's tasks and calls return, keep more than these until asked for it.
+    To another local scheduler: keep the returns of the sender's tasks and calls that are larger than `bytes_max` until
+    asked for them.
     """
 
     bytes_max: Natural
 
 
 class PutMissing(Message, tag=26):
-    """local scheduler -> local scheduler, which runs the task that puts it.  Somebody waits, and there is no copy: if
-    the task has put it, and will not again, tell the shard (CannotRebuild).
+    """local scheduler -> local scheduler, which runs the task that puts the object.  A process waits, and no copy
+    exists.
+
+    If the task has put the object already, and will not do so again, the shard is told (CannotRebuild).
     """
 
     object_id: ObjectID
 
 
 class ResultMissing(Message, tag=27):
-    """local scheduler -> local scheduler, which accepted the task that returns it.  There is no copy: if there is one
-    yet, or the task is in hand, all is well (the shard hears of it); else give it back, with these (TaskGivenBack).
+    """local scheduler -> local scheduler, which accepted the task that returns the object.  No copy exists.
+
+    If a copy exists by now, or the task is in hand, the shard hears of that.  Otherwise the task is returned with these
+    numbers (TaskGivenBack).
     """
 
     object_id: ObjectID
@@ -88,18 +96,19 @@ class ResultMissing(Message, tag=27):
 
 
 class AllocateObject(Message, tag=34):
-    """driver, worker -> object manager.  size in bytes."""
+    """driver, worker -> object manager.  A request of space in the arena.  `size` is in bytes."""
 
     object_id: ObjectID
     size: Natural
 
 
 class ObjectAllocated(Message, tag=35):
-    """object manager -> driver, worker.  The range is the sender's to write, until PutObjects names it.
+    """object manager -> driver, worker.  The sender of the request may write the range, until PutObjects names it.
 
-    reserved: bytes from the start whose pages exist; more come in PagesReserved.  -1: the object is there
-    already, complete (a task that runs again puts what its first run has put): write nothing, use the place,
-    which counts as told once.
+    `reserved` counts the bytes from the start whose pages exist.  More bytes come in PagesReserved.
+
+    A `reserved` of -1 means that the object is already there, complete: a task that runs again puts the value of its
+    first run.  The process then writes nothing and uses the place, which counts as told once.
     """
 
     object_id: ObjectID
@@ -108,14 +117,14 @@ class ObjectAllocated(Message, tag=35):
 
 
 class PagesReserved(Message, tag=36):
-    """object manager -> driver, worker.  Now so many bytes from the start may be written."""
+    """object manager -> driver, worker.  From now on `reserved` bytes from the start may be written."""
 
     object_id: ObjectID
     reserved: Natural
 
 
 class AllocateRefused(Message, tag=37):
-    """object manager -> driver, worker.  There is no room; says what fills it (definite)."""
+    """object manager -> driver, worker.  No space is left.  The reason names the contents of the store (definite)."""
 
     object_id: ObjectID
     reason: Text
@@ -128,42 +137,42 @@ class AbandonObject(Message, tag=38):
 
 
 class ClaimObject(Message, tag=51):
-    """object manager -> local scheduler.  A process asks for room for an object that is here, sealed."""
+    """object manager -> local scheduler.  A process requests space for an object that is here, sealed."""
 
     object_id: ObjectID
     process: Text
 
 
 class ObjectClaimed(Message, tag=52):
-    """local scheduler -> object manager.  The process was told where it is, and needs no room."""
+    """local scheduler -> object manager.  The process was told the place of the object, and needs no space."""
 
     object_id: ObjectID
     process: Text
 
 
 class SealObjects(Message, tag=40):
-    """local scheduler -> object manager.  Written, immutable from now on."""
+    """local scheduler -> object manager.  Objects that are written, and immutable from now on."""
 
     object_ids: Plenty[ObjectID]
 
 
 class FreeObjects(Message, tag=41):
-    """local scheduler -> object manager.  Nobody refers to them or reads them."""
+    """local scheduler -> object manager.  Objects without refs and without readers."""
 
     object_ids: Plenty[ObjectID]
 
 
 class ProcessGone(Message, tag=42):
-    """local scheduler -> object manager.  Ranges it had allocated and not sealed are free again."""
+    """local scheduler -> object manager.  Ranges that the process had allocated and not sealed are free again."""
 
     process: Text
 
 
 class FetchObject(Message, tag=43):
-    """local scheduler -> object manager.  Bring it here from one of these nodes' object managers.
+    """local scheduler -> object manager.  Bring the object here from the object manager of one of these nodes.
 
-    is_small: it rides inside messages, and needs no room in the arena.  is_urgent: whoever waits for it runs already;
-    an order that stands may be made urgent by a second one.
+    `is_small` says that the object travels inside messages, and needs no space in the arena.  `is_urgent` says that its
+    waiter is running already.  A second order may make a present order urgent.
     """
 
     object_id: ObjectID
@@ -174,7 +183,7 @@ class FetchObject(Message, tag=43):
 
 
 class ObjectFetched(Message, tag=44):
-    """object manager -> local scheduler.  It is here: inline when small."""
+    """object manager -> local scheduler.  The object is here.  A small value stands inline."""
 
     object_id: ObjectID
     value: Payload | StoredValue
@@ -182,7 +191,10 @@ class ObjectFetched(Message, tag=44):
 
 
 class FetchFailed(Message, tag=45):
-    """object manager -> local scheduler.  None of the holders gave it; is_definite: it can never be here."""
+    """object manager -> local scheduler.  None of the holders delivered the object.
+
+    `is_definite` says that the object can never be here.
+    """
 
     object_id: ObjectID
     reason: Text
@@ -190,9 +202,9 @@ class FetchFailed(Message, tag=45):
 
 
 class StopFetching(Message, tag=56):
-    """local scheduler -> object manager.  Give it up, and say FetchFailed, unless it is here already.
+    """local scheduler -> object manager.  Stop the fetch, and answer FetchFailed, unless the object is here already.
 
-    reason: why it can never be here (is_definite); "": nobody wants it any more.
+    `reason` says why the object can never be here (`is_definite`); "" if nobody wants the object any more.
     """
 
     object_id: ObjectID
@@ -200,19 +212,24 @@ class StopFetching(Message, tag=56):
 
 
 class FetchWaits(Message, tag=57):
-    """object manager -> local scheduler.  The store has been full for it for so long, and nothing else comes either."""
+    """object manager -> local scheduler.  The store has been full for `seconds`, and the object has no space.
+
+    Nothing else arrives either.
+    """
 
     object_id: ObjectID
     seconds: float
-    reason: Text  # what fills the store
+    reason: Text  # contents of the full store
 
 
 class PullObject(Message, tag=46):
-    """object manager -> object manager.  Send me the bytes [offset, offset + length), chunk by chunk.
+    """object manager -> object manager.  Send the bytes [offset, offset + length), chunk by chunk.
 
-    ticket: the puller's, one for all that it asks of one node until PullDone; until then the bytes there stay what
-    they are.  What it has asked for and not received is bounded: that is all the flow control there is.  whole_only:
-    not from a copy that is still being pulled itself; I rather wait.
+    `ticket` is drawn by the puller, and covers all requests for the object to one node until PullDone.  Until then the
+    bytes at that node stay unchanged.  The requested and not yet received bytes of a puller are bounded.  No other flow
+    control exists.
+
+    `whole_only` refuses a copy that is itself still being pulled.  The puller prefers to wait.
     """
 
     object_id: ObjectID
@@ -234,7 +251,7 @@ class ObjectChunk(Message, tag=47):
 
 
 class ObjectInline(Message, tag=53):
-    """object manager -> object manager.  It is no arena object here, and need not be one there."""
+    """object manager -> object manager.  A value outside the arena here.  The puller need not store it in an arena."""
 
     object_id: ObjectID
     ticket: Natural
@@ -243,14 +260,17 @@ class ObjectInline(Message, tag=53):
 
 
 class PullRefused(Message, tag=48):
-    """object manager -> object manager.  Not here (any more)."""
+    """object manager -> object manager.  The object is not here, or no longer here."""
 
     object_id: ObjectID
     ticket: Natural
 
 
 class PullElsewhere(Message, tag=54):
-    """object manager -> object manager.  I give it to as many as I can; ask this one, which pulls it too, or has it."""
+    """object manager -> object manager.  The sender already serves the object to as many nodes as it can.
+
+    Ask `source`, which pulls the object too, or has it.
+    """
 
     object_id: ObjectID
     ticket: Natural
@@ -258,7 +278,10 @@ class PullElsewhere(Message, tag=54):
 
 
 class PullDone(Message, tag=55):
-    """object manager -> object manager.  I need nothing more of it from you.  is_whole: all of it is here."""
+    """object manager -> object manager.  The puller needs no more bytes of the object from the receiver.
+
+    `is_whole` says that the puller has the whole object.
+    """
 
     object_id: ObjectID
     ticket: Natural
@@ -266,14 +289,17 @@ class PullDone(Message, tag=55):
 
 
 class ReadInline(Message, tag=49):
-    """object manager -> its local scheduler.  A pull has come: what is inside, and is it a small value?"""
+    """object manager -> its local scheduler.  A pull has come.  The answer names the refs inside, and a small value."""
 
     object_id: ObjectID
     puller: Text
 
 
 class InlineRead(Message, tag=50):
-    """local scheduler -> its object manager.  The small value (None: not here, or in the arena); the refs inside."""
+    """local scheduler -> its object manager.  The small value, and the refs inside the object.
+
+    The value None means: not here, or in the arena.
+    """
 
     object_id: ObjectID
     puller: Text

@@ -1,23 +1,25 @@
 """Dialog: tasks between nodes (Ray paper 4.2.2, bottom-up scheduling).
 
-local scheduler     LoadReport     to the global schedulers, regularly, and when nothing is left of what they placed
+The node that spilled a task is the origin of the task.
+
+local scheduler     LoadReport     to the global schedulers, regularly, and when no task that they placed is left
 local scheduler     SpillTask      a task that this node cannot run, or not soon
-global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: where its arguments are
+global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: places of the arguments
 global scheduler    PlaceTask      to the chosen node's local scheduler
-global scheduler    TaskPlaced     to the one that spilled it: who was chosen
-global scheduler    TaskDeferred   to the one that spilled it: actors hold what it needs, on every node; ask again
-local scheduler     TaskGivenBack  to the one that spilled it: actors hold here what it needs, or another node has
-                                   nothing to do, or it is here already, for another one; ask again.  Or it was here
-global scheduler    StealTasks     to a node with a long queue: others have nothing to do
-local scheduler     TaskAccepted   to the one that spilled it: I hold what it needs
-local scheduler     TaskDone       to the one that spilled it: small results, ahead of the news by way of the shard; or
-                                   instead of that (ResultsHeld)
-local scheduler     FindTasks -> TasksFound    among each other: a global scheduler is gone; who has what it had?
+global scheduler    TaskPlaced     to the origin: the chosen node
+global scheduler    TaskDeferred   to the origin: on every node actors hold the resources; ask again
+local scheduler     TaskGivenBack  to the origin: actors here hold the resources, or another node is idle, or the
+                                   task is here already, for another origin: ask again.  Or the task was here
+global scheduler    StealTasks     to a node with a long queue: other nodes are idle
+local scheduler     TaskAccepted   to the origin: the arguments are held here
+local scheduler     TaskDone       to the origin: small results, ahead of the news by way of the shard; or
+                                   instead of that news (ResultsHeld)
+local scheduler     FindTasks -> TasksFound    to all others: a global scheduler is gone; which nodes have its tasks?
 local scheduler     JobEnded       to all others: the driver of a job has ended
-global scheduler    SpillRefused   no node that is known could ever run it
-driver              PublishCode    code that travels with its tasks; a change of where and what it imports
-local scheduler     CodeAdded      to all others: likewise
-local scheduler     JobNotice      to the job's driver: words for its user
+global scheduler    SpillRefused   no known node could ever run the task
+driver              PublishCode    code that travels with its tasks; a change of module paths and imports
+local scheduler     CodeAdded      to all others: the same change
+local scheduler     JobNotice      to the job's driver: a text for its user
 """
 
 from __future__ import annotations
@@ -32,65 +34,65 @@ from .limits import Many, Payload, Several, ShortBytes, Table, Text
 from .message import Message, Natural
 from .task_spec import EnvVars, TaskSpec
 
-# Tasks whose arguments a global scheduler asks for, some kilobytes each; further ones are placed without knowing where
-# these are.
+# Tasks for whose arguments a global scheduler asks at a time, some kilobytes each.  Further tasks are placed without
+# knowing the places of their arguments.
 LOCATING_MAX = 10_000
-# Bottom-up: a node keeps what it can run soon, and passes up the rest, which goes to where it would start soonest.
-# The others are there to be compared with: all tasks go up; those that do are placed at random; nobody asks where
-# arguments are.
+# Bottom-up: a node keeps the tasks that it can run soon, and spills the rest, each to the node with the earliest start.
+# The other policies serve for comparison: all tasks are spilled; spilled tasks are placed at random; the places of
+# arguments are ignored.
 BOTTOM_UP, CENTRAL, RANDOM, NO_LOCALITY = POLICIES = ("bottom_up", "central", "random", "no_locality")
 
 
 class LoadReport(Message, tag=80):
-    """local scheduler -> global scheduler.  A hint: may be late or lost.
+    """local scheduler -> global scheduler.  A hint about the node's load, which may be late or lost.
 
-    Resources in RESOURCE_UNITs, task_s_mean in seconds (0.0 before the first task).  Of GPUs, as many count as free as
-    one request may have: whole ones, and the largest part of one.  Of thousands of resources most are all free: those
-    are not repeated ten times a second.
+    Resources are in RESOURCE_UNITs.  `task_s_mean` is in seconds, 0.0 before the first task.  The free GPUs are those
+    that one request may have: the whole GPUs, and the largest part of one GPU.  Most of thousands of resources are
+    entirely free.  These are not repeated ten times a second.
     """
 
     node: Text
-    total: Table[Text, int]  # empty: as said when the node joined
-    free: Table[Text, int]  # of what is not all free
+    total: Table[Text, int]  # empty: as reported when the node joined
+    free: Table[Text, int]  # resources that are not entirely free
     queue_count: int
     task_s_mean: float
     bandwidth_bytes_per_s: float
-    held: Table[Text, int] = {}  # what actors have, for as long as they live
-    placed_count: Natural = 0  # tasks that have come from the receiver, ever
-    is_draining: bool = False  # it is to leave: nothing more is to be placed there
+    held: Table[Text, int] = {}  # resources that actors hold for life
+    placed_count: Natural = 0  # tasks ever received from the receiver of this report
+    is_draining: bool = False  # the node is about to leave: place nothing more there
 
 
-# What is in a bundle of code: modules to import; or the files of the folder that tasks run in, and modules too.
+# Contents of a bundle of code: modules to import; or the files of the tasks' working directory, and modules too.
 MODULES = "modules"
 WORKING_DIR = "working_dir"
 
 
 class Bundle(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """Code of a job that its workers on other nodes need.  The object holds the bytes; size in bytes."""
+    """Code of a job that its workers on other nodes need.  The object holds the bytes.  `size` is in bytes."""
 
-    digest: Annotated[bytes, Meta(min_length=32, max_length=32)]  # sha256 of them
+    digest: Annotated[bytes, Meta(min_length=32, max_length=32)]  # sha256 of the bytes
     object_id: ObjectID
     size: Natural
     kind: Text = MODULES
 
 
 class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """What every node must know of a job whose tasks it runs."""
+    """The facts about a job that every node with tasks of the job must know."""
 
     namespace: Text = ""
     sys_path: Several[Text] = ()
     working_dir: Text = ""
-    home: Text = ""  # the local scheduler of its driver's node: with that, the job ends
+    home: Text = ""  # the local scheduler of the driver's node; the job ends with that node
     env_vars: EnvVars = ()
-    code: Several[Bundle] = ()  # for nodes other than its home, which has the files themselves
-    infeasible: Text = ""  # what becomes of what no node can ever hold: "raise", "wait"; "": as the cluster has it
-    is_heir: bool = False  # of a detached actor: it goes on when the driver has ended
-    log_to_driver: bool = False  # what its workers print elsewhere is sent to its home
-    reloads: Natural = 0  # how often it has imported modules of its own anew: workers that have them are replaced
-    revision: Natural = 0  # how often code, sys_path and reloads have changed: of two, the larger is the later one
+    code: Several[Bundle] = ()  # for nodes other than the home, which has the files
+    infeasible: Text = ""  # work that no node can ever hold: "raise", "wait"; "": the cluster's default
+    is_heir: bool = False  # facts of a detached actor, which outlives the driver
+    log_to_driver: bool = False  # output of workers on other nodes is sent to the home
+    reloads: Natural = 0  # number of reloads of the program's own modules; workers with such modules are replaced
+    revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
 
     def updated(self, told: JobFacts) -> JobFacts:
-        """These facts with what has changed, if `told` are later ones."""
+        """Return these facts with the changes of `told`, if `told` has a later revision."""
         if told.revision <= self.revision:
             return self
         changes = {"code": told.code, "sys_path": told.sys_path, "reloads": told.reloads, "revision": told.revision}
@@ -98,11 +100,15 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
 
 
 class SpillTask(Message, tag=81):
-    """local scheduler -> global scheduler.  Place this task; origin is the sender's address.
+    """local scheduler -> global scheduler.  Place this task.  `origin` is the sender's address.
 
-    trip: how often it has gone up.  attempts: that it has had.  is_quiet: the shards know nothing of what it returns,
-    for nobody but the origin does; and nothing else leaves with it.  located: of large arguments that are not at the
-    origin, as in LocateObjectsReply: it may hear of them ahead of their shards.
+    `trip` is the spill count, and `attempts` the number of attempts so far.
+
+    `is_quiet` marks a task whose returns no shard knows, since only the origin knows them.  Nothing else leaves with
+    such a task.
+
+    `located` lists large arguments that are not at the origin, as in LocateObjectsReply.  The origin may hear of them
+    ahead of their shards.
     """
 
     spec: TaskSpec
@@ -116,9 +122,9 @@ class SpillTask(Message, tag=81):
 
 
 class SpillRefused(Message, tag=82):
-    """global scheduler -> local scheduler.  Definite as long as the nodes are what they are; is_final: for good.
+    """global scheduler -> local scheduler.  No node can run the task (definite while the nodes stay the same).
 
-    leaving: nodes that are to leave, and do not count.
+    `is_final` says that the refusal holds for good.  `leaving` lists nodes that are about to leave, and do not count.
     """
 
     task_id: TaskID
@@ -128,7 +134,7 @@ class SpillRefused(Message, tag=82):
 
 
 class PlaceTask(Message, tag=83):
-    """global scheduler -> local scheduler.  Run it here; as in SpillTask."""
+    """global scheduler -> local scheduler.  Run the task here.  Fields as in SpillTask."""
 
     spec: TaskSpec
     origin: Text
@@ -147,9 +153,10 @@ class TaskAccepted(Message, tag=84):
 
 
 class TaskPlaced(Message, tag=88):
-    """global scheduler -> local scheduler of the origin.  If that node is lost, the task is to be passed up again.
+    """global scheduler -> local scheduler of the origin.  The chosen node.  If that node is lost, the task must be
+    spilled again.
 
-    Of an actor, whose creation task this is, too: it has not accepted it yet.
+    Sent too for an actor, whose creation task has this id.  The node has not accepted the actor yet.
     """
 
     task_id: TaskID
@@ -158,23 +165,26 @@ class TaskPlaced(Message, tag=88):
 
 
 class TaskDeferred(Message, tag=89):
-    """global scheduler -> local scheduler of the origin.  On all nodes that could run it actors hold what it needs."""
+    """global scheduler -> local scheduler of the origin.  Actors hold the needed resources on all possible nodes."""
 
     task_id: TaskID
     trip: Natural
 
 
 class TaskGivenBack(Message, tag=90):
-    """local scheduler -> local scheduler of the origin.  It is yours again: actors here hold what it needs, say."""
+    """local scheduler -> local scheduler of the origin.  The task is returned to its origin.
+
+    The reason may be, for example, that actors here hold the needed resources.
+    """
 
     task_id: TaskID
     trip: Natural
     attempts: Natural
-    thief: Text = ""  # it would wait long here, and that node has nothing to do
+    thief: Text = ""  # an idle node; the task would wait long here
 
 
 class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """A node that has nothing to do, would take so many tasks, and what its actors hold."""
+    """An idle node: the number of tasks that it would take, and the resources that its actors hold."""
 
     node: Text
     count: Natural
@@ -182,16 +192,19 @@ class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
 
 
 class StealTasks(Message, tag=79):
-    """global scheduler -> local scheduler.  These nodes have nothing to do, and yours wait long: pass some up again."""
+    """global scheduler -> local scheduler.  These nodes are idle, and tasks of the receiver wait long.
+
+    Spill some tasks again.
+    """
 
     thieves: Many[Thief]
 
 
 class TaskDone(Message, tag=91):
-    """local scheduler -> local scheduler of the origin.  All that it returns: small values with no refs inside; after a
-    quiet trip also the sizes in bytes of what lies at the sender's node, which holds it until ResultsHeld.
+    """local scheduler -> local scheduler of the origin.  All returns of a task: small values with no refs inside.
 
-    After another one what is large comes by way of the object directory (Ray paper, figure 7b).
+    After a quiet spill, also the sizes in bytes of large returns, which the sender's node holds until ResultsHeld.
+    After any other spill, large returns come by way of the object directory (Ray paper, figure 7b).
     """
 
     task_id: TaskID
@@ -200,8 +213,11 @@ class TaskDone(Message, tag=91):
 
 
 class FindTasks(Message, tag=95):
-    """local scheduler -> local scheduler.  Which of these tasks of mine, on these trips, are with you?  That scheduler
-    had them, and is gone: answer when you hear nothing from it any more.
+    """local scheduler -> local scheduler.  Which of these tasks of the sender, with these spill counts, are at the
+    receiver?
+
+    The named global scheduler had the tasks, and is gone.  The receiver answers when it hears no more from that
+    scheduler.
     """
 
     scheduler: Text
@@ -210,30 +226,34 @@ class FindTasks(Message, tag=95):
 
 
 class TasksFound(Message, tag=96):
-    """local scheduler -> local scheduler.  These are."""
+    """local scheduler -> local scheduler.  The tasks that are here."""
 
     request: int
     task_ids: Many[TaskID]
 
 
 class JobEnded(Message, tag=87):
-    """local scheduler -> local scheduler.  The job's driver, which was the sender's, has ended: so has all of it."""
+    """local scheduler -> local scheduler.  The job's driver, at the sender's node, has ended.  Everything of the job
+    has ended too.
+    """
 
     job_id: ShortBytes
 
 
 class JobNotice(Message, tag=97):
-    """local scheduler -> driver, or the local scheduler of its node.  Something that its user should hear of."""
+    """local scheduler -> driver, or the local scheduler of its node.  A text for the user of the job."""
 
     job_id: ShortBytes
     text: Text
 
 
 class PublishCode(Message, tag=98):
-    """driver -> local scheduler.  Its job's workers on other nodes need these too; the driver holds the objects.
+    """driver -> local scheduler.  Code that the job's workers on other nodes need too.  The driver holds the objects.
 
-    sys_path: where it looks for modules from now on; (): where it did.  has_reloaded: it has imported modules of its
-    own anew, so that workers which have imported any are to be replaced.
+    `sys_path` lists the folders in which the driver looks for modules from now on; () means unchanged.
+
+    `has_reloaded` says that the driver has imported modules of its own again.  Workers that have imported any of these
+    are then replaced.
     """
 
     bundles: Many[Bundle]
@@ -242,21 +262,23 @@ class PublishCode(Message, tag=98):
 
 
 class CodeAdded(Message, tag=99):
-    """local scheduler -> local scheduler.  The code of a job has changed, of which tasks may be there."""
+    """local scheduler -> local scheduler.  The code of a job has changed.  Tasks of the job may be at the receiver."""
 
     job_id: ShortBytes
     facts: JobFacts
 
 
 class LocateObjects(Message, tag=85):
-    """global scheduler -> GCS shard."""
+    """global scheduler -> GCS shard.  A question for the places of objects."""
 
     request: int
     object_ids: Many[ObjectID]
 
 
 class LocateObjectsReply(Message, tag=86):
-    """GCS shard -> global scheduler.  For each: size in bytes and the local schedulers of the nodes that have it."""
+    """GCS shard -> global scheduler.  For each object its size in bytes, and the local schedulers of the nodes with a
+    copy.
+    """
 
     request: int
     objects: Many[tuple[ObjectID, int, Many[Text]]]
