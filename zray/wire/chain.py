@@ -1,23 +1,23 @@
-"""Dialog: a GCS shard that is replicated (Ray paper 4.3, 4.4; van Renesse and Schneider, chain replication).
+"""Dialog: a replicated GCS shard (Ray paper 4.3, 4.4; van Renesse and Schneider, chain replication).
 
-member          ChainOffer          to the chain master: I can be a replica of this shard
-client          ChainFollow         to the chain master: tell me of its chain, now and at each change
+member          ChainOffer          to the chain master: offer to be a replica of this shard
+client          ChainFollow         to the chain master: request for the chain, now and at each change
 chain master    ChainChanged        the members in order, under a new epoch
 client          ChainWrite          to the head: requests of the roles of one host, numbered
-member          ChainUpdates        to its successor: what it has applied, in order
-head, tail      ChainAgain          to a client: there was no room for what you said; now there is
-tail            ChainAck            to its predecessor, and on to the head: all members have it
-tail            ChainResults        to the client: which requests are done, and what the shard says to its roles
-client          ChainRead -> ChainReadReply     at the tail, where it needs no place in the order
-member          ChainHave           to its predecessor, in each new epoch: what I have
+member          ChainUpdates        to its successor: applied updates, in order
+head, tail      ChainAgain          to a client: space was missing for its messages, and is there now
+tail            ChainAck            to its predecessor, and on to the head: all members have the update
+tail            ChainResults        to the client: finished requests, and messages of the shard to its roles
+client          ChainRead -> ChainReadReply     at the tail, for a read without a place in the order
+member          ChainHave           to its predecessor, in each new epoch: last update of the sender
 member          ChainState          to a successor that lacks more than the member remembers: all of it, in parts
 member          ChainTaken          to its predecessor: a part has arrived, send the next
-member          ChainLineage        ahead of it: the specs that the member has in its store, and not in memory
-member          ChainSafe           to its successor on another node: what is on its disk
-member          ChainJoined         to the chain master: I have caught up in this epoch
-member          ChainStalled        to the chain master, and on to the clients: you wait for my disk, which is full
+member          ChainLineage        ahead of ChainState: the specs that the member has in its store, not in memory
+member          ChainSafe           to its successor on another node: last update on the sender's disk
+member          ChainJoined         to the chain master: the member has caught up in this epoch
+member          ChainStalled        to the chain master, and on to the clients: requests wait for a full disk
 
-Which message goes where, and why nothing acknowledged is lost: zray/roles/gcs/chain.py.
+The order of the messages, and the proof that no acknowledged request is lost: zray/roles/gcs/chain.py.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ from .scheduling import LocateObjects, LocateObjectsReply
 from .task_spec import TaskSpec
 from .tasks import PublishFunction
 
-# Of what a disk says, in words: a path and an error.
+# Length of a disk's error text: a path and an error.
 STALL_CHARACTERS_MAX = 500
 
-# What a shard may be told, and what it may say: nothing else travels inside these messages.
+# Requests to a shard, and replies of a shard.  No other messages travel inside the messages of this dialog.
 ShardRequest = (
     RecordTasks
     | AddLocations
@@ -159,7 +159,10 @@ ShardReply = (
 
 
 class LineageFound(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """The spec of the task that makes an object, which the shard has asked its head for.  None: reason says why."""
+    """The spec of an object's task, which the shard has requested from its head.
+
+    Without a spec, `reason` says why.
+    """
 
     object_id: ObjectID
     spec: TaskSpec | None
@@ -169,8 +172,9 @@ class LineageFound(Struct, array_like=True, gc=False, forbid_unknown_fields=True
 class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """One step of the shard: a client's requests `first`, `first` + 1, ..., each with the role that asks.
 
-    sequence counts the steps of the shard from 1.  now: the head's clock, in seconds.  taken: the client has
-    all results up to this number.  found: what the head itself has to say; such a step is no client's ("").
+    `sequence` counts the steps of the shard from 1.  `now` is the head's clock, in seconds.  `taken` says that the
+    client has all results up to this number.  `found` holds answers of the head itself.  Such a step belongs to no
+    client ("").
     """
 
     sequence: Natural
@@ -185,7 +189,8 @@ class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 class ChainOffer(Message, tag=150):
     """member -> chain master.  The sender can be a replica of `shard`.
 
-    sequence, epoch: the last update and the last epoch that its log knows of; -1 and 0: it has nothing.
+    `sequence` and `epoch` are the last update and the last epoch in the sender's log; -1 and 0 mean that the sender has
+    neither.
     """
 
     shard: Text
@@ -194,16 +199,16 @@ class ChainOffer(Message, tag=150):
 
 
 class ChainFollow(Message, tag=151):
-    """client -> chain master.  Tell the sender of the chain of `shard`."""
+    """client -> chain master.  A request for the chain of `shard`, now and at each change."""
 
     shard: Text
 
 
 class ChainChanged(Message, tag=152):
-    """chain master -> members and clients.  Final: what is said under an older epoch changes nothing any more.
+    """chain master -> members and clients.  The new chain.  Messages of an older epoch no longer change anything.
 
-    members from head to tail; joining ("": none) gets all that the tail has, and is no member yet.  Who is named in
-    neither, and was before, is out for good.
+    `members` are in order from head to tail.  The member `joining` ("": none) gets the tail's state, and is no member
+    yet.  A former member that is named in neither field is out for good.
     """
 
     shard: Text
@@ -213,9 +218,10 @@ class ChainChanged(Message, tag=152):
 
 
 class ChainJoined(Message, tag=153):
-    """member -> chain master.  The sender has all that its predecessor had when it entered `epoch`.
+    """member -> chain master.  The sender has all updates that its predecessor had on entering `epoch`.
 
-    From the head: it has entered `epoch`, and where it keeps a log, that is there for good.
+    From the head, the message says that the head has entered `epoch`.  If the head keeps a log, the epoch is on its
+    disk.
     """
 
     shard: Text
@@ -223,7 +229,7 @@ class ChainJoined(Message, tag=153):
 
 
 class ChainMemberLost(Message, tag=154):
-    """host, monitor -> chain master.  A verdict: `member` is gone for good (its process has ended, or is fenced)."""
+    """host, monitor -> chain master.  The final decision that `member` is dead: its process has ended, or is fenced."""
 
     member: Text
     reason: Text
@@ -232,7 +238,8 @@ class ChainMemberLost(Message, tag=154):
 class ChainWrite(Message, tag=155):
     """client -> head.  Requests `first`, `first` + 1, ... of this client, each with the role that asks.
 
-    Sent again, from the first one not known to be done, when the head changes.  taken: as in Update.
+    When the head changes, the client sends all requests again from the first one that may not be done.  `taken` is as
+    in Update.
     """
 
     epoch: Natural
@@ -242,7 +249,10 @@ class ChainWrite(Message, tag=155):
 
 
 class ChainResults(Message, tag=156):
-    """tail -> client.  Its requests up to `applied` are done; results `first`, `first` + 1, ...: (role, message)."""
+    """tail -> client.  The client's requests up to `applied` are done.
+
+    The results `first`, `first` + 1, ... are pairs (role, message).
+    """
 
     applied: Natural
     first: Natural
@@ -250,7 +260,7 @@ class ChainResults(Message, tag=156):
 
 
 class ChainRead(Message, tag=157):
-    """client -> tail.  A question that changes nothing; `number` comes back with the answer."""
+    """client -> tail.  A question that changes nothing.  `number` comes back with the answer."""
 
     epoch: Natural
     number: Natural
@@ -259,16 +269,16 @@ class ChainRead(Message, tag=157):
 
 
 class ChainReadReply(Message, tag=158):
-    """tail -> client."""
+    """tail -> client.  The answer to ChainRead `number`."""
 
     number: Natural
     results: Many[tuple[Text, ShardReply]]
 
 
 class ChainHave(Message, tag=159):
-    """member -> its predecessor.  In this epoch; the sender has all updates up to `sequence`; -1: no state at all.
+    """member -> its predecessor.  The sender's last update in this epoch; a `sequence` of -1 means no state at all.
 
-    wants_safe: it asks for ChainSafe too.
+    `wants_safe` requests ChainSafe too.
     """
 
     epoch: Natural
@@ -277,9 +287,9 @@ class ChainHave(Message, tag=159):
 
 
 class ChainState(Message, tag=160):
-    """member -> its successor.  Part `number` (from 1) of all that the sender had after `sequence`.
+    """member -> its successor.  Part `number` (from 1) of the sender's whole state after `sequence`.
 
-    Between the parts come the updates after that (ChainUpdates), which wait until all of it is there.
+    Later updates come between the parts (ChainUpdates), and wait until the state is complete.
     """
 
     epoch: Natural
@@ -290,14 +300,14 @@ class ChainState(Message, tag=160):
 
 
 class ChainTaken(Message, tag=165):
-    """member -> its predecessor.  Part `number` of its state has arrived."""
+    """member -> its predecessor.  Part `number` of the predecessor's state has arrived."""
 
     epoch: Natural
     number: Natural
 
 
 class ChainLineage(Message, tag=163):
-    """member -> its successor.  A page of specs, in the state that follows named by its number."""
+    """member -> its successor.  A page of specs.  The state that follows names the page by its number."""
 
     epoch: Natural
     page: Natural
@@ -305,16 +315,16 @@ class ChainLineage(Message, tag=163):
 
 
 class ChainAgain(Message, tag=164):
-    """head, tail -> client.  There was no room for what the client said: requests from `number` on, and questions.
+    """head, tail -> client.  Send requests from `number` on, and questions, again.
 
-    Or it had confirmed too few results; now it has.
+    Space was missing for these messages, or the client had confirmed too few results.  By now this has changed.
     """
 
     number: Natural
 
 
 class ChainSafe(Message, tag=166):
-    """member -> its successor, that wants it.  All updates up to `sequence` are on the sender's disk."""
+    """member -> its successor, on request.  All updates up to `sequence` are on the sender's disk."""
 
     epoch: Natural
     sequence: Natural
@@ -328,16 +338,20 @@ class ChainUpdates(Message, tag=161):
 
 
 class ChainAck(Message, tag=162):
-    """member -> its predecessor.  All updates up to `sequence` are at the tail (from one that joins: at the sender)."""
+    """member -> its predecessor.  All updates up to `sequence` are at the tail.
+
+    From a joining member, the updates are at the sender.
+    """
 
     epoch: Natural
     sequence: Natural
 
 
 class ChainStalled(Message, tag=167):
-    """member -> chain master -> clients.  What the shard is asked waits, and why.  None: it goes on.  For people alone.
+    """member -> chain master -> clients.  The shard's requests wait, for these reasons; none: requests proceed again.
 
-    From a member: for its disk, and what that says, in one line.  From the master: what is the matter with the shard.
+    The text is for people alone.  A member reports its disk and the disk's error, in one line.  The master reports the
+    state of the shard.
     """
 
     shard: Text
@@ -345,7 +359,9 @@ class ChainStalled(Message, tag=167):
 
 
 def in_halves(message: Message) -> tuple[Message, Message] | None:
-    """What says the same, in order, where a message is longer than a frame should be; None: it stays whole."""
+    """Two messages with the same content, in order, for a message longer than a frame should be; None if it stays
+    whole.
+    """
     if type(message) is ChainWrite and (middle := len(message.requests) // 2):
         first, requests = message.first, message.requests
         ahead = ChainWrite(message.epoch, first, message.taken, requests[:middle])
@@ -354,7 +370,7 @@ def in_halves(message: Message) -> tuple[Message, Message] | None:
         epoch, updates = message.epoch, message.updates
         return ChainUpdates(epoch, updates[:middle]), ChainUpdates(epoch, updates[middle:])
     if type(message) is ChainResults and (middle := len(message.results) // 2):
-        # Nothing is done before all that comes of it has been told.
+        # A request is reported as done only after all of its results.
         first, results = message.first, message.results
         return ChainResults(0, first, results[:middle]), ChainResults(message.applied, first + middle, results[middle:])
     return None

@@ -2,18 +2,18 @@
 
 local scheduler    RecordTasks -> RecordTasksReply     lineage, and this node holds the returns
 local scheduler    AddLocations                        values that are here
-local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these
-local scheduler    ReleaseAtNode                       and no longer does
-local scheduler    SubscribeObject -> ObjectLocated    where is it, now or as soon as it is
-local scheduler    OfferCopies -> FreeCopies           copies that may go where others have them
-GCS shard          FreeCopies                          nobody holds it: drop your copy
-GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: run its task again
-GCS shard          ObjectLost                          and this one cannot be made again
+local scheduler    HoldAtNode -> HoldAtNodeReply       this node holds refs on these objects
+local scheduler    ReleaseAtNode                       this node no longer holds refs on them
+local scheduler    SubscribeObject -> ObjectLocated    location of an object, now or as soon as a copy exists
+local scheduler    OfferCopies -> FreeCopies           copies that may be evicted if others have them
+GCS shard          FreeCopies                          nobody holds the object: drop the copy
+GCS shard          RebuildObject / CannotRebuild       all copies went with their nodes: re-execute the task
+GCS shard          ObjectLost                          the object cannot be reconstructed
 GCS shard          LineageNeeded -> LineageNeededReply     by way of a node, to another shard: keep these records
 local scheduler    FetchFunction -> FetchFunctionReply
-local scheduler    ReleaseFunctions                    the job that has published them has ended
+local scheduler    ReleaseFunctions                    the job that has published the functions has ended
 node               RegisterNode, Heartbeat             to the monitor
-any host           GiveUpNode                          to the monitor: we are done with that one
+any host           GiveUpNode                          to the monitor: the sender can do no more for that node
 monitor            HeartbeatReply, NodeJoined, NodeLost
 """
 
@@ -25,7 +25,7 @@ from .message import Message, Natural
 from .task_spec import TaskOptions, TaskSpec
 from .tasks import Function
 
-# Of an object: why nobody makes it again, and what helps.
+# Why an object cannot be reconstructed, and what the user can do.
 ANSWER_IS_LOST = "an actor's answer, went with a node that is lost"
 PUT_HELP = (
     "What a task returns would be made again: have one make it, and pass its ref where a large value was passed; or "
@@ -35,7 +35,7 @@ TASK_HELP = "One that may be repeated (max_retries) is run again then"
 
 
 def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
-    """Of what a task or an actor's call has returned that may run once only."""
+    """Error text for the lost return of a task or an actor's call that may run only once."""
     if options.actor_id:
         help = "A call that may be repeated (max_task_retries) is made once more then"
         return f"Object {object_id.hex()}, {ANSWER_IS_LOST} (a call of {options.method!r}).  {help}."
@@ -44,9 +44,9 @@ def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
 
 
 class RecordTasks(Message, tag=100):
-    """local scheduler -> GCS shard.  Specs for the task table; `node` holds their return values.
+    """local scheduler -> GCS shard.  Specs for the task table.  `node` holds the return values.
 
-    request 0 asks for no reply.  shards: so many there are.
+    Request 0 asks for no reply.  `shards` is the number of shards.
     """
 
     node: Text
@@ -56,13 +56,15 @@ class RecordTasks(Message, tag=100):
 
 
 class RecordTasksReply(Message, tag=101):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  The acknowledgement of RecordTasks."""
 
     request: int
 
 
 class AddLocations(Message, tag=102):
-    """local scheduler -> GCS shard.  (object, size in bytes) that `node` has a copy of; it holds them."""
+    """local scheduler -> GCS shard.  Copies of objects at `node`, as (object, size in bytes).  `node` holds the
+    objects.
+    """
 
     node: Text
     objects: Many[tuple[ObjectID, int]]
@@ -76,17 +78,20 @@ class RemoveLocations(Message, tag=103):
 
 
 class OfferCopies(Message, tag=119):
-    """local scheduler -> GCS shard.  `node` holds these no more, and lacks room: those may go that others have too."""
+    """local scheduler -> GCS shard.  Copies that may be evicted at `node` if other nodes have copies too.
+
+    `node` no longer holds the objects, and lacks space.
+    """
 
     node: Text
     object_ids: Many[ObjectID]
 
 
 class HoldAtNode(Message, tag=104):
-    """local scheduler -> GCS shard.  `node` joins the holders of these.
+    """local scheduler -> GCS shard.  `node` joins the holders of these objects.
 
-    are_inside: they came inside of a value.  What nobody holds any more, and nobody could make, is not held then, and
-    the reply says so: it went with the node that the value came from.
+    `are_inside` says that the refs came inside of a value.  An object that has no holder, and that nobody could make,
+    is then not held.  Such an object went with the node from which the value came, and the reply says so.
     """
 
     node: Text
@@ -96,14 +101,17 @@ class HoldAtNode(Message, tag=104):
 
 
 class HoldAtNodeReply(Message, tag=105):
-    """GCS shard -> local scheduler.  are_gone: of those that were inside of a value, some were not there any more."""
+    """GCS shard -> local scheduler.  The acknowledgement of HoldAtNode.
+
+    `are_gone` says that some objects inside of the value no longer existed.
+    """
 
     request: int
     are_gone: bool = False
 
 
 class ReleaseAtNode(Message, tag=106):
-    """local scheduler -> GCS shard.  `node` leaves the holders of these."""
+    """local scheduler -> GCS shard.  `node` leaves the holders of these objects."""
 
     node: Text
     object_ids: Many[ObjectID]
@@ -117,7 +125,7 @@ class SubscribeObject(Message, tag=107):
 
 
 class ObjectLocated(Message, tag=108):
-    """GCS shard -> local scheduler.  size in bytes; the local schedulers of the nodes that have a copy."""
+    """GCS shard -> local scheduler.  The local schedulers of the nodes with a copy.  `size` is in bytes."""
 
     object_id: ObjectID
     size: Natural
@@ -125,13 +133,16 @@ class ObjectLocated(Message, tag=108):
 
 
 class FreeCopies(Message, tag=109):
-    """GCS shard -> local scheduler.  No node holds these any more."""
+    """GCS shard -> local scheduler.  No node holds these objects any more."""
 
     object_ids: Many[ObjectID]
 
 
 class FetchFunction(Message, tag=110):
-    """local scheduler -> GCS shard.  Answered when the function is there.  is_over: the node wants it no more."""
+    """local scheduler -> GCS shard.  A request for a function, answered when the function is there.
+
+    `is_over` withdraws the request.
+    """
 
     node: Text
     function_id: FunctionID
@@ -139,36 +150,43 @@ class FetchFunction(Message, tag=110):
 
 
 class FetchFunctionReply(Message, tag=111):
-    """GCS shard -> local scheduler.  Without code: it is not there, and too many others are awaited; ask again."""
+    """GCS shard -> local scheduler.  The function.
+
+    Without code, the function is not there, and too many others are awaited.  The node then asks again.
+    """
 
     function: Function
 
 
 class ReleaseFunctions(Message, tag=118):
-    """local scheduler -> GCS shard.  What was published in the name of `node` and this job is needed no more."""
+    """local scheduler -> GCS shard.  Functions published in the name of `node` and this job are no longer needed."""
 
     node: Text
     job_id: ShortBytes
 
 
 class RebuildObject(Message, tag=112):
-    """GCS shard -> local scheduler.  Its copies are lost: make it, or say where it is; `spec` is its task's."""
+    """GCS shard -> local scheduler.  Reconstruct the object, or report its location.
+
+    All copies are lost.  `spec` is the spec of the object's task.
+    """
 
     object_id: ObjectID
     spec: TaskSpec
 
 
 class CannotRebuild(Message, tag=113):
-    """local scheduler -> GCS shard.  Nobody at `node` has it, makes it or wants it any more."""
+    """local scheduler -> GCS shard.  `node` does not have the object, does not make it, and no longer wants it."""
 
     node: Text
     object_id: ObjectID
 
 
 class ObjectLost(Message, tag=114):
-    """GCS shard -> local scheduler.  It is gone and cannot be made again; the reason is for the user (definite).
+    """GCS shard -> local scheduler.  The object is lost and cannot be reconstructed (definite).
 
-    has_task: that could have made it again, but its record is gone too, or it may run no more.
+    `reason` is a text for the user.  `has_task` says that the object has a task.  The record of this task is lost too,
+    or the task may not run again.
     """
 
     object_id: ObjectID
@@ -177,10 +195,10 @@ class ObjectLost(Message, tag=114):
 
 
 class LineageNeeded(Message, tag=115):
-    """GCS shard -> local scheduler -> GCS shard.  From shard `source` to shard `target` of `shards`, by their numbers.
+    """GCS shard -> local scheduler -> GCS shard.  A change in the records that one shard needs from another.
 
-    Its records need those of the tasks `needed`, and no longer those of `freed`.  number: counts these messages from 1,
-    between these two shards.
+    Shard `source` of `shards` needs the records of the tasks `needed` at shard `target`, and no longer those of
+    `freed`.  `number` counts these messages from 1, for each pair of shards.
     """
 
     source: Natural
@@ -192,7 +210,7 @@ class LineageNeeded(Message, tag=115):
 
 
 class LineageNeededReply(Message, tag=116):
-    """GCS shard -> local scheduler -> GCS shard.  Shard `target` has heard that number from shard `source`."""
+    """GCS shard -> local scheduler -> GCS shard.  Shard `target` has received message `number` of shard `source`."""
 
     source: Natural
     target: Natural
@@ -200,32 +218,35 @@ class LineageNeededReply(Message, tag=116):
 
 
 class RegisterNode(Message, tag=120):
-    """local scheduler -> monitor.  A node joins, or is back at a head that was started again.  endpoint (HOST:PORT) and
-    key: where others reach its host.  peers: whom it takes for members; last_lost: of whose loss it was told last.
+    """local scheduler -> monitor.  A node joins, or returns to a head that was started again.
+
+    Other nodes reach its host at `endpoint` (HOST:PORT), under `public_key`.  `peers` are the nodes that the sender
+    takes for members.  `last_lost` is the last node of whose loss the sender was told.
     """
 
     node: Text
     total: Table[Text, int]
-    kind: Text = "node"  # "driver": of a program outside of the cluster; no task is placed there
+    kind: Text = "node"  # "driver": the node of a program outside the cluster, where no task is placed
     endpoint: Text = ""
     public_key: ShortBytes = b""
     peers: Many[Text] = []
     labels: Table[Text, Text] = {}
-    hostname: Text = ""  # of its machine, for people
+    hostname: Text = ""  # hostname of the machine, for people
     last_lost: Text = ""
 
 
 class Heartbeat(Message, tag=121):
-    """local scheduler -> monitor, regularly.  number: counts them."""
+    """local scheduler -> monitor, regularly.  A heartbeat.  `number` counts them."""
 
     node: Text
     number: Natural = 0
 
 
 class HeartbeatReply(Message, tag=124):
-    """monitor -> local scheduler.  A member still: its lease runs from when it sent the heartbeat of that number.
+    """monitor -> local scheduler.  The node is still a member.
 
-    seconds: how long that is; 0: as for every node (local_scheduler/lease.py).
+    Its lease runs from the time at which it sent heartbeat `number`.  `seconds` is the length of the lease; 0 means the
+    default of all nodes (local_scheduler/lease.py).
     """
 
     number: Natural = 0
@@ -233,29 +254,32 @@ class HeartbeatReply(Message, tag=124):
 
 
 class GiveUpNode(Message, tag=268):
-    """local or global scheduler, GCS shard -> monitor.  Our host can do nothing more for that node: judge it."""
+    """local or global scheduler, GCS shard -> monitor.  The sender's host can do no more for that node.
+
+    The monitor decides about the node.
+    """
 
     node: Text
     reason: Text
 
 
 class NodeJoined(Message, tag=122):
-    """monitor -> local and global schedulers, about every other node.  As in RegisterNode."""
+    """monitor -> local and global schedulers, about every other node.  Fields as in RegisterNode."""
 
     node: Text
     total: Table[Text, int]
     kind: Text = "node"
     endpoint: Text = ""
     public_key: ShortBytes = b""
-    is_earlier: bool = False  # it was there before the receiver, which therefore connects to it
+    is_earlier: bool = False  # the node joined before the receiver, which therefore connects to the node
     labels: Table[Text, Text] = {}
     hostname: Text = ""
 
 
 class NodeLost(Message, tag=123):
-    """monitor -> all schedulers and shards.  Final: the node's later messages change nothing.
+    """monitor -> all schedulers and shards.  The node is declared dead.  Its later messages change nothing.
 
-    is_drained: nothing that others had given it has begun there and not ended.
+    `is_drained` says that no work of other nodes was unfinished there.
     """
 
     node: Text

@@ -1,25 +1,26 @@
 """Dialog: placement groups: bundles of resources that are reserved on nodes, all of them or none.
 
-driver, worker     CreateGroup -> CreateGroupReply     its id is drawn by the creator
+driver, worker     CreateGroup -> CreateGroupReply     the creator draws the id
 driver, worker     RemoveGroup         to the node, and on to the shard
-driver, worker     FindGroups -> GroupsFound           what there is; the node asks the shards
-local scheduler    AttendShard         to every shard: a node that it can speak to
+driver, worker     FindGroups -> GroupsFound           a list of groups; the node asks the shards
+local scheduler    AttendShard         to every shard: a node that the shard can reach
 local scheduler    RegisterGroup -> GroupRegistered    at the shard of the group's id
 GCS shard          KeepGroup           to the keeper: these bundles have no place; trip: the number of this search
 local scheduler    FindPlaces -> PlacesFound           at a global scheduler
 local scheduler    TryPlaces           to the shard
 local scheduler    BundlesLeave        to all global schedulers: the group is about to be removed
-GCS shard          PrepareBundles      to each of these nodes: reserve them
-local scheduler    BundlesPrepared     or not
-GCS shard          CommitBundles       all have: they are the group's
-GCS shard          ReturnBundles       one has not, or the group is removed
-local scheduler    GiveUpGroup         to the shard: no nodes could ever have it
-local scheduler    LocateGroup         to the shard: a task or an actor is to run in it
-GCS shard          GroupLocated        now, and at each change: where its bundles are
+GCS shard          PrepareBundles      to each of these nodes: reserve these bundles
+local scheduler    BundlesPrepared     reserved, or not
+GCS shard          CommitBundles       all nodes have reserved: the bundles belong to the group
+GCS shard          ReturnBundles       a node has not reserved, or the group is removed
+local scheduler    GiveUpGroup         to the shard: no nodes could ever hold the group
+local scheduler    LocateGroup         to the shard: a task or an actor is to run in the group
+GCS shard          GroupLocated        now, and at each change: places of the bundles
 local scheduler    LookUpGroups -> GroupsListed        at a shard
 
-The shard of the group's id is the authority on where its bundles are.  One node keeps it: that of the job's driver, or
-of whoever made a detached one; it finds places, again and again, until the shard has them.
+The shard of the group's id is the authority on the places of its bundles.  One node is the keeper of the group: the
+node of the job's driver, or of the creator of a detached group.  The keeper searches for places until the shard has
+them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .limits import Many, ShortBytes, Table, Text
 from .message import Message, Natural
 
 PACK, SPREAD, STRICT_PACK, STRICT_SPREAD = STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
-# What a group is, as Ray's table has it.  UNSCHEDULABLE is zray's own: no nodes that there are could ever have it.
+# States of a group, as in Ray's table.  UNSCHEDULABLE is zray's own: the present nodes could never hold the group.
 PENDING, CREATED, RESCHEDULING, REMOVED, UNSCHEDULABLE = (
     "PENDING",
     "CREATED",
@@ -48,28 +49,29 @@ Amounts = Table[Text, Natural]
 Bundles = Annotated[list[Amounts], Meta(max_length=BUNDLES_MAX)]
 
 
-# Between the parts of the name that a resource of a bundle has on its node; no name of a user's has it.
+# Separator in the name of a bundle's resource on its node.  Names given by users never contain it.
 SEPARATOR = "\0"
 
 
 def bundle_name(name: str, group_id: bytes, index: int) -> str:
-    """What a resource of a bundle is called on its node."""
+    """The name of a bundle's resource on its node."""
     return f"{name}{SEPARATOR}{group_id.hex()}{SEPARATOR}{index}"
 
 
 def plain_name(name: str) -> str:
-    """What it is for the user: "CPU" of a bundle's CPU too."""
+    """The resource's name for the user: "CPU" for a bundle's CPU too."""
     return name.partition(SEPARATOR)[0]
 
 
 def plain(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Without what bundles have."""
+    """The amounts without resources of bundles."""
     return {name: amount for name, amount in amounts.items() if SEPARATOR not in name}
 
 
 class GroupSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What is asked for.  bundles: in RESOURCE_UNITs by name.  actor_id: of the actor that made it, and with which it
-    ends.
+    """A requested placement group.  `bundles` are in RESOURCE_UNITs by name.
+
+    `actor_id` is the actor that made the group.  The group ends with this actor.
     """
 
     bundles: Bundles
@@ -81,7 +83,7 @@ class GroupSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class GroupFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One group.  places: for each bundle the local scheduler of its node; "": it has none."""
+    """One group.  `places` has for each bundle the local scheduler of its node; "": no place."""
 
     group_id: GroupID
     spec: GroupSpec
@@ -91,7 +93,7 @@ class GroupFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class CreateGroup(Message, tag=240):
-    """driver, worker -> local scheduler."""
+    """driver, worker -> local scheduler.  A new placement group."""
 
     request: int
     group_id: GroupID
@@ -99,21 +101,21 @@ class CreateGroup(Message, tag=240):
 
 
 class CreateGroupReply(Message, tag=241):
-    """local scheduler -> driver, worker.  holder: the group that has the name already; b"": it is made."""
+    """local scheduler -> driver, worker.  `holder` is the group that already has the name; b"": the group is made."""
 
     request: int
     holder: ShortBytes
 
 
 class RemoveGroup(Message, tag=242):
-    """driver, worker -> local scheduler -> GCS shard.  Its bundles are given back; what runs in them is killed."""
+    """driver, worker -> local scheduler -> GCS shard.  The bundles are given back.  Work inside them is killed."""
 
     group_id: GroupID
     reason: Text
 
 
 class FindGroups(Message, tag=243):
-    """driver, worker -> local scheduler.  The group of that id, or of that name; neither: all."""
+    """driver, worker -> local scheduler.  The group with this id, or with this name; without both: all groups."""
 
     request: int
     group_id: ShortBytes = b""
@@ -122,21 +124,24 @@ class FindGroups(Message, tag=243):
 
 
 class GroupsFound(Message, tag=244):
-    """local scheduler -> driver, worker."""
+    """local scheduler -> driver, worker.  The answer to FindGroups."""
 
     request: int
     groups: Many[GroupFact]
 
 
 class AttendShard(Message, tag=245):
-    """local scheduler -> GCS shard.  Here I am; has_bundles: bundles may be reserved here."""
+    """local scheduler -> GCS shard.  The node has connected.  `has_bundles`: bundles may be reserved here."""
 
     node: Text
     has_bundles: bool
 
 
 class RegisterGroup(Message, tag=246):
-    """local scheduler -> GCS shard.  keeper: who finds places for it; home: its driver's local scheduler."""
+    """local scheduler -> GCS shard.  A new group.  `keeper` finds places for the group.
+
+    `home` is the local scheduler of the group's driver.
+    """
 
     group_id: GroupID
     spec: GroupSpec
@@ -147,14 +152,14 @@ class RegisterGroup(Message, tag=246):
 
 
 class GroupRegistered(Message, tag=247):
-    """GCS shard -> local scheduler.  holder: as in CreateGroupReply."""
+    """GCS shard -> local scheduler.  The answer to RegisterGroup.  `holder` is as in CreateGroupReply."""
 
     group_id: GroupID
     holder: ShortBytes = b""
 
 
 class KeepGroup(Message, tag=248):
-    """GCS shard -> local scheduler.  Find places for what has none, on search `trip`."""
+    """GCS shard -> local scheduler.  Find places for the bundles without a place, in search `trip`."""
 
     fact: GroupFact
     trip: Natural
@@ -163,7 +168,10 @@ class KeepGroup(Message, tag=248):
 
 
 class FindPlaces(Message, tag=249):
-    """local scheduler -> global scheduler.  bundles: (index, amounts) without a place.  taken: nodes of the others."""
+    """local scheduler -> global scheduler.  `bundles` without a place, as (index, amounts).
+
+    `taken` lists the nodes of the other bundles.
+    """
 
     group_id: GroupID
     trip: Natural
@@ -173,8 +181,9 @@ class FindPlaces(Message, tag=249):
 
 
 class PlacesFound(Message, tag=250):
-    """global scheduler -> local scheduler.  places: (index, node) for all of them; none: not now, or, with a reason,
-    never on the nodes that there are.
+    """global scheduler -> local scheduler.  Places for all of the bundles, as (index, node).
+
+    An empty list means: not now.  With a reason, it means: never on the present nodes.
     """
 
     group_id: GroupID
@@ -184,15 +193,16 @@ class PlacesFound(Message, tag=250):
 
 
 class BundlesLeave(Message, tag=269):
-    """local scheduler -> global scheduler.  (node, amounts) that a group has, which is removed.  A hint: they count as
-    free until that node's next report.
+    """local scheduler -> global scheduler.  Bundles of a group that is removed, as (node, amounts).
+
+    A hint: these amounts count as free until that node's next report.
     """
 
     bundles: Annotated[list[tuple[Text, Amounts]], Meta(max_length=BUNDLES_MAX)]
 
 
 class TryPlaces(Message, tag=251):
-    """local scheduler -> GCS shard."""
+    """local scheduler -> GCS shard.  The places that search `trip` has found."""
 
     group_id: GroupID
     trip: Natural
@@ -200,7 +210,7 @@ class TryPlaces(Message, tag=251):
 
 
 class GiveUpGroup(Message, tag=252):
-    """local scheduler -> GCS shard.  No nodes could ever have it, and nobody is to wait for others."""
+    """local scheduler -> GCS shard.  No nodes could ever hold the group, and nobody is to wait for other nodes."""
 
     group_id: GroupID
     trip: Natural
@@ -208,7 +218,7 @@ class GiveUpGroup(Message, tag=252):
 
 
 class PrepareBundles(Message, tag=253):
-    """GCS shard -> local scheduler.  Reserve all of these, or none."""
+    """GCS shard -> local scheduler.  Reserve all of these bundles, or none."""
 
     group_id: GroupID
     trip: Natural
@@ -216,7 +226,7 @@ class PrepareBundles(Message, tag=253):
 
 
 class BundlesPrepared(Message, tag=254):
-    """local scheduler -> GCS shard."""
+    """local scheduler -> GCS shard.  The answer to PrepareBundles.  `is_done`: all bundles are reserved."""
 
     group_id: GroupID
     trip: Natural
@@ -225,14 +235,16 @@ class BundlesPrepared(Message, tag=254):
 
 
 class CommitBundles(Message, tag=255):
-    """GCS shard -> local scheduler.  What was prepared is the group's."""
+    """GCS shard -> local scheduler.  The prepared bundles belong to the group."""
 
     group_id: GroupID
     trip: Natural
 
 
 class ReturnBundles(Message, tag=256):
-    """GCS shard -> local scheduler.  Those of that trip; trip 0: all, because the group is removed."""
+    """GCS shard -> local scheduler.  Give back the bundles of search `trip`; 0: all bundles, because the group is
+    removed.
+    """
 
     group_id: GroupID
     trip: Natural
@@ -240,20 +252,20 @@ class ReturnBundles(Message, tag=256):
 
 
 class LocateGroup(Message, tag=257):
-    """local scheduler -> GCS shard.  Tell me of it, now and when it changes."""
+    """local scheduler -> GCS shard.  A request for the places of the group, now and at each change."""
 
     group_id: GroupID
     node: Text
 
 
 class GroupLocated(Message, tag=258):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  The answer to LocateGroup."""
 
     fact: GroupFact
 
 
 class LookUpGroups(Message, tag=259):
-    """local scheduler -> GCS shard.  As in FindGroups."""
+    """local scheduler -> GCS shard.  The same question as FindGroups, to one shard."""
 
     request: int
     group_id: ShortBytes = b""
@@ -262,7 +274,7 @@ class LookUpGroups(Message, tag=259):
 
 
 class GroupsListed(Message, tag=260):
-    """GCS shard -> local scheduler."""
+    """GCS shard -> local scheduler.  The answer to LookUpGroups."""
 
     request: int
     groups: Many[GroupFact]
