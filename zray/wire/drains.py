@@ -1,9 +1,9 @@
-"""Dialog: a node that is to leave the cluster in order (`zray drain`).
+"""Dialog: orderly removal of a node from the cluster (`zray drain`).
 
-command line      OrderDrain -> DrainReply     at the head: have it leave; what it still waits for
-monitor           DrainNode                    to that node: take nothing on, finish, hand over, leave
-local scheduler   DrainReport                  to the monitor, regularly: what we wait for; in the end that we are done
-local scheduler   TakeCopies -> CopiesTaken    among each other: have these objects, since I leave
+command line      OrderDrain -> DrainReply     at the head: make the node leave; the work that it still waits for
+monitor           DrainNode                    to that node: accept no work, finish, hand over, leave
+local scheduler   DrainReport                  to the monitor, regularly: remaining work; in the end that none is left
+local scheduler   TakeCopies -> CopiesTaken    to other nodes: take these objects, since the sender leaves
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from .message import Message, Natural
 
 
 class DrainNode(Message, tag=210):
-    """monitor -> local scheduler.  Leave, as soon as you can."""
+    """monitor -> local scheduler.  Leave the cluster as soon as possible."""
 
 
 class DrainReport(Message, tag=211):
-    """local scheduler -> monitor.  What has to end first, in words; is_done: nothing of others is here any more."""
+    """local scheduler -> monitor.  `waits_for` says in words what must end first.
+
+    `is_done` says that nothing of other nodes is left here.
+    """
 
     node: Text
     waits_for: Many[Text]
@@ -26,9 +29,10 @@ class DrainReport(Message, tag=211):
 
 
 class TakeCopies(Message, tag=212):
-    """local scheduler -> local scheduler.  (object, size in bytes) that are here, and are to be with you.
+    """local scheduler -> local scheduler.  Take copies of these objects of the sender, given as (object, size in
+    bytes).
 
-    Without objects: answer, so that I know that you have all that I have said.
+    A message without objects requests an answer once the receiver has all objects named so far.
     """
 
     request: int
@@ -36,9 +40,9 @@ class TakeCopies(Message, tag=212):
 
 
 class CopiesTaken(Message, tag=213):
-    """local scheduler -> local scheduler.  These are here, and the shards know it.
+    """local scheduler -> local scheduler.  These objects are here, and the shards know that.
 
-    is_leaving: none, since the one that says this is to leave itself.
+    `is_leaving` says that no object is here, since the sender of this message leaves too.
     """
 
     request: int
@@ -47,9 +51,11 @@ class CopiesTaken(Message, tag=213):
 
 
 class OrderDrain(Message, tag=214):
-    """command line -> node.  Have that node leave: its id, or how it begins.  May be said again, to see how far it is.
+    """command line -> node.  Make a node leave.  `name` is its id, or the beginning of its id.
 
-    seconds: after so long it leaves whatever it still does; 0: it takes what it takes.
+    A repeated order asks for the progress.
+
+    After `seconds` the node leaves in any case, with work unfinished; 0 means no time limit.
     """
 
     request: int
@@ -58,9 +64,11 @@ class OrderDrain(Message, tag=214):
 
 
 class DrainReply(Message, tag=215):
-    """node -> command line.  node: its id.  is_gone: it is no member any more.
+    """node -> command line.  The progress of a drain.  `node` is the id of the draining node.
 
-    reason: why, where it had not finished; "": it has left in order.
+    `is_gone` says that the node is no longer a member.
+
+    `reason` says why the node left with unfinished work; "": it has left in order.
     """
 
     request: int

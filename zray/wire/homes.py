@@ -1,24 +1,26 @@
-"""Dialog: where actors live, and what becomes of them when that node is lost.
+"""Dialog: the homes of actors, and failover after the loss of a home.
 
-local scheduler    ActorAt           to the actor's shard: it lives here.  -> ActorClaimed, or ActorRefused
-                                     or, of its former home: it is to live there
-local scheduler    ActorKilled       to the actor's shard: by kill(); its node may be lost before it can say so
-local scheduler    ActorForgotten    to the actor's shard: it is dead, and nobody holds a handle
+local scheduler    ActorAt           to the actor's shard: the actor lives here.  -> ActorClaimed, or ActorRefused
+                                     or, from its former home: the actor is to live there
+local scheduler    ActorKilled       to the actor's shard: by kill(); its node may be lost before it can report that
+local scheduler    ActorForgotten    to the actor's shard: the actor is dead, and nobody holds a handle
 local scheduler    LocateActor -> ActorLocated
-local scheduler    GuardActor        to the guardian: have it, should I be lost
-local scheduler    ActorGuarded      back: I hold what its constructor takes
-local scheduler    ActorRestarted    to the guardian: its process was replaced here
-local scheduler    UnguardActor      to the guardian: it is dead, or somebody else guards it
-local scheduler    GuardianLeaves    back: find others
-local scheduler    HoldCalls         to all others: I am to leave; keep your calls until my actors are elsewhere
-local scheduler    ActorUnguarded    the guardian, to the actor's shard: I do not have it any more
-GCS shard          ActorOrphaned     to the guardian: its node is lost.  It claims it; or -> ActorUnguarded
+local scheduler    GuardActor        to the backup node: claim the actor if the sender is lost
+local scheduler    ActorGuarded      back: the constructor's arguments are held here
+local scheduler    ActorRestarted    to the backup node: the actor's process was replaced here
+local scheduler    UnguardActor      to the backup node: the actor is dead, or has another backup node
+local scheduler    GuardianLeaves    back: choose other backup nodes
+local scheduler    HoldCalls         to all others: the sender leaves; keep calls until its actors are elsewhere
+local scheduler    ActorUnguarded    the backup node, to the actor's shard: the actor has no backup here any more
+GCS shard          ActorOrphaned     to the backup node: the home is lost.  A claim follows, or -> ActorUnguarded
 
-An actor that may be restarted has a *guardian*: the local scheduler of another node, which knows how it was made and
-holds what its constructor takes.  When the actor's node is lost, the guardian claims it, and has it made again.
+An actor that may be restarted has a backup node (*guardian*): the local scheduler of another node.  The backup node
+knows the actor's creation task, and holds the constructor's arguments.  When the actor's home is lost, the backup node
+claims the actor, and has it re-created.
 
-The shard of the actor's id is the one authority.  Each time an actor gets a new home its term is one higher; the shard
-takes no claim of a term that it has seen.  An actor that is made anew, by a task that runs again, has another birth.
+The shard of the actor's id is the one authority.  Each new home of an actor raises the actor's `term` by one.  The
+shard refuses a claim with a term that it has seen.  An actor that is re-created by a re-executed task has another
+`birth`.
 """
 
 from __future__ import annotations
@@ -33,28 +35,28 @@ from .task_spec import ActorOptions, TaskSpec
 
 
 class ActorLife(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """Which life of an actor is meant."""
+    """The incarnation of an actor."""
 
-    birth: Text  # its maker's address, and which of its makings
-    term: Natural = 0  # how many homes it has had before
+    birth: Text  # address of the creator, and number of the creation
+    term: Natural = 0  # number of earlier homes
     restart_count: Natural = 0
 
 
 class ActorAt(Message, tag=175):
-    """local scheduler -> GCS shard of the actor.  It lives at `node`; unless is_settled, that may change.
+    """local scheduler -> GCS shard of the actor.  The actor lives at `node`, which may change unless `is_settled`.
 
-    Of the node where it is to live, or of the one that hands it over to that.
+    The sender is the future home, or the node that hands the actor over.
     """
 
     actor_id: ActorID
     node: Text
     life: ActorLife
     is_settled: bool = True
-    guardian: Text = ""  # a local scheduler; "": none
+    guardian: Text = ""  # backup node: a local scheduler; "": none
 
 
 class ActorClaimed(Message, tag=183):
-    """GCS shard -> local scheduler.  It is yours, under that term.  is_held: somebody has a handle."""
+    """GCS shard -> local scheduler.  The actor is the receiver's, in this incarnation.  `is_held`: a handle exists."""
 
     actor_id: ActorID
     life: ActorLife
@@ -63,15 +65,17 @@ class ActorClaimed(Message, tag=183):
 
 
 class ActorKilled(Message, tag=196):
-    """local scheduler -> GCS shard.  A process of the sender's has killed it for good; its node is told too."""
+    """local scheduler -> GCS shard.  A process at the sender's node has killed the actor for good.  The actor's node is
+    told too.
+    """
 
     actor_id: ActorID
 
 
 class ActorRefused(Message, tag=184):
-    """GCS shard, local scheduler -> local scheduler.  It is not yours: it was made anew, or lives elsewhere.
+    """GCS shard, local scheduler -> local scheduler.  The actor is not the receiver's: re-created, or living elsewhere.
 
-    is_gone: it is dead, and nobody has a handle.
+    `is_gone` says that the actor is dead, and nobody has a handle.
     """
 
     actor_id: ActorID
@@ -80,16 +84,17 @@ class ActorRefused(Message, tag=184):
 
 
 class ActorForgotten(Message, tag=176):
-    """local scheduler -> GCS shard of the actor.  It is dead, and nobody holds a handle."""
+    """local scheduler -> GCS shard of the actor.  The actor is dead, and nobody holds a handle."""
 
     actor_id: ActorID
     node: Text
 
 
 class LocateActor(Message, tag=177):
-    """local scheduler -> GCS shard of the actor.  wait: the answer comes when it is known, else at once.
+    """local scheduler -> GCS shard of the actor.  A question for the home of an actor.
 
-    lost: where it was so far; answered when it is elsewhere, or dead.
+    With `wait` the answer comes as soon as the home is known, otherwise at once.  `lost` names the former home.  The
+    answer then comes when the actor is elsewhere, or dead.
     """
 
     actor_id: ActorID
@@ -99,9 +104,10 @@ class LocateActor(Message, tag=177):
 
 
 class ActorLocated(Message, tag=178):
-    """GCS shard -> local scheduler.  node "": not known, or gone with its node, which `lost` then names.
+    """GCS shard -> local scheduler.  The home of the actor.
 
-    is_coming: it is made again elsewhere; another answer will say where.
+    An empty `node` means that the home is unknown, or lost.  `lost` then names the lost home.  `is_coming` says that
+    the actor is re-created elsewhere.  A further answer will name the new home.
     """
 
     actor_id: ActorID
@@ -111,9 +117,10 @@ class ActorLocated(Message, tag=178):
 
 
 class GuardActor(Message, tag=185):
-    """local scheduler -> local scheduler.  Guard this actor, which lives at the sender's node.
+    """local scheduler -> local scheduler.  Be the backup node of this actor, which lives at the sender's node.
 
-    is_unseen: of one that recovers: nobody has seen anything that it did, so its constructor may begin anew.
+    `is_unseen` says of a recoverable actor that nobody has seen any effect of its calls.  Its constructor may then run
+    again.
     """
 
     spec: TaskSpec
@@ -125,21 +132,24 @@ class GuardActor(Message, tag=185):
 
 
 class ActorGuarded(Message, tag=186):
-    """local scheduler -> local scheduler.  The refs that its constructor takes are held here too."""
+    """local scheduler -> local scheduler.  The refs that the constructor takes are held here too."""
 
     actor_id: ActorID
     birth: Text
 
 
 class ActorRestarted(Message, tag=187):
-    """local scheduler -> local scheduler.  An actor that you guard has another process, at the sender's node."""
+    """local scheduler -> local scheduler.  An actor with its backup here has a new process, at the sender's node."""
 
     actor_id: ActorID
     life: ActorLife
 
 
 class UnguardActor(Message, tag=188):
-    """local scheduler -> local scheduler.  Do not guard it any more.  is_dead: so its name, if it has one, is free."""
+    """local scheduler -> local scheduler.  The receiver is no longer the backup node of the actor.
+
+    `is_dead` says that the actor is dead.  Its name, if any, is then free.
+    """
 
     actor_id: ActorID
     birth: Text
@@ -147,7 +157,7 @@ class UnguardActor(Message, tag=188):
 
 
 class ActorUnguarded(Message, tag=189):
-    """local scheduler -> GCS shard of the actor.  The sender does not guard it any more, in that home of it."""
+    """local scheduler -> GCS shard of the actor.  The sender is no longer the backup node for this home."""
 
     actor_id: ActorID
     birth: Text
@@ -155,9 +165,10 @@ class ActorUnguarded(Message, tag=189):
 
 
 class ActorOrphaned(Message, tag=270):
-    """GCS shard -> local scheduler.  Its node is lost, and you guard it, as that node has said.
+    """GCS shard -> local scheduler.  The actor's home is lost.  The receiver is the backup node, as reported by that
+    home.
 
-    What the guardian has said since may have come ahead of that, and changed nothing.
+    Later messages of the backup node may have arrived ahead of that report, and changed nothing.
     """
 
     actor_id: ActorID
@@ -166,10 +177,15 @@ class ActorOrphaned(Message, tag=270):
 
 
 class GuardianLeaves(Message, tag=198):
-    """local scheduler -> local scheduler.  I am to leave: have others guard your actors."""
+    """local scheduler -> local scheduler.  The sender leaves.  The receiver must choose other backup nodes for its
+    actors.
+    """
 
 
 class HoldCalls(Message, tag=275):
-    """local scheduler -> local scheduler.  I am to leave: send no calls on actors to me.  is_over: do so again."""
+    """local scheduler -> local scheduler.  The sender leaves.  Send no calls on actors to the sender.
+
+    `is_over` permits such calls again.
+    """
 
     is_over: bool

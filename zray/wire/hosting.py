@@ -1,15 +1,15 @@
 """Dialog: replicas of shards on other nodes than the head's.
 
-replica keeper    MayHost           to the head: this node takes replicas, or not; which of them run here
-hosting           StartReplica -> ReplicaRuns / ReplicaRefused   run one more; its key
-hosting           StopReplica       end it
-replica keeper    ReplicaEnded      it is gone for good
-host              ReplicaStuck      it takes nothing of what that host has for it: it is to be elsewhere
+replica keeper    MayHost           to the head: whether this node takes replicas; replicas that run here
+hosting           StartReplica -> ReplicaRuns / ReplicaRefused   start a replica; its key
+hosting           StopReplica       end a replica
+replica keeper    ReplicaEnded      a replica is gone for good
+host              ReplicaStuck      a replica accepts no messages of the sender's host, and must move elsewhere
 
-Such a replica has no port that others could call: it calls them, all of them, or goes through the head's relay.
+Such a replica has no port that others could call.  The replica connects to all other hosts, or uses the head's relay.
 
-A key is good for one replica of one shard (zray/host/keys.py): the process draws it, the head enters it for what it has
-ordered, and tells all others what it may say.
+A key is good for one replica of one shard (zray/host/keys.py).  The process draws the key.  The head enters the key for
+the replica that it ordered, and publishes the rights of the key to all others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from msgspec import Struct
 from .limits import Many, ShortBytes, Text
 from .message import Message, Natural
 
-# On one node.
+# Replicas on one node.
 REPLICAS_MAX = 64
 
 
 class HostedReplica(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A process that hosts a replica of `shard`, and is host `host`."""
+    """A process that runs a replica of `shard`, under the host id `host`."""
 
     host: Text
     shard: Text
@@ -32,14 +32,17 @@ class HostedReplica(Struct, array_like=True, gc=False, forbid_unknown_fields=Tru
 
 
 class MayHost(Message, tag=261):
-    """replica keeper -> hosting.  Once to each head.  replicas: those that run here."""
+    """replica keeper -> hosting.  A report to each new head.  `replicas` are those that run here."""
 
     is_willing: bool
     replicas: Many[HostedReplica]
 
 
 class StartReplica(Message, tag=262):
-    """hosting -> replica keeper.  lineage_bytes: what its specs in memory may weigh.  number: of this order."""
+    """hosting -> replica keeper.  Start a replica.  `number` is the number of this order.
+
+    `lineage_bytes` bounds the specs in the replica's memory.
+    """
 
     number: Natural
     shard: Text
@@ -47,34 +50,34 @@ class StartReplica(Message, tag=262):
 
 
 class ReplicaRuns(Message, tag=263):
-    """replica keeper -> hosting."""
+    """replica keeper -> hosting.  The replica of order `number` runs."""
 
     number: Natural
     replica: HostedReplica
 
 
 class ReplicaRefused(Message, tag=264):
-    """replica keeper -> hosting.  It cannot be started: says why."""
+    """replica keeper -> hosting.  The replica of order `number` cannot be started, for this reason."""
 
     number: Natural
     reason: Text
 
 
 class StopReplica(Message, tag=265):
-    """hosting -> replica keeper.  The reason is for logs."""
+    """hosting -> replica keeper.  End the replica.  The reason is for logs."""
 
     host: Text
     reason: Text
 
 
 class ReplicaEnded(Message, tag=266):
-    """replica keeper -> hosting."""
+    """replica keeper -> hosting.  The replica has ended."""
 
     host: Text
     reason: Text
 
 
 class ReplicaStuck(Message, tag=267):
-    """host -> hosting.  That one has taken nothing for a while of what the sender's host has for it."""
+    """host -> hosting.  The replica has accepted no messages of the sender's host for a while."""
 
     host: Text

@@ -1,16 +1,17 @@
 """Dialog: host processes of a cluster, over TCP.
 
-newcomer (token)  JoinCluster -> JoinClusterReply / JoinRefused    all that a token buys: a key of one's own
-host              HostHello -> HostWelcome / HostRefused     whose connection this is; then numbered mail
-host              HostAside         a second connection, beside its link: a heartbeat, and the answer to one
+newcomer (token)  JoinCluster -> JoinClusterReply / JoinRefused    the only right of a token: a key of one's own
+host              HostHello -> HostWelcome / HostRefused     the owner of this connection; then numbered mail
+host              HostAside         a second connection, beside its link: a heartbeat, and the answer to a heartbeat
 host              HostGoodbye       an orderly end
-host              HostExpelled      the receiver's key is let in no more
-host              MessageRefused    not yours to say: counted, and in the end not listened to
-host              GetNodes -> NodesReply    at a global scheduler: who is there, and how loaded
-reader (token)    GetNodes -> NodesReply / HostRefused    at the head: all that such a token buys
+host              HostExpelled      the receiver's key is no longer accepted
+host              MessageRefused    a protocol violation: counted; after too many the sender is disconnected
+host              GetNodes -> NodesReply    at a global scheduler: nodes and their load
+reader (token)    GetNodes -> NodesReply / HostRefused    at the head: the only right of such a token
 head              HostAdded, HostRemoved    to hosts: a process that hosts roles and is no node
 
-These stand in mail outside the numbering (sequence 0), but for the last two dialogs, which are mail like any other.
+These messages stand in mail outside the numbering (sequence 0).  The last two dialogs are the exception, as mail like
+any other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .message import Message
 
 
 class HostHello(Message, tag=130):
-    """host -> host.  First on each connection: the key of this connection must be that of `host`."""
+    """host -> host.  The first message on each connection.  The key of the connection must belong to `host`."""
 
     protocol: int
     version: Text
@@ -30,10 +31,10 @@ class HostHello(Message, tag=130):
 
 
 class HostWelcome(Message, tag=131):
-    """host -> host.  Mail may come, what was not acknowledged first.
+    """host -> host.  Mail may come, unacknowledged mail first.
 
-    A head that was started again is another host under the same key: its roles are named after it, but for the
-    global schedulers.
+    A head that was started again is another host under the same key.  Its roles have new names, except for the global
+    schedulers.
     """
 
     host: Text
@@ -41,35 +42,39 @@ class HostWelcome(Message, tag=131):
 
 
 class HostRefused(Message, tag=132):
-    """host -> host.  Says why; nothing else will be heard on this connection."""
+    """host -> host.  The reason of a refusal.  Nothing else will be accepted on this connection."""
 
     reason: Text
 
 
 class HostGoodbye(Message, tag=139):
-    """host -> host.  It ends; the reason is for logs and users."""
+    """host -> host.  The sender ends.  The reason is for logs and users."""
 
     reason: Text
 
 
 class HostAside(Message, tag=143):
-    """node -> head.  First on a connection beside the sender's link, which heartbeats take while that one is slow."""
+    """node -> head.  The first message on a connection beside the sender's link.
+
+    Heartbeats take this connection while the link is slow.
+    """
 
 
 class HostExpelled(Message, tag=142):
-    """host -> host.  You are let in no more, and this is why: for logs and users."""
+    """host -> host.  The receiver is no longer accepted.  The reason is for logs and users."""
 
     reason: Text
 
 
-# In the reason why a key is refused: its host was lost, and nobody has said that it must not come back as another one.
+# Reason for which a key is refused: its host was declared dead, and may return as another host.
 WAS_LOST = "the verdict on this host was that it is lost"
 
 
 class JoinCluster(Message, tag=133):
-    """newcomer -> head, with the key of a token.  public_key: drawn by the newcomer, for the host it becomes.
+    """newcomer -> head, with the key of a token.  A request to join.
 
-    former: the host that was lost and in whose place it joins, by itself; not where that one's key was revoked.
+    The newcomer draws `public_key` for the host that it becomes.  `former` is the lost host that the newcomer replaces
+    without a user's order.  A revoked key of the former host forbids this.
     """
 
     protocol: int
@@ -82,11 +87,14 @@ class JoinCluster(Message, tag=133):
 
 
 class JoinClusterReply(Message, tag=134):
-    """head -> newcomer.  Where the roles of the cluster are; seen_address: the newcomer's, as the head sees it.
+    """head -> newcomer.  The addresses of the cluster's roles.
 
-    shards: their logical names, in the order that ids are hashed to.  chains: the chain master, which knows who their
-    replicas are.  policy: which tasks are passed up, and where they go (scheduling.POLICIES).  hash_seed: of hash() in
-    all tasks, as PYTHONHASHSEED; "": each node has its own.
+    `seen_address` is the newcomer's address, as the head sees it.  `shards` are logical names, in the order to which
+    ids are hashed.  `chains` is the chain master, which knows the replicas of the shards.
+
+    `policy` decides which tasks are spilled, and the nodes on which they are placed (scheduling.POLICIES).
+
+    `hash_seed` is the PYTHONHASHSEED of all tasks; "" means a seed of each node's own.
     """
 
     head: Text
@@ -100,21 +108,22 @@ class JoinClusterReply(Message, tag=134):
 
 
 class JoinRefused(Message, tag=135):
-    """head -> newcomer.  Says why, in words for the user."""
+    """head -> newcomer.  The reason of a refusal, in words for the user."""
 
     reason: Text
 
 
 class MessageRefused(Message, tag=136):
-    """host -> host, driver, worker.  What you said is not yours to say (PermissionDenied)."""
+    """host -> host, driver, worker.  The sender of a message had no permission for it (PermissionDenied)."""
 
     reason: Text
 
 
 class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What a global scheduler knows of a node.  Resources in RESOURCE_UNITs; endpoint: HOST:PORT, as others know it.
+    """The facts about a node that a global scheduler knows.
 
-    death: why it is no member any more; such a node has nothing.
+    Resources are in RESOURCE_UNITs.  `endpoint` is the HOST:PORT under which others know the node.  `death` says why
+    the node is no longer a member.  Such a node has no resources.
     """
 
     node: Text
@@ -130,30 +139,40 @@ class NodeFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class GetNodes(Message, tag=137):
-    """host, reader -> global scheduler, head.  Ask for a NodesReply.  with_dead: those that have left lately, too."""
+    """host, reader -> global scheduler, head.  A request for a NodesReply.
+
+    `with_dead` asks for nodes that have left lately, too.
+    """
 
     request: int
     with_dead: bool = False
 
 
 class NodesReply(Message, tag=138):
-    """global scheduler, head -> host, reader.  As of the latest load reports.  stalls: to a reader, as StatusReply."""
+    """global scheduler, head -> host, reader.  The nodes, as of the latest load reports.
+
+    `stalls` is for readers, as in StatusReply.
+    """
 
     request: int
     nodes: Many[NodeFact]
     stalls: Many[Text] = []
 
 
-# The endpoint of a host that nobody can call: where it does not call us, we go through the head's relay.
+# Endpoint of a host that accepts no connections.  Unless such a host connects, the head's relay is used.
 RELAYED = "relay"
 
 
 class HostAdded(Message, tag=140):
-    """head -> host.  There is a host without a node: `kind` is its key's.  is_earlier: connect to it, at
-    `endpoint` (RELAYED: through the head); otherwise it comes to you.
+    """head -> host.  A host without a node exists.  `kind` is the kind of its key.
 
-    To such a host itself: as said of nodes.  roles: its roles that others talk to, and that its key may speak for.
-    node: which runs it, and outlives the head; "": the head.
+    With `is_earlier`, the receiver connects to the host at `endpoint` (RELAYED: through the head).  Otherwise the host
+    connects to the receiver.
+
+    A host without a node receives the same message about nodes.
+
+    `roles` are the host's roles that others talk to, and for which its key may speak.  `node` runs the host, which then
+    outlives the head; "" means that the head runs it.
     """
 
     host: Text
@@ -166,7 +185,7 @@ class HostAdded(Message, tag=140):
 
 
 class HostRemoved(Message, tag=141):
-    """head -> host.  It is gone for good."""
+    """head -> host.  The host is gone for good."""
 
     host: Text
     reason: Text

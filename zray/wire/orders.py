@@ -1,9 +1,9 @@
-"""Dialog: what the command line asks and orders of the head of a cluster, through the session's own socket.
+"""Dialog: questions and orders of the command line to the head of a cluster, through the session's own socket.
 
-command line      GetKeys -> KeysReply         who is let in
-command line      RevokeKey -> OrderReply      no more
-command line      DrawToken -> TokenReply      what lets others join, or look
-node              OrderReply                   also where it is not the head's, or cannot be: says why
+command line      GetKeys -> KeysReply         accepted keys
+command line      RevokeKey -> OrderReply      end of a key's rights
+command line      DrawToken -> TokenReply      a secret that lets others join, or look
+node              OrderReply                   also if the node is not the head's, or the order fails: with the reason
 """
 
 from __future__ import annotations
@@ -16,40 +16,44 @@ from .message import Message, Natural
 
 
 class KeyFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A key that is, or was, let in.  Nothing of it is secret."""
+    """A key that is, or was, accepted.  No part of the record is secret."""
 
-    name: Text  # a host's id; of a token: "token-..."
+    name: Text  # a host's id; or "token-..." for a token
     kind: Text  # "head", "node", "driver", "joiner" (a token), "reader", "replica", "scheduler"
     public: ShortBytes
-    seconds_left: float | None  # None: it does not expire
-    uses_left: int  # -1: does not matter
-    refusal: Text  # why it is refused; "": it is let in
-    seen_at: Text  # the address that its host joined from
-    is_up: bool  # there is a connection
+    seconds_left: float | None  # None: no expiry
+    uses_left: int  # -1: no limit applies
+    refusal: Text  # why the key is refused; "": accepted
+    seen_at: Text  # the address from which the host joined
+    is_up: bool  # a connection exists
 
 
 class GetKeys(Message, tag=190):
-    """command line -> node.  Ask for a KeysReply."""
+    """command line -> node.  A request for a KeysReply."""
 
     request: int
 
 
 class KeysReply(Message, tag=191):
-    """node -> command line.  All keys of the cluster; a refusal says why there are none."""
+    """node -> command line.  All keys of the cluster.  Without keys, a refusal says why."""
 
     request: int
     keys: Many[KeyFact]
 
 
 class RevokeKey(Message, tag=192):
-    """command line -> node.  Let these in no more: a host's id, a token's name, or how they begin."""
+    """command line -> node.  Revoke keys.  `name` is a host's id, a token's name, or the beginning of either."""
 
     request: int
     name: Text
 
 
 class DrawToken(Message, tag=193):
-    """command line -> node.  A new token lets others join, for so long, so often; or look, however often."""
+    """command line -> node.  Draw a new token.
+
+    A joiner's token lets others join for `seconds`, `uses` times.  A reader's token lets others look, any number of
+    times.
+    """
 
     request: int
     seconds: float
@@ -58,7 +62,7 @@ class DrawToken(Message, tag=193):
 
 
 class TokenReply(Message, tag=194):
-    """node -> command line.  A secret."""
+    """node -> command line.  The token, which is a secret."""
 
     request: int
     token: Text
@@ -66,7 +70,7 @@ class TokenReply(Message, tag=194):
 
 
 class OrderReply(Message, tag=195):
-    """node -> command line.  What was done; or why nothing was."""
+    """node -> command line.  The effects of an order, or the reason why nothing was done."""
 
     request: int
     done: Many[Text]

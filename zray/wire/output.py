@@ -1,7 +1,7 @@
-"""Dialog: what workers print, on its way to the driver's terminal, where that is another node's.
+"""Dialog: output of workers, on its way to the terminal of a driver on another node.
 
-local scheduler    JobOutput -> OutputHeard       to the driver's node; nothing more before it has heard
-driver             FlushOutput -> OutputFlushed   its program ends: what was printed so far
+local scheduler    JobOutput -> OutputHeard       to the driver's node; no more output before the answer
+driver             FlushOutput -> OutputFlushed   its program ends: send the output so far
 local scheduler    FlushOutput -> OutputFlushed   the same, to all others
 """
 
@@ -14,15 +14,15 @@ from msgspec import Meta
 from .limits import ShortBytes
 from .message import Message
 
-# Of one JobOutput.  Whoever reads logs stops long before (host/output.py); escapes and marks may make it longer.
+# Characters of one JobOutput.  The log reader stops long before (host/output.py); escapes and marks lengthen the text.
 TEXT_CHARACTERS_MAX = 2 << 20
 
 
 class JobOutput(Message, tag=92):
     """local scheduler -> local scheduler, that of the driver.  Lines, each marked with its worker.
 
-    A tab ahead of the mark: the line is a part of one that is not ended.  A carriage return: it is the latest text of
-    one that is drawn again and again.
+    A tab ahead of the mark says that the line is a part of an unfinished line.  A carriage return marks the latest text
+    of a line that is drawn repeatedly.
     """
 
     job_id: ShortBytes
@@ -30,19 +30,19 @@ class JobOutput(Message, tag=92):
 
 
 class OutputHeard(Message, tag=93):
-    """local scheduler -> local scheduler.  The next may come.  Not is_wanted: nobody listens any more."""
+    """local scheduler -> local scheduler.  Send the next lines.  Without `is_wanted`, nobody reads them any more."""
 
     job_id: ShortBytes
     is_wanted: bool
 
 
 class FlushOutput(Message, tag=94):
-    """driver -> local scheduler, and from there to all others.  Say what this job's workers have printed until now."""
+    """driver -> local scheduler, and from there to all others.  Send all output of this job's workers so far."""
 
     job_id: ShortBytes
 
 
 class OutputFlushed(Message, tag=117):
-    """local scheduler -> local scheduler, driver.  All of it is ahead of this."""
+    """local scheduler -> local scheduler, driver.  All output was sent ahead of this message."""
 
     job_id: ShortBytes

@@ -1,7 +1,7 @@
-"""Dialog: why something is not there yet, in words for a user (USERS U02).
+"""Dialog: explanations why objects are not ready yet, in words for a user.
 
-driver, worker     Explain -> ExplainReply    to its local scheduler, by a wait that takes long
-local scheduler    Explain -> ExplainReply    to another one, on its behalf: one hop, no more
+driver, worker     Explain -> ExplainReply    to its local scheduler, from a wait that takes long
+local scheduler    Explain -> ExplainReply    to another local scheduler, on behalf of the process: one hop, no more
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ..ids import ObjectID
 from .limits import Text
 from .message import Message, Natural
 
-# Objects that a question names: of many that are awaited, those may have come that are ahead.
+# Objects that a question names.  The first of many awaited objects may have arrived already.
 ASKED_MAX = 100
-# Of so many that are not there an answer says why; lines of it, and characters of each.
+# Missing objects that an answer explains, lines of the answer, and characters of a line.
 EXPLAINED_MAX = 4
 LINES_MAX = 24
 LINE_CHARACTERS_MAX = 300
 
 
 class Explain(Message, tag=22):
-    """driver, worker, local scheduler -> local scheduler.  Why are these not there?
+    """driver, worker, local scheduler -> local scheduler.  A question why these objects are not ready.
 
-    left_out: so many more are awaited.
+    `left_out` counts further objects that are awaited.
     """
 
     request: int
@@ -34,7 +34,7 @@ class Explain(Message, tag=22):
 
 
 class ExplainReply(Message, tag=23):
-    """local scheduler -> driver, worker, local scheduler.  What waits for what; deeper lines begin with more spaces."""
+    """local scheduler -> driver, worker, local scheduler.  The chain of waits.  Deeper lines begin with more spaces."""
 
     request: int
     lines: Annotated[list[Text], Meta(max_length=2 * LINES_MAX)]

@@ -1,14 +1,15 @@
-"""Dialog: two hosts that cannot reach each other, and the head between them.
+"""Dialog: two hosts without a direct route, and the head between them.
 
 host A   OpenTunnel ->  relay  -> OpenTunnel     host B    A could not connect to B
 either   TunnelBytes -> relay  -> TunnelBytes    the other
 either   TunnelCredit -> relay -> TunnelCredit   the other: so many bytes have been passed on there
-any      TunnelClosed                            no more of it
+any      TunnelClosed                            end of the tunnel
 
-What a tunnel carries is a connection of A to B's own port, encrypted from end to end: the relay sees who speaks to
-whom, when, and how much.  `peer` is the other end: whom it goes to on the way to the relay, whom it comes from behind
-it.  There is one tunnel a pair at a time; a new one takes the place of the old one, which frames on their way may
-still name.
+A tunnel carries a connection of A to B's own port, encrypted from end to end.  The relay sees the two hosts, the times,
+and the number of bytes.  `peer` is the other end: the target on the way to the relay, and the source after the relay.
+
+Each pair of hosts has one tunnel at a time.  A new tunnel replaces the old tunnel.  Frames under way may still name the
+old tunnel.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from msgspec import Meta
 from .limits import Text
 from .message import Message, Natural
 
-# Of one TunnelBytes: many times what a host reads at once (host/tunnels.py).
+# Bytes of one TunnelBytes: many times the size of a host's single read (host/tunnels.py).
 PIECE_BYTES_MAX = 1 << 20
 
 
 class OpenTunnel(Message, tag=200):
-    """host -> relay -> host.  number: A's own count, made odd or even by whose id is larger."""
+    """host -> relay -> host.  A new tunnel.  `number` is A's own count, made odd or even by comparison of the ids."""
 
     peer: Text
     number: int
@@ -40,7 +41,7 @@ class TunnelBytes(Message, tag=201):
 
 
 class TunnelCredit(Message, tag=202):
-    """host -> relay -> host.  So many more bytes may come."""
+    """host -> relay -> host.  Permission for `count` more bytes."""
 
     peer: Text
     number: int
@@ -48,7 +49,7 @@ class TunnelCredit(Message, tag=202):
 
 
 class TunnelClosed(Message, tag=203):
-    """host -> relay -> host.  The connection has ended there, or cannot be; the reason is for the log."""
+    """host -> relay -> host.  The connection has ended there, or is impossible.  The reason is for the log."""
 
     peer: Text
     number: int

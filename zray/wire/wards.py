@@ -1,13 +1,13 @@
-"""Dialog: what an actor recovers from when its node is lost (`checkpoint_interval`), kept by its guardian.
+"""Dialog: recovery of actors with a checkpoint interval; the data is kept by the backup node.
 
-local scheduler    LogStart          to the guardian: the log begins anew, from this checkpoint on
-local scheduler    LogCalls          calls that the actor has run since, in order, and what they were answered
+local scheduler    LogStart          to the backup node: the call log begins again, from this checkpoint on
+local scheduler    LogCalls          calls that the actor has run since, in order, and their answers
 local scheduler    LogCheckpoint     the state after so many calls is this object: pull it
-local scheduler    CallsLogged       back: so far I have all that it takes to run them again
-local scheduler    AnswersTaken      the caller's node, to the actor's: I have these results; you need not keep them
+local scheduler    CallsLogged       back: everything needed to replay the calls is here, up to this count
+local scheduler    AnswersTaken      the caller's node, to the actor's: these results arrived; you need not keep them
 
-No result of such an actor leaves its node before its guardian could bring about the state that it was seen in.  Whoever
-hands an actor over sends the new home the log likewise, ahead of ActorHandedOver.
+No result of such an actor leaves its node before the backup node could restore the state that produced the result.  The
+former home of an actor sends the log to the new home likewise, ahead of ActorHandedOver.
 """
 
 from __future__ import annotations
@@ -23,56 +23,68 @@ from .task_spec import TaskSpec
 
 
 class Answer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What a call of another node has come to: it is not run once more for a caller that sends it again."""
+    """The answer to a call from another node.
+
+    The call is not run again for a caller that sends it again.
+    """
 
     task_id: TaskID
     origin: Text  # the caller's local scheduler
-    values: Many[Payload | Natural]  # as in CallResult: what lay at the actor's node is lost with that
-    is_nested: bool = False  # a call of an actor has made it, and may be run again elsewhere if its node is lost
+    values: Many[Payload | Natural]  # as in CallResult; large returns at the actor's node are lost with that node
+    is_nested: bool = False  # made by a call of an actor, which may run again elsewhere after a loss of its node
 
     @property
     def large(self) -> list[ObjectID]:
-        """The returns that are not told, but lie somewhere."""
+        """The returns whose values lie in a store, and stand in no message."""
         return _large(self.task_id, self.values)
 
 
 class LoggedCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A call that an actor has run.  Of a readonly one only the answer counts; it is run again where that is large."""
+    """A call that an actor has run.
+
+    A readonly call is logged for its answer alone, and is run again if the answer is large.
+    """
 
     spec: TaskSpec
-    is_void: bool = False  # one of its arguments was lost, so it changed nothing
-    answer: Answer | None = None  # None: nobody on another node waits for it
-    beside: Million[ObjectID] = []  # what the refs that it takes refer to, was put, and may be nowhere else: pull it
-    has_failed: bool = False  # it returned an error
+    is_void: bool = False  # an argument was lost, so the call changed nothing
+    answer: Answer | None = None  # None: no other node waits for the answer
+    beside: Million[ObjectID] = []  # put objects behind the call's refs, perhaps without another copy: pull them
+    has_failed: bool = False  # the call returned an error
 
 
 class BegunCall(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """A call that has made others, and has not ended: it is the first to run where the actor is made again."""
+    """A call that has made other calls, and has not ended.
+
+    The call runs first when the actor is re-created.
+    """
 
     spec: TaskSpec
     origin: Text  # the caller's local scheduler
-    beside: Million[ObjectID] = []  # as above
+    beside: Million[ObjectID] = []  # as in LoggedCall
 
 
 class NestedAnswer(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What a call has come to that a call of the actor has made: it is not made once more when that runs again.
+    """The result of a nested call: a call made by a call of the actor.
 
-    Or an actor that was made: both ids are its own.  Without values, its maker's process has a handle on it.
+    When the outer call is replayed, the nested call is not made again.
+
+    The record may also describe an actor created by a call.  Both ids are then those of the created actor.  Without
+    values, the creator's process has a handle on the created actor.
     """
 
     task_id: TaskID
-    actor_id: ActorID  # on whom
-    values: Many[Payload | Natural]  # as above
-    is_beside: bool = False  # it was on the actor's own node: what is large lies there
+    actor_id: ActorID  # the called actor
+    values: Many[Payload | Natural]  # as in Answer
+    is_beside: bool = False  # the call ran on the actor's own node, where its large returns lie
 
     @property
     def is_made(self) -> bool:
-        """Whether it is an actor."""
+        """True if the record describes a created actor."""
         return self.task_id == self.actor_id
 
     @property
     def large(self) -> list[ObjectID]:
-        """The returns that are not told, but lie somewhere."""
+        """The returns whose values lie in a store, and stand in no message."""
         return [] if self.is_made else _large(self.task_id, self.values)
 
 
@@ -81,34 +93,39 @@ def _large(task_id: TaskID, values: list[bytes | Natural]) -> list[ObjectID]:
 
 
 class LogStart(Message, tag=204):
-    """local scheduler -> local scheduler.  What you have of its log is void; it begins here.
+    """local scheduler -> local scheduler.  The start of a new call log.  The receiver's former log of the actor is
+    void.
 
-    epoch: which of the logs of this home; the answers name it.
-    seen: calls that somebody may have seen the effects of, those before the log with them: without the last of these it
-        leads to a state that the actor is not in any more.
+    `epoch` numbers the logs of this home.  Acknowledgements name the epoch.
+
+    `seen` counts the calls whose effects may have been seen, including calls before the log.  Without the last of these
+    calls the log leads to a state that the actor has left.
     """
 
     actor_id: ActorID
     epoch: Natural
     count: Natural  # calls before the first one of the log
-    checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": as its constructor leaves it
-    beside: Million[ObjectID] = []  # what refs in the checkpoint refer to, was put, and may be nowhere else: pull it
+    checkpoint: Annotated[bytes, Meta(max_length=OBJECT_ID_BYTES)] = b""  # b"": the state after the constructor
+    beside: Million[ObjectID] = []  # put objects behind the checkpoint's refs, perhaps without another copy: pull them
     seen: Natural = 0
 
 
 class LogCalls(Message, tag=205):
-    """local scheduler -> local scheduler.  What follows in its log.
+    """local scheduler -> local scheduler.  The next entries of the call log.
 
-    taken: results that their callers have.
-    nested: of calls that the actor's own have made.
-    forgotten: calls, and actors, of those before that are made anew, or by nobody: what they came to is void.
-    begun: calls that have not ended, behind all these; or are forgotten as well.
+    `taken` lists calls whose results their callers have.
+
+    `nested` holds results of calls that the actor's calls have made.
+
+    `forgotten` lists earlier nested calls and actors that are made again, or by no call.  Their results are void.
+
+    `begun` holds calls that have not ended, behind all of these.  Begun calls may be forgotten as well.
     """
 
     actor_id: ActorID
     epoch: Natural
     calls: Many[LoggedCall]
-    answers: Many[Answer] = []  # of calls before the log
+    answers: Many[Answer] = []  # answers to calls before the log
     taken: Many[TaskID] = []
     nested: Many[NestedAnswer] = []
     forgotten: Million[TaskID] = []
@@ -116,9 +133,10 @@ class LogCalls(Message, tag=205):
 
 
 class LogCheckpoint(Message, tag=206):
-    """local scheduler -> local scheduler.  The state after so many calls, all of which were sent before.
+    """local scheduler -> local scheduler.  A checkpoint: the state after `count` calls, all of which were sent before.
 
-    all_of: what begins like that was made by calls that are in it: its answers are not needed any more.
+    `all_of` lists prefixes of task ids.  Such tasks were made by calls in the checkpoint.  Their answers are no longer
+    needed.
     """
 
     actor_id: ActorID
@@ -130,12 +148,14 @@ class LogCheckpoint(Message, tag=206):
 
 
 class CallsLogged(Message, tag=207):
-    """local scheduler -> local scheduler.  The state after so many calls could be brought about here.
+    """local scheduler -> local scheduler.  An acknowledgement: the state after `count` calls could be restored here.
 
-    offered: the last checkpoint that needs to be offered no more, by its count of calls.
-    broken: why it could not be, after what came last; only a new log helps.
-    nested: so many answers to calls that its calls have made are here, calls that have begun, and readonly ones whose
-    answers are large.
+    `offered` is the last checkpoint that need not be offered again, by its count of calls.
+
+    `broken` says why the latest state could not be restored.  Only a new log helps.
+
+    `nested` counts entries of three kinds that are here: answers to nested calls, begun calls, and readonly calls with
+    large answers.
     """
 
     actor_id: ActorID
@@ -147,6 +167,6 @@ class CallsLogged(Message, tag=207):
 
 
 class AnswersTaken(Message, tag=208):
-    """local scheduler -> local scheduler.  The results of the CallsFinished with that receipt are held here."""
+    """local scheduler -> local scheduler.  The results of the CallsFinished with this receipt are held here."""
 
     receipt: Natural
