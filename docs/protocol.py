@@ -1,6 +1,6 @@
 """Writes docs/protocol.md from zray/wire: `scripts/protocol`.  tests/wire/test_document.py compares.
 
-A field's comment stands behind it or in the lines above it; docstrings say the rest.
+A field's comment stands behind the field, or in the lines above.  All other text comes from docstrings.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ Generated from `zray/wire/` by `scripts/protocol`; a test compares the two.
 {envelope}
 
 A process connects its DEALER to the node's ROUTER, an `ipc://` socket in a folder that only its user may enter.
-Its first frame holds a `Hello`; the protocol version spoken here is {version}, and another one is refused in words
-that name both. One ZeroMQ message is one frame: one msgpack array `[epoch, sequence, acknowledged, messages]`.
+The first frame holds a `Hello`. The protocol version is {version}. Another version is refused in words that name both.
+One ZeroMQ message is one frame: one msgpack array `[epoch, sequence, acknowledged, messages]`.
 
-What is no frame, or a message of another form, an unknown tag, a field too many or too few, an id of a wrong length:
-all of it is refused whole, counted, logged with its sender, and costs nobody else anything.
+A frame is refused as a whole if it, or a message in the frame, has another form. Examples are an unknown tag, a field
+too many or too few, and an id of a wrong length. Such a frame is counted, logged with its sender, and costs no other
+process anything.
 
 ## Limits
 
@@ -96,7 +97,7 @@ all of it is refused whole, counted, logged with its sender, and costs nobody el
 
 
 def prose(docstring: str | None) -> str:
-    """A docstring as Markdown: what it sets apart by indentation becomes a block."""
+    """A docstring as Markdown, with indented text as a code block."""
     lines: list[str] = []
     is_code = False
     for line in inspect.cleandoc(docstring or "").splitlines():
@@ -113,7 +114,7 @@ def prose(docstring: str | None) -> str:
 
 
 def dialog_prose(module: ModuleType) -> tuple[str, str]:
-    """A dialog's title, and its table of who says what, which is the second paragraph of the docstring."""
+    """A dialog's title, and the text of its docstring; the second paragraph is the table of senders and messages."""
     title, _, rest = inspect.cleandoc(module.__doc__ or "").partition("\n\n")
     table, _, further = textwrap.dedent(rest).partition("\n\n")
     text = f"```text\n{table}\n```"
@@ -121,18 +122,18 @@ def dialog_prose(module: ModuleType) -> tuple[str, str]:
 
 
 def sentence(text: str) -> str:
-    """In a table's cell."""
+    """A text for a table's cell."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def split_route(docstring: str) -> tuple[str, str]:
-    """`a -> b.  What it means.` as two."""
+    """The two parts of `a -> b.  Meaning.`"""
     route, _, meaning = inspect.cleandoc(docstring).partition(".")
     return route.strip(), meaning.strip()
 
 
 def class_nodes(module: ModuleType) -> Iterator[tuple[type, ast.ClassDef, list[str]]]:
-    """The structs that a module declares, with their source."""
+    """The structs of a module, with their source."""
     source = inspect.getsource(module)
     lines = source.splitlines()
     for node in ast.parse(source).body:
@@ -141,7 +142,7 @@ def class_nodes(module: ModuleType) -> Iterator[tuple[type, ast.ClassDef, list[s
 
 
 def type_text(annotation: ast.expr) -> str:
-    """A type; what it is bounded by stands behind it."""
+    """A type, followed by its bounds."""
     return sentence(re.sub(r"Annotated\[(\w+), Meta\((.*?)\)\]", r"\1: \2", ast.unparse(annotation)))
 
 
@@ -163,7 +164,7 @@ def fields(node: ast.ClassDef, lines: list[str]) -> str:
 
 
 def struct_section(struct: type[Any], node: ast.ClassDef, lines: list[str]) -> str:
-    """One message or record."""
+    """The section of a message or a record."""
     tag = struct.__struct_config__.tag
     if tag is None:
         head, text = f"### {node.name} (a record)", struct.__doc__ or ""
@@ -175,14 +176,14 @@ def struct_section(struct: type[Any], node: ast.ClassDef, lines: list[str]) -> s
 
 
 def dialog_section(module: ModuleType) -> str:
-    """One module of messages."""
+    """The section of a dialog: a module of messages."""
     title, text = dialog_prose(module)
     found = [item for item in class_nodes(module) if hasattr(item[0], "__struct_config__")]
     return f"## {title[0].upper()}{title[1:]}\n\n{text}\n\n" + "\n".join(struct_section(*item) for item in found)
 
 
 def lengths() -> str:
-    """A table of the types with a length, and what each is for: the comments above their numbers."""
+    """A table of the types with a length, and their purposes: the comments above their numbers."""
     source = inspect.getsource(limits)
     lines = source.splitlines()
     said: dict[str, str] = {}

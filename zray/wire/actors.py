@@ -14,20 +14,20 @@ GCS shard          LookUpActorNames -> ActorNamesListed
 
 Between nodes.  An actor without space on its first node, the origin, is placed by a global scheduler:
 
-local scheduler    SpillActor        to a global scheduler: no space here now
-global scheduler   PlaceActor        to the local scheduler of a node with space
-local scheduler    ActorAccepted     to the origin: space exists, and the constructor's arguments are held here
-local scheduler    ActorHandedOver   from the origin: the actor is the receiver's.  Or KillActor: no longer wanted
-global scheduler, local scheduler    ActorDeferred    no node has space now: keep the actor, ask again later
+    local scheduler    SpillActor        to a global scheduler: no space here now
+    global scheduler   PlaceActor        to the local scheduler of a node with space
+    local scheduler    ActorAccepted     to the origin: space exists, and the constructor's arguments are held here
+    local scheduler    ActorHandedOver   from the origin: the actor is the receiver's.  Or KillActor: no longer wanted
+    global scheduler, local scheduler    ActorDeferred    no node has space now: keep the actor, ask again later
 
-Calls go from the caller's local scheduler to the actor's.  The shard of the actor's id knows the latter (dialog of
-homes):
+Calls go from the caller's local scheduler to the actor's local scheduler.  The shard of the actor's id knows the latter
+(dialog of homes):
 
-local scheduler    ForwardCalls      calls, in order
-local scheduler    CallsAccepted     back: the refs that these calls take are held here
-local scheduler    CallsFinished     back: values, or sizes of results that lie at the sender
-local scheduler    ResultsHeld       the caller's node holds the results that lie at the receiver, which may drop them
-local scheduler    KillActor
+    local scheduler    ForwardCalls      calls, in order
+    local scheduler    CallsAccepted     back: the refs that these calls take are held here
+    local scheduler    CallsFinished     back: values, or sizes of results that lie at the sender
+    local scheduler    ResultsHeld       the caller's node holds results of the receiver, which may drop them
+    local scheduler    KillActor
 """
 
 from __future__ import annotations

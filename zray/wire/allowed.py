@@ -1,7 +1,7 @@
-"""Who may say what to whom: the one table, for hosts (TCP) and for processes on a node (ipc).
+"""The permissions of messages: one table for hosts (TCP) and for processes on a node (ipc).
 
-A kind is what stands before the number in a role's name: `9f.../gcs-0` is of kind "gcs", `worker-7` of kind
-"worker".  What is not in the table is refused before any role sees it, counted, and told to its sender.
+A kind is the part before the number in a role's name: `9f.../gcs-0` is of kind "gcs", `worker-7` of kind "worker".  A
+message outside the table is refused before any role sees the message, counted, and reported to its sender.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ _CLIENT_TO_LOCAL: Types = frozenset(
 _TUNNELS: Types = frozenset({OpenTunnel, TunnelBytes, TunnelCredit, TunnelClosed})
 _CLIENT_TO_OBJECTS: Types = frozenset({AllocateObject, AbandonObject})
 
-# (kind of the sender, kind of the receiver) -> what may be said.
+# (kind of the sender, kind of the receiver) -> permitted messages.
 ALLOWED: dict[tuple[str, str], Types] = {
     # Processes to their node.
     ("driver", "local"): _CLIENT_TO_LOCAL | {PublishCode, FlushOutput},
@@ -227,7 +227,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
             *(Explain, ExplainReply, CodeAdded),
             *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing, ResultMissing),
-            *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have their nodes
+            *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have nodes already
         }
     ),
     ("local", "gcs"): frozenset(
@@ -273,7 +273,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("monitor", "local"): frozenset({HeartbeatReply, NodeJoined, NodeLost, DrainNode}),
     ("monitor", "global"): frozenset({NodeJoined, NodeLost}),
     ("monitor", "gcs"): frozenset({NodeJoined, NodeLost}),
-    # Replicated shards: "gcs" is a member, "shard" what a host's roles talk to instead, "chains" the chain master.
+    # Replicated shards: "gcs" is a member, "shard" its stand-in at a host, "chains" the chain master.
     ("shard", "gcs"): frozenset({ChainWrite, ChainRead}),
     ("gcs", "shard"): frozenset({ChainResults, ChainReadReply, ChainAgain}),
     ("gcs", "gcs"): frozenset({ChainHave, ChainState, ChainTaken, ChainLineage, ChainUpdates, ChainAck, ChainSafe}),
@@ -282,14 +282,14 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("chains", "gcs"): frozenset({ChainChanged}),
     ("chains", "shard"): frozenset({ChainChanged, ChainStalled}),
     ("monitor", "chains"): frozenset({NodeJoined, NodeLost, ChainMemberLost}),
-    # Between hosts that cannot reach each other: "relay" is on the head.
+    # Hosts without a direct route: "relay" is on the head.
     ("tunnels", "relay"): _TUNNELS,
     ("relay", "tunnels"): _TUNNELS,
     ("monitor", "relay"): frozenset({NodeJoined, NodeLost}),
-    # The hosts that are no nodes: "services" is who knows of them, on the head.
+    # Hosts that are no nodes: "services" is their register, on the head.
     ("services", "host"): frozenset({HostAdded, HostRemoved}),
     ("services", "global"): frozenset({NodeJoined, NodeLost}),
-    # Replicas on other nodes: "hosting" is who orders them, on the head.
+    # Replicas on other nodes: "hosting", on the head, orders the replicas.
     ("replicas", "hosting"): frozenset({MayHost, ReplicaRuns, ReplicaRefused, ReplicaEnded}),
     ("host", "hosting"): frozenset({ReplicaStuck}),
     ("hosting", "replicas"): frozenset({StartReplica, StopReplica}),
@@ -297,7 +297,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
     ("hosting", "chains"): frozenset({ChainMemberLost}),
 }
 
-# The roles that a host may speak for, by the kind of its key (USERS S5).
+# Roles for which a host may speak, by the kind of its key.
 ROLES_OF_KEY: dict[str, frozenset[str]] = {
     "head": frozenset(
         {
@@ -307,7 +307,7 @@ ROLES_OF_KEY: dict[str, frozenset[str]] = {
     ),
     "node": frozenset({"local", "objects", "host", "shard", "tunnels", "replicas"}),
     "driver": frozenset({"local", "objects", "host", "shard", "tunnels"}),
-    "replica": frozenset({"gcs", "tunnels"}),  # of the one shard that it was given (host/keys.py)
+    "replica": frozenset({"gcs", "tunnels"}),  # of the one shard that the key is for (host/keys.py)
     "scheduler": frozenset({"global", "shard"}),
     "joiner": frozenset(),  # JoinCluster
     "reader": frozenset(),  # GetNodes, to the head
@@ -317,15 +317,18 @@ NOTHING: Types = frozenset()
 
 
 def kind_of(address: str) -> str:
-    """ "gcs" of `9f.../gcs-0`, "worker" of `worker-7`."""
+    """The kind of a role: "gcs" of `9f.../gcs-0`, "worker" of `worker-7`."""
     return address.rpartition("/")[2].partition("-")[0]
 
 
 def allowed_between(source: str, target: str) -> Types:
-    """What the role or process `source` may say to `target`."""
+    """The messages that the role or process `source` may send to `target`."""
     return ALLOWED.get((kind_of(source), kind_of(target)), NOTHING)
 
 
 def targets_of_process(kind: str, targets: dict[str, str]) -> dict[type[Message], str]:
-    """Where each message that a process of that kind may say goes; targets: kind of role -> address."""
+    """The target of each message that a process of this kind may send.
+
+    targets: kind of role -> address.
+    """
     return {message: address for target, address in targets.items() for message in ALLOWED.get((kind, target), NOTHING)}

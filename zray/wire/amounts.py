@@ -1,4 +1,4 @@
-"""Amounts of resources (RESOURCE_UNITs by name): compared with what nodes have, and said in words for users."""
+"""Amounts of resources (RESOURCE_UNITs by name): comparison with the nodes' resources, and texts for users."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from .groups import plain_name
 from .task_spec import RESOURCE_UNIT
 
 Amounts = Mapping[str, int]
-# What each node has by itself, and nobody declares: the size of its object store, in bytes, which nobody asks for; and
-# one of each name that says which node it is.
+# Resources of each node that nobody declares: the size of its object store in bytes, which nobody requests; and one of
+# each name that identifies the node.
 STORE_MEMORY = "object_store_memory"
 NODE_PREFIX = "node:"
 HEAD_NODE = f"{NODE_PREFIX}__internal_head__"
-# Of the names that a request may have, so many stand in a sentence.
+# Names of a request that stand in one sentence.
 SAID_MAX = 8
 
 
 def is_enough(total: Amounts, request: Amounts) -> bool:
-    """Whether whoever has all of `total` could meet the request."""
+    """True if a node with all of `total` could meet the request."""
     return all(total.get(name, 0) >= amount for name, amount in request.items())
 
 
 def number(amount: int) -> str:
-    """ "0.5" of 5,000 units."""
+    """A number of units as text: "0.5" for 5,000 units."""
     return f"{amount / RESOURCE_UNIT:g}"
 
 
@@ -34,7 +34,7 @@ def _said(name: str, amount: int) -> str:
 
 
 def in_words(amounts: Amounts) -> str:
-    """ "2 CPU, 1 disk, 1,000 bytes of memory"."""
+    """A list of amounts as text: "2 CPU, 1 disk, 1,000 bytes of memory"."""
     said = [_said(plain_name(name), amount) for name, amount in list(amounts.items())[:SAID_MAX]]
     if len(amounts) > SAID_MAX:
         said.append(f"and {len(amounts) - SAID_MAX} more")
@@ -42,7 +42,7 @@ def in_words(amounts: Amounts) -> str:
 
 
 def why_nowhere(request: Amounts, totals: Mapping[str, Amounts]) -> str:
-    """What is asked, and what the largest of those nodes has of it: the one that comes nearest."""
+    """The requested amounts, and the amounts of the largest of those nodes, which comes nearest."""
     asked = f"it asks for {in_words(request)}"
     node = largest_node(request, totals)
     if node is None:
@@ -52,7 +52,7 @@ def why_nowhere(request: Amounts, totals: Mapping[str, Amounts]) -> str:
 
 
 def largest_node(request: Amounts, totals: Mapping[str, Amounts]) -> str | None:
-    """The one that has the most of what is asked for; the first of equals."""
+    """The node with the largest share of the requested amounts; the first of equals."""
 
     def share(node: str) -> float:
         return sum(min(1.0, totals[node].get(name, 0) / amount) for name, amount in request.items() if amount)
@@ -61,5 +61,5 @@ def largest_node(request: Amounts, totals: Mapping[str, Amounts]) -> str | None:
 
 
 def name_of(address: str) -> str:
-    """A node by the beginning of its id: "9f31c0de" of `9f31c0de.../local`."""
+    """The short name of a node, from the beginning of its id: "9f31c0de" of `9f31c0de.../local`."""
     return address.partition("/")[0][:8]

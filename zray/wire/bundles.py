@@ -1,11 +1,11 @@
-"""Which nodes the bundles of a placement group go to: arithmetic that is true on its own.
+"""Choice of nodes for the bundles of a placement group: pure arithmetic.
 
     STRICT_PACK      all on one node
     PACK             on as few nodes as a greedy choice finds
-    SPREAD           on as many
+    SPREAD           on as many nodes as possible
     STRICT_SPREAD    each on a node of its own
 
-Source: FEATURES 4; the strategies are Ray's.
+The strategies are Ray's.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from msgspec import Struct
 from .amounts import SAID_MAX, Amounts, in_words, is_enough, largest_node, name_of
 from .groups import SPREAD, STRICT_PACK, STRICT_SPREAD
 
-# Where the greedy choice finds nothing, so many others are looked at.
+# Steps of the search after a greedy choice without a result, and the largest number of bundles with a search.
 STEPS_MAX = 5_000
 BUNDLES_SEARCHED_MAX = 50
 
 
 class Room(Struct):
-    """What a node has to give."""
+    """The free resources of a node."""
 
     node: str
     free: dict[str, int]
-    bundles: int = 0  # of this group, there already
+    bundles: int = 0  # bundles of this group on the node
 
     def take(self, amounts: Amounts, sign: int = 1) -> None:
-        """A bundle goes there; sign=-1: after all it does not."""
+        """Place a bundle on the node; sign=-1: undo that."""
         self.bundles += sign
         for name, amount in amounts.items():
             if amount:
@@ -40,9 +40,10 @@ class Room(Struct):
 def plan(
     rooms: Sequence[tuple[str, Amounts]], bundles: Sequence[tuple[int, Amounts]], strategy: str, taken: Sequence[str]
 ) -> tuple[list[tuple[int, str]] | None, bool]:
-    """(index, node) for all the bundles, or None; and whether it is certain, if None, that there is no way.
+    """(index, node) for all the bundles, or None; and, with None, whether a placement is certainly impossible.
 
-    rooms: (node, what it has free), in the order in which equals are taken.  taken: the nodes of the group's others.
+    rooms: (node, its free resources), in the order in which equals are taken.  taken: the nodes of the group's other
+    bundles.
     """
     nodes = [Room(node, dict(free), taken.count(node)) for node, free in rooms]
     if strategy == STRICT_PACK:
@@ -66,7 +67,7 @@ def plan(
 
 
 def sum_of(bundles: Iterable[Amounts]) -> dict[str, int]:
-    """Of all of them."""
+    """The sum of the amounts of all bundles."""
     sums: dict[str, int] = {}
     for amounts in bundles:
         for name, amount in amounts.items():
@@ -75,7 +76,7 @@ def sum_of(bundles: Iterable[Amounts]) -> dict[str, int]:
 
 
 def why_never(totals: Mapping[str, Amounts], bundles: Sequence[tuple[int, Amounts]], strategy: str) -> str:
-    """For the user: what is asked, and how much those nodes have."""
+    """Error text for the user: the requested bundles, and the resources of those nodes."""
     asked = ", ".join(f"{{{in_words(amounts)}}}" for _, amounts in bundles[:SAID_MAX])
     if len(bundles) > SAID_MAX:
         asked += f" and {len(bundles) - SAID_MAX} more"
@@ -98,12 +99,13 @@ def _weight(amounts: Amounts) -> int:
 
 
 def _able(nodes: list[Room], amounts: Amounts, strategy: str) -> list[Room]:
-    """Those that could take the bundle, the best first."""
+    """The nodes that could take the bundle, the best first."""
     able = [room for room in nodes if is_enough(room.free, amounts)]
     if strategy == STRICT_SPREAD:
         able = [room for room in able if not room.bundles]
     spreads = strategy in (SPREAD, STRICT_SPREAD)
-    # Packed: to those that have most of it.  Spread: to those that have least; then to those with the most room.
+    # Pack: nodes with the most bundles of the group first.  Spread: with the fewest.  Then nodes with the most free
+    # space.
     return sorted(able, key=lambda room: (room.bundles if spreads else -room.bundles, -_weight(room.free)))
 
 
@@ -120,7 +122,7 @@ def _on_one(
 def _search(
     nodes: list[Room], bundles: list[tuple[int, Amounts]], strategy: str, steps: list[int]
 ) -> list[tuple[int, str]] | None:
-    """Any way at all, within a number of steps."""
+    """Any possible placement, within a number of steps."""
     if not bundles:
         return []
     index, amounts = bundles[0]

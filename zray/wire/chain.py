@@ -170,7 +170,7 @@ class LineageFound(Struct, array_like=True, gc=False, forbid_unknown_fields=True
 
 
 class Update(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One step of the shard: a client's requests `first`, `first` + 1, ..., each with the role that asks.
+    """A step of the shard: a client's requests `first`, `first` + 1, ..., each with the role that asks.
 
     `sequence` counts the steps of the shard from 1.  `now` is the head's clock, in seconds.  `taken` says that the
     client has all results up to this number.  `found` holds answers of the head itself.  Such a step belongs to no

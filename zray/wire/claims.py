@@ -1,7 +1,7 @@
-"""What a message claims must be so: nobody speaks for a neighbour, or as what it is not (USERS S5).
+"""Checks of the claims in a message: no sender may speak for another role, or as another kind.
 
-allowed.py knows which types a role may say; the key of a connection is proven, and so is the name of the role behind
-it.  Here are the fields in which a sender names itself, compared with that name; and code, with its name.
+Permissions by type stand in allowed.py.  The key of a connection is proven, and so is the name of the role behind the
+key.  This module compares that name with the fields in which a sender names itself; and code with its name, the hash.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .scheduling import LoadReport, PlaceTask, SpillTask
 from .tasks import PublishFunction
 from .where import host_of
 
-# The field that names the role which says it.
+# Field that names the sending role.
 OWN_NAME: dict[type[Message], str] = {
     **dict.fromkeys((RegisterNode, Heartbeat, LoadReport, DrainReport), "node"),
     **dict.fromkeys((RecordTasks, AddLocations, RemoveLocations, OfferCopies, CannotRebuild), "node"),
@@ -62,7 +62,11 @@ def _registration(message: RegisterNode, source: str, kind: str, public: bytes) 
 
 
 def _placement(message: PlaceTask | PlaceActor, source: str, kind: str, public: bytes) -> str:
-    """A global scheduler says whose it is; a node, of groups that it knows itself, that it is its own."""
+    """A placement is in the name of its origin.
+
+    A global scheduler may name any origin.  A node places only the work of groups that it knows itself, in its own
+    name.
+    """
     if kind_of(source) != "local" or message.origin == source:
         return ""
     return f"{source} may not say {type(message).__name__} in the name of {message.origin[:80]!r}"
@@ -78,7 +82,7 @@ def _read(message: ChainRead, source: str, kind: str, public: bytes) -> str:
 
 
 def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
-    may_say: dict[str, Types] = {}  # by role: they are few
+    may_say: dict[str, Types] = {}  # by role; few roles exist
     for role, request in requests:
         if role not in may_say:
             if host_of(role) != host_of(source) or kind_of(role) not in ROLES_OF_KEY.get(kind, ()):
@@ -93,14 +97,14 @@ def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
 
 
 def _of_its_shard(message: ChainOffer | ChainJoined | ChainStalled, source: str, kind: str, public: bytes) -> str:
-    """A replica speaks of the shard that it is named after; of the head's roles the chain master, of all."""
+    """A replica may speak only of the shard in its name; the chain master, of all shards."""
     if kind_of(source) != "gcs" or source.rpartition("/")[2] == message.shard:
         return ""
     return f"{source} may not say {type(message).__name__} of {message.shard[:80]!r}"
 
 
 def _own_member(message: ChainMemberLost, source: str, kind: str, public: bytes) -> str:
-    """A replica reports its own end; the head's roles, that of others."""
+    """A replica may report only its own end; the head's roles, the end of others."""
     if kind_of(source) != "gcs" or source == message.member:
         return ""
     return f"{source} may not say ChainMemberLost in the name of {message.member[:80]!r}"
@@ -112,13 +116,13 @@ def _judgement(message: GiveUpNode, source: str, kind: str, public: bytes) -> st
 
 
 def _function(message: PublishFunction, source: str, kind: str, public: bytes) -> str:
-    """Code is named by its hash: what another one has published under that name stays what it is (USERS S9)."""
+    """Code is named by its hash, so that nobody can replace code that is published under a name."""
     if function_id(message.function.code) == message.function.function_id:
         return ""
     return f"{source} may not publish code under a name that is not its hash"
 
 
-# Message -> (it, role that says it, kind of its host's key, that key) -> why it is not so; "": it is.
+# Message -> (message, sending role, kind of its host's key, that key) -> why the claim is false; "": true.
 CLAIMS: dict[type[Message], Callable[[Any, str, str, bytes], str]] = {
     **dict.fromkeys(OWN_NAME, _own_name),
     RegisterNode: _registration,

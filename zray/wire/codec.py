@@ -1,8 +1,8 @@
 """Messages <-> msgpack bytes.  The only place where bytes from a peer become objects.
 
-Whatever is not a valid frame raises ProtocolError, whose text names the field; nothing else does.  What a message has
-in bulk (message.Bulk) stands inside a frame between processes; between hosts it travels as parts of their own behind
-the frame, copied into nothing on the way.
+An invalid frame raises ProtocolError, whose text names the field.  No other exception is raised.  Bulk data of a
+message (message.Bulk) stands inside a frame between processes.  Between hosts, bulk data travels as separate parts
+behind the frame, without a copy on the way.
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ else:
 
 
 class Envelope(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One frame.  sequence counts the frames of a link from 1; acknowledged: all up to it have been received."""
+    """A frame between a process and its node.
+
+    `sequence` counts the frames of a link from 1.  `acknowledged` says that all frames up to this number have been
+    received.
+    """
 
     epoch: int
     sequence: int
@@ -86,7 +90,7 @@ class Envelope(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
 
 
 class Letter(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What one role says to a role of another host."""
+    """Messages of one role to a role of another host."""
 
     source: Text
     target: Text
@@ -94,7 +98,7 @@ class Letter(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=Tr
 
 
 class Mail(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One frame between hosts.  As Envelope; sequence 0 stands outside the numbering (hosts.py)."""
+    """A frame between hosts.  Fields as in Envelope.  Sequence 0 stands outside the numbering (hosts.py)."""
 
     epoch: int
     sequence: int
@@ -102,8 +106,8 @@ class Mail(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True
     letters: Plenty[Letter]
 
 
-# Of frames between hosts.  In place of bulk stands the number of its part; a frame is handled to its end before the
-# next one, by the one thread that a reactor has.
+# Parts of the present frame between hosts.  The number of a part stands in place of its bulk data.  A frame is finished
+# before the next frame, by the one thread of a reactor.
 _parts_out: list[Bulk] = []
 _parts_in: Sequence[bytes | memoryview] = ()
 
@@ -142,7 +146,7 @@ _decode_mail = msgspec.msgpack.Decoder(Mail, dec_hook=_find_bulk).decode
 
 
 def can_be_encoded(message: Message) -> bool:
-    """Whether its fields are what they say: text that is no UTF-8 is not, nor a number beyond 64 bits."""
+    """True if the fields can be encoded: text must be UTF-8, and numbers must fit into 64 bits."""
     try:
         encode(message)
     except (TypeError, ValueError, OverflowError):
@@ -151,7 +155,7 @@ def can_be_encoded(message: Message) -> bool:
 
 
 def decode(frame: bytes) -> Envelope:
-    """A frame's envelope.
+    """The envelope of a frame.
 
     Raises:
         ProtocolError: the bytes are no frame, or a message in it has no such form (definite).
@@ -163,14 +167,14 @@ def decode(frame: bytes) -> Envelope:
 
 
 def encode_mail(mail: Mail) -> tuple[bytes, Sequence[Bulk]]:
-    """A frame between hosts, and the parts that go behind it."""
-    _parts_out.clear()  # an earlier one may have failed half-way
+    """A frame between hosts, and the parts that follow the frame."""
+    _parts_out.clear()  # an earlier frame may have failed half-way
     frame = _encode_mail(mail)
     return (frame, tuple(_parts_out)) if _parts_out else (frame, ())
 
 
 def decode_mail(frame: bytes | memoryview, parts: Sequence[bytes | memoryview] = ()) -> Mail:
-    """A frame between hosts, and what came behind it.
+    """The mail of a frame between hosts, and of the parts that followed the frame.
 
     Raises:
         ProtocolError: as decode.

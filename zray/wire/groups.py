@@ -83,7 +83,7 @@ class GroupSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
 
 
 class GroupFact(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One group.  `places` has for each bundle the local scheduler of its node; "": no place."""
+    """A group.  `places` has for each bundle the local scheduler of its node; "": no place."""
 
     group_id: GroupID
     spec: GroupSpec

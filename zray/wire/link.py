@@ -1,12 +1,12 @@
-"""A link: order and exactly-once between two processes, over connections that may break.
+"""A link: ordered, exactly-once delivery between two processes, over connections that may break.
 
-Each frame has a sequence number; a frame is kept until the other side acknowledges it, which every frame that
-comes back does.  When a connection breaks and comes back, both sides send again what is not acknowledged, and
-drop what they have seen: the roles above never notice.  A process that starts anew has a new epoch; frames of
-another epoch are not of this link.
+Each frame has a sequence number.  A frame is kept until the other side acknowledges the frame.  Every frame back
+carries an acknowledgement.  When a broken connection is back, both sides send unacknowledged frames again, and drop
+duplicates.  The roles above never notice.  A restarted process has a new epoch.  Frames of another epoch do not belong
+to this link.
 
-What is in flight is bounded in bytes (`is_full`): flow is controlled here, never by a socket's high-water mark.  So
-who acknowledges nothing for a while (`hold`) holds the other side back, and hears all that it says until then.
+Bytes in flight are bounded (`is_full`).  Flow control happens here, never by a socket's high-water mark.  A receiver
+that withholds acknowledgements (`hold`) therefore stops its sender, and receives all frames sent until then.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from . import chain
 from .codec import Envelope, Letter, Mail, decode, encode, encode_mail
 from .message import Bulk, Message
 
-# A sender stops here: many times what an acknowledgement is due for, so that the socket is never idle; little
-# enough to hold for a slow reader (a million queued tasks are some 100 MB of frames).
+# A sender stops at this amount: many times the amount of an acknowledgement, so that the socket is never idle.  The
+# amount is small enough to hold for a slow reader (a million queued tasks are some 100 MB of frames).
 IN_FLIGHT_BYTES_MAX = 8 << 20
-# An acknowledgement of its own is due after so many frames or bytes without one going back by itself.
+# A separate acknowledgement is due after so many frames or bytes without a frame in the other direction.
 ACKNOWLEDGE_FRAMES = 64
 ACKNOWLEDGE_BYTES = 1 << 20
 
 
 class Link:
-    """One side of a link."""
+    """A side of a link."""
 
     __slots__ = (
         "epoch",
@@ -48,14 +48,14 @@ class Link:
         self.sent = 0  # sequence of the last frame sent
         self.received = 0  # sequence of the last frame received in order
         self.peer_acknowledged = 0
-        self.told = 0  # the last `received` that the peer has been told
-        self.received_bytes = 0  # since the last time the peer was told
-        self.is_held = False  # it is told nothing more, so that it stops when what it may have in flight is
+        self.told = 0  # the last `received` that the peer knows
+        self.received_bytes = 0  # bytes since the last acknowledgement
+        self.is_held = False  # the peer gets no acknowledgement, and stops when its bytes in flight reach the bound
         self.unacknowledged: deque[tuple[int, Any]] = deque()
         self.in_flight_bytes = 0
 
     def pack(self, messages: Sequence[Message]) -> bytes:
-        """The next frame.  Where they cannot be encoded nothing has happened."""
+        """The next frame.  Messages that cannot be encoded leave the link unchanged."""
         told = self.told if self.is_held else self.received
         frame = encode(Envelope(self.epoch, self.sent + 1, told, messages))  # type: ignore[arg-type]
         self.sent += 1
@@ -66,7 +66,7 @@ class Link:
         return frame
 
     def unpack(self, frame: bytes) -> Sequence[Message]:
-        """The messages of a frame; none when it was seen before or is out of order.
+        """The messages of a frame; none if the frame is a duplicate or out of order.
 
         Raises:
             ProtocolError: not a frame, or of another epoch.
@@ -75,7 +75,7 @@ class Link:
         return envelope.messages if self._is_next(envelope, len(frame)) else ()
 
     def _is_next(self, envelope: Envelope | Mail, size: int) -> bool:
-        """Take in the head of a frame.  False: a repeat, or a gap that the peer's resend will fill in order."""
+        """Take in the head of a frame.  False: a duplicate, or a gap that the peer's resend will fill in order."""
         if envelope.epoch != self.epoch:
             raise ProtocolError(f"a frame of epoch {envelope.epoch} on a link of epoch {self.epoch}")
         self._acknowledge(envelope.acknowledged)
@@ -95,38 +95,38 @@ class Link:
                 self.in_flight_bytes -= len(unacknowledged.popleft()[1])
 
     def resend(self) -> list[Any]:
-        """After a break: every frame that may not have arrived, in order."""
+        """Every frame that may not have arrived, in order; sent after a break."""
         return [frame for _, frame in self.unacknowledged]
 
     @property
     def is_full(self) -> bool:
-        """Whether to hold further frames back until an acknowledgement comes."""
+        """True if further frames must wait for an acknowledgement."""
         return self.in_flight_bytes > IN_FLIGHT_BYTES_MAX
 
     @property
     def owes_acknowledgement(self) -> bool:
-        """Whether an otherwise silent receiver should now send an Ack."""
+        """True if an otherwise silent receiver should now send an Ack."""
         much = self.received - self.told >= ACKNOWLEDGE_FRAMES or self.received_bytes >= ACKNOWLEDGE_BYTES
         return much and not self.is_held
 
     def hold(self, is_held: bool) -> bool:
-        """Hold the peer back, or let it go on.  True: it is to be told how far we are."""
+        """Stop the peer, or let the peer continue.  True: an acknowledgement must be sent."""
         self.is_held = is_held
         return not is_held and self.received > self.told
 
 
-# A frame of mail that is longer is cut in two where it can be: the receiver begins sooner, and no turn's worth of
-# messages grows beyond what the socket lets through.
+# A longer frame of mail is cut in two if possible.  The receiver begins sooner, and the messages of a turn never exceed
+# the limit of the socket.
 MAIL_BYTES_MAX = 8 << 20
-# As much in bulk goes behind one frame, unless it is one message's: a frame arrives when its last part has.
+# Bulk data behind one frame, unless a single message has more.  A frame arrives only with its last part.
 MAIL_BULK_BYTES_MAX = 1 << 20
 
 
 class Parts:
-    """A frame of mail, and what goes behind it.
+    """A frame of mail, and the bulk data behind the frame.
 
-    Its length, as far as the link minds, is that of the frame: whoever is sent bulk has asked for it, and counts it
-    (objects.py); nobody keeps a copy.
+    The length counted by the link is the length of the frame alone.  The receiver has requested the bulk data, and
+    bounds its amount (objects.py).  No copy of the bulk data is kept.
     """
 
     __slots__ = ("bulk", "head")
@@ -140,7 +140,7 @@ class Parts:
 
     @property
     def bulk_bytes(self) -> int:
-        """What goes behind it."""
+        """The size of the bulk data behind the frame."""
         return sum(map(len, self.bulk))
 
 
@@ -148,12 +148,12 @@ MailFrame = bytes | Parts
 
 
 class MailLink(Link):
-    """One side of a link between hosts: frames are Mail."""
+    """A side of a link between hosts, with Mail as its frames."""
 
     __slots__ = ()
 
     def pack_mail(self, letters: list[Letter]) -> list[MailFrame]:
-        """The next frame, or several where it would be too long."""
+        """The next frame, or several frames if a single frame would be too long."""
         head, bulk = encode_mail(Mail(self.epoch, self.sent + 1, self.received, letters))
         frame: MailFrame = Parts(head, bulk) if bulk else head
         if len(head) > MAIL_BYTES_MAX or (len(bulk) > 1 and Parts(head, bulk).bulk_bytes > MAIL_BULK_BYTES_MAX):
@@ -168,7 +168,7 @@ class MailLink(Link):
         return [frame]
 
     def unpack_mail(self, mail: Mail, size: int) -> Sequence[Letter]:
-        """The letters of a frame of `size` bytes; none when it was seen before or is out of order.
+        """The letters of a frame of `size` bytes; none if the frame is a duplicate or out of order.
 
         Raises:
             ProtocolError: of another epoch, or it acknowledges what was never sent.
@@ -177,7 +177,7 @@ class MailLink(Link):
 
 
 def in_halves(letters: list[Letter]) -> tuple[list[Letter], list[Letter]] | None:
-    """The same letters in two parts, in order; None when it is one message, and one that stays whole."""
+    """The same letters in two parts, in order; None for a single message that stays whole."""
     if len(letters) > 1:
         middle = len(letters) // 2
         return letters[:middle], letters[middle:]
@@ -192,12 +192,12 @@ def in_halves(letters: list[Letter]) -> tuple[list[Letter], list[Letter]] | None
 
 
 def unnumbered(message: Message) -> bytes:
-    """A frame outside the numbering: what hosts say before they are known to each other."""
+    """A frame outside the numbering, for hosts that have not identified each other yet."""
     return encode(Mail(0, 0, 0, [Letter("", "", [message])]))
 
 
 def open_unnumbered(mail: Mail) -> Message | None:
-    """The message of such a frame; None when it is another one."""
+    """The message of an unnumbered frame; None for any other frame."""
     if mail.sequence or len(mail.letters) != 1 or len(mail.letters[0].messages) != 1:
         return None
     return mail.letters[0].messages[0]

@@ -1,11 +1,11 @@
 """The base of all messages, and the one table of their tags.
 
-A message is a msgspec Struct encoded as a msgpack array whose first element is its tag: the schema, the
+A message is a msgspec Struct encoded as a msgpack array whose first element is its tag.  The Struct is the schema, the
 documentation and the validator at once.  A frame is one `Envelope` with a list of messages (see link.py).
 
-Kinds, told by the name: verb + noun is a request or an order (`SubmitTasks`), `...Reply` / `...Refused` its
-answer, noun + participle a fact (`TasksFinished`), noun + noun a regular report (`LoadReport`), noun +
-`Timeout` a timer that a role set for itself.
+The name tells the kind of a message.  Verb + noun is a request or an order (`SubmitTasks`).  `...Reply` and
+`...Refused` are answers.  Noun + participle is a fact (`TasksFinished`).  Noun + noun is a regular report
+(`LoadReport`).  Noun + `Timeout` is a timer that a role set for itself.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-# Spoken in the handshake; a mismatch is refused in words that name both versions.
+# Version in the handshake.  A mismatch is refused in words that name both versions.
 PROTOCOL_VERSION = 1
 
 
-# A count, a size, a place: checked where bytes become objects.
+# A count, a size or a place, checked where bytes become objects.
 Natural = Annotated[int, Meta(ge=0)]
 
 
 class Bulk:
-    """Many bytes in a message, which nobody copies or looks at on their way: bytes, or a view of some memory."""
+    """Many bytes in a message that are neither copied nor parsed on their way: bytes, or a view of some memory."""
 
     __slots__ = ("data",)
 
@@ -41,12 +41,12 @@ class Bulk:
 
 
 class Message(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """Base of everything that one role says to another.  gc=False: a message never holds a cycle."""
+    """Base of all messages between roles.  gc=False: a message never holds a cycle."""
 
 
 class Local(Struct, gc=False):
-    """Base of what never crosses a process border: timers and outcomes of effects, addressed to oneself."""
+    """Base of messages that never leave a process: timers and outcomes of effects, addressed to their own role."""
 
 
-# Tags are forever: a removed message leaves its number here, never to be used again.
+# Tags are never reused: a removed message leaves its number here.
 RETIRED_TAGS: tuple[int, ...] = ()

@@ -29,7 +29,7 @@ from .task_spec import StoredValue
 
 
 class PutObject(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One value that a process stores.  The sender holds a ref on the object."""
+    """A value that a process stores.  The sender holds a ref on the object."""
 
     object_id: ObjectID
     value: Payload | StoredValue

@@ -1,7 +1,5 @@
 """Dialog: tasks between nodes (Ray paper 4.2.2, bottom-up scheduling).
 
-The node that spilled a task is the origin of the task.
-
 local scheduler     LoadReport     to the global schedulers, regularly, and when no task that they placed is left
 local scheduler     SpillTask      a task that this node cannot run, or not soon
 global scheduler    LocateObjects -> LocateObjectsReply    at the GCS shard: places of the arguments
@@ -20,6 +18,8 @@ global scheduler    SpillRefused   no known node could ever run the task
 driver              PublishCode    code that travels with its tasks; a change of module paths and imports
 local scheduler     CodeAdded      to all others: the same change
 local scheduler     JobNotice      to the job's driver: a text for its user
+
+The origin of a task is the node that spilled the task.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
 
 
 class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    """One complete task: everything that lineage keeps and re-execution needs (Ray paper 4.2, 4.8).
+    """A complete task: everything that lineage keeps and re-execution needs (Ray paper 4.2, 4.8).
 
     `deps` are resolved before the task runs: top-level refs, in the order of their places in `args`.  `holds` are refs
     inside the arguments or the function's closure: kept alive, and passed on.

@@ -1,6 +1,6 @@
-"""Where a task or an actor may run, as `.options(scheduling_strategy=...)` and `label_selector` say it.
+"""Placement constraints of a task or an actor: `.options(scheduling_strategy=...)` and `label_selector`.
 
-Source: FEATURES 4; names and meanings are Ray's.
+Names and meanings are Ray's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from ..ids import TASK_ID_BYTES
 from .limits import Several
 
-# Every node has it; the value is its id.
+# Label of every node, whose value is the node's id.
 NODE_ID_LABEL = "ray.io/node-id"
 LABEL_CHARACTERS_MAX = 1_000
 LABELS_MAX = 100
@@ -22,7 +22,7 @@ Label = Annotated[str, Meta(max_length=LABEL_CHARACTERS_MAX)]
 
 
 class LabelRule(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """The label is one of the values; without values: it is there at all.  is_negated: the opposite."""
+    """A rule: the label is one of the values; without values, the label exists.  `is_negated` reverses the rule."""
 
     key: Label
     values: Several[Label] = ()
@@ -30,13 +30,19 @@ class LabelRule(Struct, array_like=True, gc=False, forbid_unknown_fields=True, f
 
 
 class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """All of it must hold.
+    """Constraints on the node of a task or an actor, all of which must hold.
 
-    node: the id of the only one, or, if is_soft, of the one to be preferred while it is there.  is_spread: one node
-    after the other.  hard, soft: rules for labels that must, or should, hold.  group: the placement group in which it
-    runs; bundle: the index of its bundle, -1 for any; captures: its children run in that group too.  fallbacks: while
-    no node that meets `hard` has what is asked for, the first of these that such a node meets; a global scheduler takes
-    the first of all that a node meets which could start it now, if there is one.
+    `node` is the id of the only permitted node.  With `is_soft`, the node is preferred while it exists.  `is_spread`
+    uses one node after the other.
+
+    `hard` lists label rules that must hold, and `soft` label rules that should hold.
+
+    `group` is the placement group of the work, and `bundle` the index of its bundle (-1: any bundle).  With `captures`,
+    children run in that group too.
+
+    `fallbacks` are alternatives to `hard`, used while no node that meets `hard` has the requested resources.  The first
+    alternative met by a node with the requested resources applies.  A global scheduler prefers a node that could start
+    the work now, and takes the first rule set, `hard` included, met by such a node.
     """
 
     node: Label = ""
@@ -51,12 +57,12 @@ class Where(Struct, array_like=True, gc=False, forbid_unknown_fields=True, froze
 
 
 def host_of(address: str) -> str:
-    """The node's id, of its local scheduler's address."""
+    """The node's id, from the address of a role."""
     return address.partition("/")[0]
 
 
 def matches(labels: Mapping[str, str], rules: Iterable[LabelRule]) -> bool:
-    """Whether a node with these labels meets all the rules."""
+    """True if a node with these labels meets all the rules."""
     for rule in rules:
         value = labels.get(rule.key)
         meets = value in rule.values if rule.values else value is not None
@@ -66,7 +72,10 @@ def matches(labels: Mapping[str, str], rules: Iterable[LabelRule]) -> bool:
 
 
 def rules_of(where: Where, nodes: Iterable[tuple[Mapping[str, str], bool]]) -> tuple[LabelRule, ...]:
-    """Which rules for labels must hold.  nodes: the labels of each, and whether it has what is asked for at all."""
+    """The label rules that must hold.
+
+    nodes: the labels of each node, and whether the node has the requested resources at all.
+    """
     if where.fallbacks:
         known = list(nodes)
         choices = (where.hard, *where.fallbacks)
@@ -78,23 +87,23 @@ def rules_of(where: Where, nodes: Iterable[tuple[Mapping[str, str], bool]]) -> t
 
 
 def nobody_can(what: str, reason: str) -> str:
-    """For the user."""
+    """Error text for the user: no node can ever do the work."""
     return f"No node can ever {what}: {reason}."
 
 
 def no_such_node(node: str) -> str:
-    """For the user."""
+    """Error text for the user: the required node does not exist."""
     return f"it may only run on node {node}, which is not there"
 
 
 def no_such_labels(where: Where) -> str:
-    """For the user."""
+    """Error text for the user: no node has the required labels."""
     said = ", or else with ".join(rules_in_words(rules) for rules in (where.hard, *where.fallbacks))
     return f"it asks for a node with {said}, and there is none"
 
 
 def rules_in_words(rules: Iterable[LabelRule]) -> str:
-    """ "disk in (ssd, nvme), no gpu"."""
+    """The rules as text: "disk in (ssd, nvme), no gpu"."""
     said = []
     for rule in rules:
         if rule.values:
