@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Code that takes more than this along is warned of, once (USERS U33).
+# Larger code of a function is warned of, once.
 LARGE_CODE_BYTES = 1 << 20
 # Code of more goes by the object store: other code travels in one frame (wire/limits.py).
 MESSAGE_BYTES_MAX = 60_000_000

@@ -42,7 +42,7 @@ def missing_module(error: BaseException | None) -> str:
 
 
 def note_missing_module(error: TaskError) -> None:
-    """In the driver: what a task did not find may be here, in some version (USERS U38)."""
+    """A module that a task did not find may be in the driver, in some version: the error then says so."""
     cause = error.cause
     found = re.search(r"No module named '(\w+)", str(cause)) if isinstance(cause, (ImportError, ZrayError)) else None
     if found is None or not hasattr(error, "add_note"):

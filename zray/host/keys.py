@@ -23,10 +23,10 @@ from ..wire.hosts import WAS_LOST, HostAdded
 from .tokens import VARIABLE
 
 KEY_BYTES = 32
-# How long a join token is good for, and how often (USERS S4).
+# The lifetime of a join token, and its number of uses (docs/security.md, S4).
 TOKEN_SECONDS = 24 * 3600.0
 TOKEN_USES = 1_000
-# Before it, libzmq could be brought down by what comes before or inside the handshake (USERS 3.1).
+# Older versions of libzmq could be brought down by bytes before or inside the handshake.
 LIBZMQ_MIN = (4, 3, 5)
 
 

@@ -1,4 +1,4 @@
-"""CPUs and memory that this machine gives a session, as far as limits allow (U13, U26)."""
+"""CPUs and memory that this machine gives a session, as far as limits allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is put up with: a peer that says what it must not is dropped when it does so again and again (USERS S11)."""
+"""The number of tolerated offences: a peer with repeated forbidden messages is dropped (docs/security.md, S11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wait that takes long says why, on standard error (USERS U02): at growing intervals, and in the end no more.
+"""A wait that takes long says why, on standard error: at growing intervals, and in the end no more.
 
 The node is asked (wire/reasons); what it knows is printed as it comes.
 """

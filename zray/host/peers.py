@@ -138,7 +138,7 @@ class Peers:
         self._send(peer, messages)
 
     def _look_into(self, peer: Peer) -> None:
-        """Somebody who asks and does not read is cut (USERS B21)."""
+        """A peer that asks and does not read is cut (docs/security.md, B21)."""
         if sum(WEIGHTS.get(type(message), 1) for message in peer.backlog) > UNREAD_MAX:
             peer.backlog.clear()
             self.on_stuck(peer)

@@ -1,4 +1,4 @@
-"""The files of a program's own project: what is neither Python's, nor installed, nor zray's (USERS U38, U39).
+"""The files of a program's own project: what is neither Python's, nor installed, nor zray's.
 
 Whatever of it the program has imported, and whatever that and its tasks import by name, is packed into one bundle:
 msgpack [[path, is executable, bytes], ...], sorted, so that equal files make equal bytes.

@@ -1,4 +1,4 @@
-"""Who may look at a cluster, and do nothing else: a reader's key (USERS S5), on the head's port and from outside.
+"""A reader's key (docs/security.md, S5): it looks at a cluster, on the head's port or from outside, and does no more.
 
     reader  connects with the key of a token for readers, and says GetNodes outside the numbering
     head    asks a global scheduler, and answers NodesReply

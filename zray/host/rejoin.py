@@ -1,5 +1,5 @@
 """A node that was cut off for longer than a member may be has ended, with all that it ran; here a new one joins in its
-place (DESIGN 8): with an id, a key and a session of its own, and with the token that the first one was started with.
+place (docs/design/membership.md): with its own id, key and session, and with the token of the first one.
 
 The process that does it is what is left of the first one: no role, no socket, no worker; a folder, so that `zray stop`
 finds it, and `zray status`, which says why the last attempt failed.  It tries until the network is back, for

@@ -1,4 +1,4 @@
-"""A driver's code on its way to other nodes: its project's modules, and what runtime_env names (USERS U38).
+"""A driver's code on its way to other nodes: its project's modules, and what runtime_env names.
 
 In a session that no other node can join nothing of this happens: there the path is shared.  In a cluster each bundle
 is put as an object, which its digest names; the local scheduler learns of it (PublishCode) before the tasks that need

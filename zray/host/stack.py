@@ -34,7 +34,7 @@ def _reach(frames: int) -> None:
 
 @contextmanager
 def as_deep_as_any() -> Iterator[None]:
-    """A task that runs inside the wait of another one may recurse as far as if it ran alone (U03)."""
+    """A task that runs inside the wait of another one may recurse as far as if it ran alone."""
     limit = sys.getrecursionlimit()
     depth = 0
     frame = sys._getframe()

@@ -1,4 +1,4 @@
-"""Connections to our port on which nobody has spoken yet (USERS S10): they cost little, and nobody else notices.
+"""Connections to our port without a greeting yet: they cost little, and no other peer notices (docs/security.md, S10).
 
 Who is let in greets first, and says more when the greeting is answered.  libzmq has one limit for all frames, and
 reads one of a stranger's into memory as it would a member's: so the kernel is asked what a connection has sent.

@@ -1,4 +1,4 @@
-"""Who submits: a driver or a running task, and how many children it has (DESIGN 5).
+"""The submitter of tasks: a driver or a running task, and the number of its children.
 
 The ids of its children and puts follow from its own id and these counts alone, so that a repetition makes the
 same ones.

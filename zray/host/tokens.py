@@ -18,7 +18,7 @@ def token_from_environment() -> str:
 
 
 def environment_without_it() -> dict[str, str]:
-    """This process's, for those that it starts: tasks run in them, or in what they start in turn (USERS S6)."""
+    """The environment for child processes, which run tasks: a token must not get there (docs/security.md, S6)."""
     return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
 

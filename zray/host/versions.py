@@ -1,4 +1,4 @@
-"""Who may talk to whom: what the first message of a connection says of its sender, against ourselves (USERS U40).
+"""The comparison of versions: the first message of a connection tells the sender's, and ours must go with them.
 
 Another protocol, or another minor version of Python or of zray, is refused in words that name both sides: pickles
 travel between them, and so do zray's own classes.  Another patch of zray is let in, and said once.

@@ -35,7 +35,7 @@ from ..wire.tasks import (
 )
 from .latest import Latest
 
-EWMA_WEIGHT = 0.2  # of the newest run (PAPER 4.5)
+EWMA_WEIGHT = 0.2  # of the newest run in the average (Ray paper 4.2.2)
 # A mean of a short one is reported again when it has moved by this factor: the node only plans with it.
 REPORT_FACTOR = 1.25
 REPORT_US_MIN = 20

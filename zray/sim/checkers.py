@@ -1,4 +1,4 @@
-"""What must be true in every run (DESIGN 9): after each turn, and when everything is done."""
+"""The invariants of every run (docs/design/simulator.md): after each turn, and when everything is done."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ class Checkers:
             assert pending <= most, f"{pending} requests wait at {address}, at most {most} may come of what is known"
 
     def bounds_are_kept(self, address: str, bounds: Iterable[tuple[str, int, int]]) -> None:
-        """Of all tables and queues of a role, or of a process (USERS 2.4, 10)."""
+        """No table or queue of a role, or of a process, is longer than its bound."""
         for what, count, count_max in bounds:
             assert count <= count_max, f"{count} {what} at {address}, at most {count_max} allowed"
 
     def actors_are_served_once(self) -> None:
-        """No two live processes serve one actor (USERS 2.4, 5), but for a fenced node's, or one that stood still."""
+        """No two live processes serve one actor, but for a fenced node's, or one that stood still."""
         served: dict[bytes, str] = {}
         for node in self.world.nodes.values():
             for process in node.processes.values():
@@ -123,7 +123,7 @@ class Checkers:
         return members.is_fenced or members.suspension.is_on or node.scheduler.drain.is_done or was_stopped
 
     def is_read(self, object_id: bytes, data: bytes, address: str) -> None:
-        """A process sees these bytes: whoever sees that object later sees the same (USERS 2.4, 3).
+        """A process sees these bytes: an object, once seen, never changes.
 
         But for errors that say that it is lost, or whoever would have made it: they take its place.
         """
@@ -134,7 +134,7 @@ class Checkers:
         assert first == digest, f"object {object_id.hex()} is not what {reader} saw, for {address}: {data[:100]!r}"
 
     def verdicts_come_after_fences(self, monitor: Monitor) -> None:
-        """Whoever is declared lost does nothing any more (DESIGN 11): dead, fenced, suspended or stopped."""
+        """A node that is declared dead does nothing any more: its processes are dead, fenced, suspended or stopped."""
         for address in sorted(monitor.lost.keys() - self.judged) if len(monitor.lost) != len(self.judged) else ():
             self.judged.add(address)
             name = address.partition("/")[0]
@@ -142,7 +142,7 @@ class Checkers:
             assert node is None or self.does_nothing(node), f"{name} works on, and is lost"
 
     def lineage_suffices(self) -> None:
-        """Whatever a shard has recorded, it could run again: it has the specs of what that takes (USERS 2.4, 9).
+        """A shard can have each recorded task run again: it has the specs of all that the task takes.
 
         But for what was put, and for the objects behind actors' handles: neither is made by running a task.  And but
         for what another shard has not been told of yet, or not of its record: until then a node holds it.  When that
@@ -232,7 +232,7 @@ class Checkers:
     # --- at rest ---
 
     def at_rest(self) -> None:
-        """Every script has ended and let go of its refs: nothing is left of them (DESIGN 9.3, 9.4)."""
+        """Every script has ended and let go of its refs: nothing is left of them."""
         for node in self.world.nodes.values():
             self.scheduler_is_empty(node)
             self.manager_is_empty(node)
@@ -391,7 +391,7 @@ class Checkers:
     # --- results ---
 
     def compare(self, expected: Any, got: Any, where: str) -> None:
-        """What a program returned, against the sequential run (DESIGN 9.2)."""
+        """The result of a program equals that of the sequential run."""
         if isinstance(expected, (list, tuple)) and isinstance(got, (list, tuple)):
             assert len(expected) == len(got), f"{where}: {expected!r} expected, {got!r} came"
             for index, (one, other) in enumerate(zip(expected, got, strict=True)):

@@ -1,4 +1,4 @@
-"""Hosts that cannot be reached for a while (USERS F03, F05): both ways or one, from all others or one, again and again;
+"""Hosts that cannot be reached for a while: both ways or one, from all others or one, again and again;
 and a program outside of the cluster, whose node sleeps, or is cut off, for up to as long as it may.
 
 Of the latter nothing may be noticed: its program ends as if nothing had been.  In some worlds it stays away for longer

@@ -25,7 +25,7 @@ from .simulator import Simulator
 from .weather import DRAG
 from .workloads import program, several
 
-# After the last fault everything ends within so many virtual seconds (USERS 2.4, 12).
+# Everything ends within so many virtual seconds after the last fault.
 LIVENESS_SECONDS = 30.0
 # What is batched by timers has then been said.
 REST_SECONDS = 1.0

@@ -1,7 +1,7 @@
 """Connections between simulated processes: real links, real frames, delays, breaks.
 
 A connection has two ends, each with a Link.  Frames arrive in order, each after a delay drawn for it.  The
-verbs are those of the simulators that STYLE 5 describes: hold / release, break_ / repair, partition / repair.
+verbs come in pairs: hold / release, break_ / repair, partition / repair.
 What is in flight when a connection breaks is lost; both sides send it again when it is repaired.
 """
 

@@ -53,7 +53,7 @@ class ReplicaFaults:
                 self.world.call_later(random.uniform(*START_SECONDS), self.shards.add_member, host.member.shard)
 
     def breaks(self, node: Node) -> bool:
-        """Whether what its disk does now fails for good: an fsync, say (USERS F09).  Then its replica ends."""
+        """Whether the node's disk fails for good now, in an fsync for example.  Its replica then ends."""
         options, random = self.world.options, self.world.random
         host = self.shards.hosts.get(node.name)
         if host is None or self.broken >= options.broken_disks or self.world.faults.are_over:

@@ -1,4 +1,4 @@
-"""The same program, run by one thread in order: what a run's results are compared with (DESIGN 9.2)."""
+"""A program, run by one thread in order: the results of a run are compared with its results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What is no failure, and no good weather either: lines that clog, frames that come twice, nodes that are slow for a
-while, clocks that differ and jump, and memory or disks that a stranger fills
-(USERS F03, F04, F06 to F10, F14).
+while, clocks that differ and jump, and memory or disks that a stranger fills.
 
 Of all this nothing may be lost: who works on is a member.  But for stores that are full, where a put may be refused,
 and for long clogs, in worlds that lose nodes anyway.

@@ -1,4 +1,4 @@
-"""Where a chain's members run: on as many machines as there are (DESIGN 11).
+"""The machines of a chain's members: as many as there are (docs/design/gcs-chain.md).
 
 A member's machine is the node that runs it; "": the head's.  A chain all of whose members are there takes one more in
 from where it has none, and when that has caught up, one that shares its machine is taken out.

@@ -170,7 +170,7 @@ class TaskTable:
                 self.makers[task_id] = node
             else:
                 if not _do_the_same(record.spec, spec):
-                    self.unlike += 1  # the first one known stays (DESIGN 11); the node holds the object all the same
+                    self.unlike += 1  # the first one known stays; the node holds the object all the same
                 if not record.holder and task_id not in self.makers:
                     self.makers[task_id] = node
                 return self.hold(task_id + FIRST_RETURN, node)

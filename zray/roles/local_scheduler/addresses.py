@@ -35,7 +35,7 @@ class Addresses:
         return gone
 
     def shard_of(self, task_or_object_id: bytes) -> str:
-        """The shard that is the one authority for a task, its lineage and its objects (DESIGN 5)."""
+        """The shard that is the one authority for a task, its lineage and its objects (docs/design/gcs-chain.md)."""
         if len(self.shards) == 1:
             return self.shards[0]
         return self.shards[int.from_bytes(task_or_object_id[6:16], "big") % len(self.shards)]

@@ -45,7 +45,7 @@ class BehindWaits:
                     break
 
     def run_nested(self, queue: ReadyQueue) -> None:
-        """No worker can be had: a blocked one runs the task that it waits for itself (U03)."""
+        """A blocked worker runs the task that it waits for itself: no other worker can be had."""
         node = self.node
         for worker in self.dispatch.leased.values():
             if not queue.tasks or not self.dispatch.has_room(queue):

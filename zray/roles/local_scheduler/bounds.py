@@ -1,4 +1,4 @@
-"""What a local scheduler keeps at most so many of: the simulator asserts it after each turn (USERS 2.4, 10).
+"""The bounds of a local scheduler's tables: the simulator asserts them after each turn.
 
 The number of tasks, objects and actors is the user's: each is asked for by a program, and goes with its last ref.  All
 else is bounded by a number of its own, or by these: what can be at most one per task must not be more than the tasks.

@@ -1,4 +1,4 @@
-"""The code of jobs on other nodes: what drivers publish, and who is told of it (USERS U38).
+"""The code of jobs on other nodes: what drivers publish, and who is told of it (docs/design/storage.md).
 
     PublishCode -> the job's facts name the bundles, which are objects that the driver holds; or another sys_path; or
     one more reload, upon which workers that have modules of the program leave

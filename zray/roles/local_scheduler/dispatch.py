@@ -40,7 +40,7 @@ MEAN_WEIGHT = 0.25
 MEANS_MAX = 10_000
 # A job's kinds of tasks (by options and depth), beyond those of which some wait: a program may give each task a name.
 QUEUES_MAX = 1_000
-# A lease that has lasted so long ends when other queues wait: jobs and kinds of tasks share the node (B20).
+# A lease of this length ends when other queues wait: jobs share the node (docs/security.md, B20).
 LEASE_SECONDS = 0.02
 # Whoever has waited for an argument finds its place among so many of the first: more than run at once.
 OVERTAKEN_MAX = 256

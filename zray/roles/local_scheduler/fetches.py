@@ -27,7 +27,7 @@ from .tables import ObjectEntry, Process, Shared, Task, TaskState
 if TYPE_CHECKING:
     from .scheduler import LocalScheduler
 
-# How long something waits for room while somebody here may still make some (USERS 2.3: a stuck fetch fails then).
+# A fetch waits so long for space while a process here may still free some; then it fails (docs/design/storage.md).
 ROOM_SECONDS_MAX = 600.0
 # What was said of a full store holds for so long: it is said again twice as often, while nothing else comes either.
 FULL_NEWS_SECONDS = 10.0

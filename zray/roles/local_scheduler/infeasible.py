@@ -1,4 +1,4 @@
-"""What no node can ever hold (USERS U01).
+"""Requests that no node can ever hold (docs/design/scheduling.md).
 
     in an embedded session, which no node can join    an error at once: what is asked, the largest node, the fix
     in a cluster                                      it waits for a node that can; after WARN_SECONDS its user is told

@@ -1,4 +1,4 @@
-"""The node's table of objects: values, references and pins (DESIGN 7).
+"""The node's table of objects: values, references and pins (docs/design/references.md).
 
 An entry lives as long as anything here refers to it: a process (`holders`), or a task, a containing object, a
 wait (`count`).  When nothing does, the entry goes, then what it contained, iteratively; a large value's range

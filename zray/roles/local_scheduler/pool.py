@@ -1,7 +1,7 @@
 """The node's worker processes: started, given to a job for good (and to one set of its environment variables), reused,
 replaced when they die.
 
-At most 2 x CPUs + 4 workers beyond the actors' (DESIGN 11): with all of them blocked, a blocked worker runs
+The pool has at most 2 x CPUs + 4 workers beyond the actors': with all of them blocked, a blocked worker runs
 what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
 is idle.  A task inside a wait with a timeout would hold that up: up to LIMITED_MAX more are started for such tasks.
 

@@ -1,4 +1,4 @@
-"""Why an object is not here: a chain of reasons in words, as far as this node knows (USERS U02).
+"""The reasons why an object is not here: a chain of them in words, as far as this node knows.
 
     object -> the task that makes it -> what that waits for (an argument, resources, a worker, an actor, a node)
            -> who has that

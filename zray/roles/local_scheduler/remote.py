@@ -1,7 +1,7 @@
 """What a local scheduler does with other nodes: tasks that go up or come down, objects that lie elsewhere.
 
 A ref leaves this node only after the shard knows that this node holds it and, for a task, has its spec; the
-node that receives it joins the holders before this one lets go (DESIGN 7).
+node that receives it joins the holders before this one lets go (docs/design/references.md).
 
     spill:   record and hold at the shard -> all acknowledged -> SpillTask -> (global scheduler) -> PlaceTask
              -> the other node holds -> TaskAccepted; this node holds them too until the task is done, since it is
