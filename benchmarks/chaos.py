@@ -1,4 +1,4 @@
-"""A cluster of three under fire (USERS 2): every few seconds a process of it is killed with SIGKILL, whichever it is.
+"""A cluster of three nodes under faults: every few seconds one of its processes, of any kind, is killed with SIGKILL.
 
     python -m benchmarks.chaos [--tasks 20000] [--milliseconds 20] [--every 5] [--seed 0] [--victims head,node,...]
 

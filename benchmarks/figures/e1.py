@@ -22,8 +22,8 @@ PAPER = "1.8 M tasks/s on 100 nodes of 64 vCPUs: 18,000 per node"
 SPREAD_MAX = 0.15  # of the CPU time per task, between 1 and 8 nodes
 WAVE = 10_000
 IN_FLIGHT = 200  # of each node, where several share these cores
-# So much of each node, in waves of so many, that eight of them leave the cores idle a third of the time (PAPER 2: what
-# emulated nodes take together stays below 1.5 cores): as on machines of their own, none has to wait for another's.
+# The rate of each node, and the size of its waves.  Eight emulated nodes together take less than 1.5 of two cores, so
+# no node waits for the work of another one, as on machines of their own.
 PACE = 10_000.0  # tasks per second
 PACED_WAVE = 1_000
 PACED_TASKS = 20_000  # of each node: two seconds

@@ -115,7 +115,7 @@ def steps(changes: list[tuple[float, int]], end: float) -> list[tuple[float, int
 
 
 def judge(figure: Figure, course: Course, plan: Plan) -> None:
-    """By PAPER's rules: exact, as many per live node as before, all of it back."""
+    """The figure's conditions: exact results, the same rate per live node, the first throughput again at the end."""
     again, lost = course.again(), course.lost()
     words = f"{course.chains} chains of {CHAIN} tasks, {course.wrong} wrong; {again} tasks were run again"
     is_exact = course.wrong == 0 and again > 0

@@ -106,7 +106,7 @@ def measure(figure: Figure, effort: Effort) -> None:
 
 
 def judge(figure: Figure, what: str, kind: str, without: Course, saved: Course) -> None:
-    """By PAPER's rules."""
+    """The figure's rows: calls that were run again, without and with checkpoints."""
     wrong = without.wrong + saved.wrong
     words = f"{without.answers + saved.answers} results and states, {wrong} wrong"
     figure.add_fact(f"{what}: each call's effect is in the state once, and no caller notices", wrong == 0, words, kind)

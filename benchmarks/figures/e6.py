@@ -51,7 +51,7 @@ def measure(figure: Figure, effort: Effort) -> None:
 
 
 def add_writes(figure: Figure, rounds: list[dict[int, Rate]], where: str, kind: str) -> None:
-    """Rows that have no limit: PAPER's is about tasks."""
+    """Rows without a limit: the paper's limit is about tasks."""
     points = []
     for count in rounds[0]:
         found = [by_count[count] for by_count in rounds]

@@ -26,7 +26,7 @@ def measure(figure: Figure, effort: Effort) -> None:
 
 
 def judge(figure: Figure, plan: tuple[int, int, int], kept: dict[str, Any], flushed: dict[str, Any]) -> None:
-    """By PAPER's rules.  plan: tasks; bytes that specs may take where they are flushed; and the process, either way."""
+    """The rows of E8.  plan: tasks; bytes that specs may take where they are flushed; and the process, either way."""
     tasks, limit, cap = plan
     lines = {
         name: [(float(count), resident / MB) for count, resident, _ in found["points"]]
