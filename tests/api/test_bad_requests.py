@@ -1,4 +1,4 @@
-"""What nothing could mean, or nobody could take along, is refused where it is given (B19)."""
+"""Requests without a meaning, or too large for a message, are refused where they are made (docs/security.md, B19)."""
 
 import math
 import sys
@@ -55,7 +55,7 @@ def test_it_is_an_error_of_the_caller_and_short(options):
 
 
 def test_more_refs_together_than_messages_can_name_are_refused_where_they_are_pickled(session, monkeypatch):
-    """S10: what the receiver would refuse is not built."""
+    """A message that the receiver would refuse is not built (docs/security.md, S10)."""
     monkeypatch.setattr(object_ref, "REFS_MAX", 10)
     refs = [zray.put(number) for number in range(11)]
     count = zray.remote(lambda *values: len(values))
@@ -71,7 +71,7 @@ def test_more_refs_together_than_messages_can_name_are_refused_where_they_are_pi
 
 
 def test_the_names_of_code_are_as_long_as_they_like_and_are_cut(session):
-    """B28."""
+    """Text that others see is cut to a length (docs/security.md, B28)."""
 
     def long():
         return 1

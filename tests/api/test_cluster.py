@@ -254,7 +254,7 @@ def test_tasks_elsewhere_know_the_namespace_and_modules_of_their_program(cluster
 
 
 def test_each_node_listens_on_one_port_and_its_workers_on_none(cluster):
-    """U44; a firewall needs one rule."""
+    """A firewall needs one rule per node."""
     with zray.init(address=cluster.address):
         assert zray.get([zray.remote(lambda: 1).remote() for _ in range(20)], timeout=20) == [1] * 20
         for node in [cluster.head_node, *cluster.worker_nodes]:

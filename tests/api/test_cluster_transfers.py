@@ -98,7 +98,7 @@ def test_a_holder_that_is_killed_in_the_middle_costs_nothing(wires, tmp_path):
 
 
 def test_the_only_holder_is_killed_in_the_middle_and_the_value_is_made_again(wires, tmp_path):
-    """U05: what is known of a value does not share the fate of the process that made it, nor of its node."""
+    """The record of a value survives the process that made the value, and its node."""
     tally = Tally(tmp_path / "made")
     holder, wire = wires.add()
     wires.cluster.connect()

@@ -1,4 +1,4 @@
-"""Code ships itself: what a program has of its own travels to the nodes where its tasks run (U38, U39)."""
+"""Code ships itself: what a program has of its own travels to the nodes where its tasks run."""
 
 import json
 import os

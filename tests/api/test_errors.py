@@ -173,7 +173,6 @@ def test_an_exception_as_a_value_is_a_value():
     ids=["keywords", "no arguments", "lock inside", "breaks on arrival", "breaks on leaving"],
 )
 def test_exceptions_that_do_not_pickle_are_told_all_the_same(make, words):
-    """USERS U31."""
     error = error_of(fail.remote(make))
     assert isinstance(error, TaskError)
     assert words in str(error)
@@ -181,7 +180,7 @@ def test_exceptions_that_do_not_pickle_are_told_all_the_same(make, words):
 
 
 def test_an_exception_whose_class_is_missing_here():
-    """USERS U31: the class lives in a module that only the worker has."""
+    """The class lives in a module that only the worker has."""
 
     @zray.remote
     def raise_strange():
@@ -198,7 +197,7 @@ def test_an_exception_whose_class_is_missing_here():
 
 
 def test_a_very_long_message_is_cut():
-    """USERS U31: 64 KiB of it are kept."""
+    """The first 64 KiB of the message are kept."""
     error = error_of(fail.remote(lambda: ValueError("x" * 20_000_000)))
     assert isinstance(error, ValueError)
     assert len(str(error)) < 1_000_000
@@ -258,7 +257,7 @@ def test_a_stop_iteration_in_a_task():
 
 
 def test_a_result_that_cannot_be_pickled_is_an_error_that_names_it():
-    """USERS U33, from the worker's side."""
+    """The worker pickles the result, so the worker names what it cannot pickle."""
 
     @zray.remote
     def return_lock():
@@ -285,7 +284,7 @@ class Connection:
     ids=["attribute", "nested", "bare", "generator", "socket"],
 )
 def test_an_argument_that_cannot_be_pickled_is_named_at_the_call(make, words):
-    """USERS U33: the path to it, at `.remote()`."""
+    """The error at `.remote()` has the path to the part that cannot be pickled."""
     value = make()
     with pytest.raises(TypeError) as caught:
         identity.remote(value)
@@ -317,8 +316,6 @@ def test_a_closure_that_cannot_be_pickled_is_named_at_the_call():
     ids=["exit code", "killed", "segmentation fault"],
 )
 def test_a_dead_worker_says_how_it_died(end, words):
-    """USERS U32."""
-
     @zray.remote(max_retries=0)
     def die():
         print("last words", file=sys.stderr, flush=True)
@@ -331,8 +328,6 @@ def test_a_dead_worker_says_how_it_died(end, words):
 
 
 def test_a_dead_actor_says_how_it_died():
-    """USERS U32."""
-
     @zray.remote
     class Mortal:
         def die(self):

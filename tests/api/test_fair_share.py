@@ -1,4 +1,4 @@
-"""Two programs in one session: the flood of one leaves the other its share of what runs (B20; real processes)."""
+"""Two programs in one session: the flood of one leaves the other its share of the CPUs (docs/security.md, B20)."""
 
 import time
 

@@ -83,7 +83,7 @@ def test_as_often_as_it_takes(tally):
 
 @pytest.mark.slow
 def test_a_hundred_tasks_that_kill_their_worker():
-    """USERS U06: each is an error within a second, and a normal task runs after each."""
+    """Each death is an error within a second, and a normal task runs after each."""
     # Functions of this module's own would have each new worker import it, which takes ten times as long as the rest.
     always = zray.remote(max_retries=0)(lambda: os.kill(os.getpid(), signal.SIGKILL))
     triple = zray.remote(lambda value: 3 * value)
@@ -97,7 +97,7 @@ def test_a_hundred_tasks_that_kill_their_worker():
 
 
 def test_only_the_task_that_ran_is_blamed(gate, tally):
-    """DESIGN 11: those queued behind it, in the same worker too, run elsewhere and use up no retry."""
+    """Tasks queued behind it, in the same worker too, run elsewhere and use up no retry."""
     zray.get([identity.remote(i) for i in range(200)])  # short so far: several go to a worker at once
 
     @zray.remote(max_retries=0)
@@ -286,7 +286,7 @@ def test_a_worker_whose_process_group_and_children_are_killed(tally):
 
 @pytest.mark.slow
 def test_random_kills_under_load_change_no_result(tally, leftovers):
-    """DESIGN 9: a value is what a sequential run gives, whatever was killed."""
+    """A value is what a sequential run gives, whatever was killed."""
 
     @zray.remote(max_retries=-1)
     def work(value):

@@ -1,4 +1,4 @@
-"""What no node can ever hold: an error, or a wait for a node that can (U01)."""
+"""Requests that no node can ever hold: an error, or a wait for a node that can."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.gates import until
 from zray.cluster_utils import Cluster
 from zray.host import joining
 
-# U01.
+# The error of an infeasible request comes within this time.
 SAID_SECONDS = 2.0
 
 
@@ -32,7 +32,7 @@ class Adder:
 
 
 def test_what_no_node_can_ever_run_fails_and_says_what_is_lacking(start):
-    """USERS U01; DESIGN 9.1: to an embedded session no further node can come, so it never could run."""
+    """No further node can join an embedded session, so the task could never run."""
     start(num_cpus=2)
     ref = identity.options(num_cpus=64).remote(1)
     with pytest.raises(zray.exceptions.TaskUnschedulableError) as raised:

@@ -11,7 +11,7 @@ import zray
 from tests.gates import Gate, forever, until
 from tests.scripts import ROOT, run_script, start_script
 
-LEFTOVER_DEADLINE_S = 5.0  # USERS U22
+LEFTOVER_DEADLINE_S = 5.0  # from the end of a driver until nothing of its session is left
 
 # A driver that has everything: a task under way, an actor, large values, a process that a task started.
 BUSY = """
@@ -255,7 +255,7 @@ ENDINGS = {
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.replace(" ", "-"))
 def test_nothing_is_left_however_the_driver_ends(ending, tmp_path, leftovers):
-    """USERS U22.  The child of a task, a `sleep`, must go as well."""
+    """The child of a task, a `sleep`, must go as well."""
     last, signals, code = ENDINGS[ending]
     gate = Gate(tmp_path / "gate")
     busy = BUSY.replace("{gate}", gate.path)
@@ -345,7 +345,7 @@ def test_the_node_is_killed_under_a_driver(tmp_path):
 
 @pytest.mark.slow
 def test_drivers_killed_at_any_moment_leave_nothing(tmp_path, leftovers):
-    """USERS U22: kill -9 while a session starts, works and ends."""
+    """SIGKILL comes while a session starts, works and ends."""
     import threading
 
     script = """
@@ -366,7 +366,7 @@ def test_drivers_killed_at_any_moment_leave_nothing(tmp_path, leftovers):
 
 
 def test_a_forked_child_of_the_driver_does_not_end_the_session(start):
-    """Users fork (DESIGN 11): the child's exit touches neither references nor the session."""
+    """The exit of a forked child touches neither references nor the session."""
     start(num_cpus=1)
     ref = zray.put(b"x" * 1_000_000)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Memory as a resource, of tasks, actors and bundles (FEATURES 4; Ray's `memory`); and a store that is nearly full."""
+"""Memory as a resource of tasks, actors and bundles, as Ray's `memory`; and a store that is nearly full."""
 
 import numpy as np
 import pytest

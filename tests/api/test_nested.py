@@ -69,7 +69,7 @@ def test_a_chain_without_end_is_an_error(start):
 
 
 def test_fifty_levels_on_one_cpu_in_few_processes(start):
-    """USERS U03: depth 50 on 1 CPU finishes, and processes never exceed 2 x CPUs + 4."""
+    """Depth 50 on 1 CPU finishes, and processes never exceed 2 x CPUs + 4."""
     start(num_cpus=1)
     pids = zray.get(descend.remote(50))
     assert len(pids) == 51
@@ -164,7 +164,7 @@ class TestInOneSession:
         assert zray.get(total) == 3
 
     def test_the_children_of_a_repeated_parent_have_the_same_ids(self, tmp_path):
-        """DESIGN 5: ids are derived from the parent's id and its counter."""
+        """Ids are derived from the parent's id and its counter."""
         tally = Tally(tmp_path / "tally")
 
         @zray.remote(max_retries=1)

@@ -225,8 +225,6 @@ def test_writing_into_an_array_raises():
 
 
 def test_writing_into_an_argument_says_which_one_and_what_to_do():
-    """USERS U18."""
-
     @zray.remote
     def scale(weights):
         weights *= 2
@@ -238,7 +236,6 @@ def test_writing_into_an_argument_says_which_one_and_what_to_do():
 
 
 def test_a_writable_copy_can_be_asked_for():
-    """USERS U18."""
     ref = zray.put(np.zeros(1_000_000))
     array = zray.get(ref, writable=True)
     array[0] = 1.0
@@ -349,7 +346,7 @@ def test_a_reference_pickled_behind_our_back_is_refused():
 
 
 def test_more_than_the_store_holds_is_an_error_and_not_a_signal(tmp_path):
-    """USERS U14: pages are reserved before they are written to."""
+    """Pages are reserved before they are written to."""
     result = run_script(
         tmp_path,
         """

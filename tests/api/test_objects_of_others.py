@@ -1,4 +1,4 @@
-"""Two programs of one cluster, and an object of one that was never handed to the other (B23; real processes)."""
+"""Two programs of one cluster, and an object of one that was never handed to the other (docs/security.md, B23)."""
 
 import contextlib
 import os
@@ -76,7 +76,7 @@ def test_of_another_job_of_its_node_a_program_has_what_it_can_name(cluster, tmp_
 
 
 def test_what_its_job_has_handed_to_nobody_is_not_to_be_had_from_another_node(cluster, tmp_path):
-    """B23: the shards have not heard of it."""
+    """The shards have not heard of the object."""
     zray.init(address=cluster.address)
     with owner_of(cluster, tmp_path, from_outside(cluster, tmp_path)) as ids:
         assert all(is_nobodys(object_id) for object_id in ids)

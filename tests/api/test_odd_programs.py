@@ -149,7 +149,6 @@ def test_a_repeated_attempt_may_store_what_the_first_one_stored(tmp_path):
 
 
 def test_large_code_is_warned_of_once_and_says_what_makes_it_large():
-    """USERS U33."""
     table = np.zeros(1_000_000)
 
     @zray.remote
@@ -385,6 +384,6 @@ print("whole")
 
 
 def test_interrupts_at_any_moment_leave_the_client_whole(tmp_path):
-    """DESIGN 11: KeyboardInterrupt inside a client's turn is deferred to its end."""
+    """KeyboardInterrupt inside a client's turn is deferred to its end."""
     result = run_script(tmp_path, INTERRUPTED)
     assert result.stdout.split() == ["whole"], result.stderr

@@ -1,4 +1,4 @@
-"""A wait that takes long says why, on standard error (U02)."""
+"""A wait that takes long says why, on standard error."""
 
 import io
 import os
@@ -35,7 +35,7 @@ def hearing(monkeypatch):
 
 
 def test_a_wait_explains_itself_after_ten_seconds_a_minute_and_ten():
-    """U02.  The other tests have other numbers."""
+    """The other tests have other numbers."""
     assert patience.SAID_AFTER[:3] == (10.0, 60.0, 600.0)
 
 

@@ -158,7 +158,7 @@ def test_other_nodes_have_it_too(nothing_left):
 
 
 def test_the_token_of_a_program_is_not_in_its_tasks(start, monkeypatch):
-    """USERS S6: whoever reads their environment, or is started by them, could join."""
+    """A process that reads their environment, or is started by them, could join with it (docs/security.md, S6)."""
     monkeypatch.setenv("ZRAY_TOKEN", "secret")
     start(num_cpus=1)
     assert zray.get(look.remote("ZRAY_TOKEN", "HOME")) == [None, HOME or None]

@@ -341,7 +341,7 @@ def test_exceptions_are_not_retried_unless_asked_for(tmp_path):
 
 
 def test_a_long_task_does_not_trap_short_ones_behind_it(gate):
-    """DESIGN 6: tasks that are queued behind a long one can be taken back from the busy worker."""
+    """Tasks that are queued behind a long one can be taken back from the busy worker."""
     zray.get([identity.remote(i) for i in range(200)])  # short so far: many go to a worker at once
     long = wait_at.remote(gate)
     assert zray.get([identity.remote(i) for i in range(100)], timeout=20) == list(range(100))

@@ -82,7 +82,6 @@ MISTAKES = {
 
 @pytest.mark.parametrize("arguments", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_said_in_a_sentence(arguments):
-    """USERS B33."""
     if arguments[0] == "microbenchmark":
         pytest.importorskip("zray.benchmarks")
     result = zray(*arguments)

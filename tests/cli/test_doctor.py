@@ -1,4 +1,4 @@
-"""`zray doctor`: each step of the way to a cluster fails with a sentence of its own (USERS U44)."""
+"""`zray doctor`: each step of the way to a cluster fails with a sentence of its own."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""`zray keys`: who is let into a cluster, and who no more (S4, B08)."""
+"""`zray keys`: who is let into a cluster, and who no more (docs/security.md, S4 and B08)."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.scripts import ROOT, environment
 from zray.exceptions import AuthenticationError, ClusterLostError
 from zray.host import joining
 
-# S4.
+# A revoked key is out within this time (docs/security.md, S4).
 REVOKED_SECONDS = 5.0
 
 

@@ -311,7 +311,7 @@ def test_a_blocking_start_says_that_its_node_has_died():
 
 @pytest.mark.slow
 def test_a_node_that_does_not_answer_is_killed(nothing_left):
-    """USERS F03: stopped is not dead, so both the question and the farewell take their time."""
+    """A stopped node is not dead, so both the question and the farewell take their time."""
     zray("start", "--head", "--num-cpus", "1")
     (fact,) = statuses().values()
     os.kill(fact["node_pid"], signal.SIGSTOP)

@@ -135,7 +135,7 @@ def test_a_head_whose_cable_is_out_for_long_costs_nothing(network, hosts, cluste
 
 
 def test_a_head_whose_machine_loses_its_power_costs_no_actor(network, hosts, tmp_path):
-    """U46: no reset tells the nodes; with `--state-dir` it is started again, and all goes on where it was."""
+    """No reset tells the nodes.  The head is started again with `--state-dir`, and all goes on where it was."""
     start = ("--state-dir", str(tmp_path / "state"))
     cluster = hosts[0].start_head(*start)
     for host in hosts[1:]:
@@ -257,7 +257,7 @@ PROXIES = {
 
 @pytest.fixture
 def alone(network):
-    """A host without a cable, whose user has proxies in the environment (U45)."""
+    """A host without a cable, whose user has proxies in the environment."""
     host = network.add("a")
     host.ip("link del eth0")
     host.variables = PROXIES

@@ -66,8 +66,8 @@ def mentions(value, wanted):
 def test_the_figure_step_by_step():
     """Ray paper 4.2.4, figure 7a and 7b; the numbers are its own.
 
-    Where zray differs: the GCS has acknowledged the spec and the driver's refs before the task leaves N1 (DESIGN
-    6.5), and the callback of 7b (2) is registered when N2 has accepted the task.
+    zray differs in two steps.  The GCS has acknowledged the spec and the driver's refs before the task leaves N1
+    (docs/design/references.md), and the callback of 7b (2) is registered when N2 has accepted the task.
     """
     driver, said = run(on_two_nodes)
     assert driver.result == Big(3, SIZE)

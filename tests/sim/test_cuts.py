@@ -9,13 +9,15 @@ pytestmark = pytest.mark.sim
 
 @pytest.mark.parametrize("nodes, asked", [(3, {}), (4, {"deaths": True, "heads": True})], ids=str)
 def test_programs_outside_that_are_cut_off_or_asleep(nodes, asked):
-    """F03 to F05: for as long as they may be, they go on as if nothing had been; who is away for longer is gone."""
+    """Programs away for less than `--driver-wait` go on as before; programs away for longer are declared dead."""
     assert_all_is_well(range(1, 1 + HALF), nodes=nodes, cuts=True, **asked)
 
 
 @pytest.mark.parametrize("nodes, asked", [(4, {}), (5, {"deaths": True, "shards": 2, "replicas": 2})], ids=str)
 def test_nodes_that_hear_others_and_are_not_heard(nodes, asked):
-    """F05, one way: a pair, or one and all others; whoever the head hears, and who hears it, is a member."""
+    """Cuts in one direction, between a pair or one node and all others: a node that the head hears, and that hears
+    the head, is a member.
+    """
     assert_all_is_well(range(1, 1 + HALF), nodes=nodes, oneway=True, **asked)
 
 

@@ -1,4 +1,4 @@
-"""Same seed, same run, message for message (DESIGN 9.7): set order and hash order decide nothing."""
+"""The same seed makes the same run, message for message: set order and hash order decide nothing."""
 
 import os
 import subprocess

@@ -51,7 +51,7 @@ def test_without_a_plant_all_is_well():
 
 
 def test_an_exception_in_a_handler_fails_the_run(planted):
-    """No exception disappears (USERS 2.4, 14): whatever a role raises ends its run, with where it came from."""
+    """No exception disappears: an exception of a role ends the run, with its origin."""
     failed = seeds_that_fail()
     assert 0 < len(failed) < RUNS
     for outcome in failed.values():

@@ -61,7 +61,7 @@ def test_deaths_of_nodes_with_several_shards(nodes, shards, replicas):
 @pytest.mark.parametrize("nodes, deaths, shards", [(4, 0, 1), (4, 0, 2), (5, 1, 1)])
 @pytest.mark.parametrize("chunk", range(HEAD_CHUNKS))
 def test_heads_that_are_killed_and_started_again(chunk, nodes, deaths, shards):
-    """U46: at any message, on what was written down; nothing that others have is lost or done twice."""
+    """A head is killed at any message and goes on with its state folder.  Nothing of others is lost or done twice."""
     seeds = range(1 + chunk * CHUNK, 1 + (chunk + 1) * CHUNK)
     assert_all_is_well(seeds, nodes=nodes, deaths=bool(deaths), heads=True, shards=shards)
 

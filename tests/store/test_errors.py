@@ -294,7 +294,7 @@ def test_cyclic_causes_end():
 
 
 def test_an_error_passed_on_stays_the_first_one():
-    """FEATURES.md: dependent tasks fail with the same error, not in ten layers."""
+    """Dependent tasks fail with the same error, not in ten layers."""
     data = serialize_error(raised(KeyError("first")), "a", node="n1").inband
     for name in "bcdefghijklmnop":
         data = serialize_error(raised(deserialize_error(data)), name, node="n2").inband

@@ -65,7 +65,7 @@ def test_what_one_process_writes_another_reads(session):
 
 @pytest.mark.parametrize("size", [0, 4096])
 def test_what_was_cut_off_by_hand_is_an_error_and_no_signal(session, size):
-    """USERS F11: for who has it mapped, and for who comes later; and nobody gives the file its size again."""
+    """The error comes to processes that have it mapped and to later ones; no process gives the file its size again."""
     segment = Segment.create(segment_name(session, 0), 1 << 20)
     segment.reserve(0, 1 << 20)
     before, after = ArenaView(session), ArenaView(session)
@@ -110,7 +110,7 @@ def test_sessions_whose_names_could_be_confused_are_refused(name):
 
 
 def test_a_name_that_no_system_has_makes_nothing(session):
-    """B25: of 300 characters."""
+    """A name of 300 characters (docs/security.md, B25)."""
     before = os.listdir("/dev/shm")
     with pytest.raises((OSError, ValueError)):
         Segment.create(segment_name(f"{session}{'x' * 300}", 0), 4096)
@@ -235,7 +235,7 @@ def mapped_bytes(name):
 
 
 def test_a_pin_lasts_as_long_as_the_last_array(session):
-    """DESIGN.md 7: a process pins what it reads until the arrays made from it are gone."""
+    """A process pins a value that it reads until the arrays made from it are gone."""
     value = {"a": numpy.arange(100_000), "b": numpy.arange(5)}
     serialized = serialize(value)
     segment = Segment.create(segment_name(session, 0), 4 << 20)
@@ -349,7 +349,7 @@ def make_session(root, session):
 
 
 def test_the_sweeper_takes_dead_sessions_only(root, session):
-    """DESIGN.md 11: a sweeper for sessions that are dead."""
+    """Sessions that are dead are swept; others are left alone."""
     folder = make_session(root, session)
     lock = lock_session(str(folder))
     assert sweep(str(root)) == []

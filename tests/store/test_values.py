@@ -1,4 +1,4 @@
-"""Values to bytes and back (DESIGN.md 4)."""
+"""Values to bytes and back (docs/design/storage.md)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_fortran_order_is_kept(shape):
 
 
 def test_large_buffers_are_not_copied_and_lie_aligned():
-    """DESIGN.md 4: buffers 64-byte aligned, get returns views."""
+    """Buffers are aligned to 64 bytes, and get returns views."""
     value = {"a": numpy.arange(5000.0), "b": [numpy.arange(3), numpy.arange(100_000)]}
     serialized = serialize(value)
     assert len(serialized.buffers) == 3
@@ -194,7 +194,7 @@ def test_large_buffers_are_not_copied_and_lie_aligned():
 
 @pytest.mark.parametrize("value", [numpy.arange(100_000), {"a": numpy.arange(3)}, numpy.arange(3)])
 def test_the_last_array_made_from_shared_memory_keeps_it(value):
-    """DESIGN.md 7: the pin follows the array that the user holds."""
+    """The pin follows the array that the user holds."""
     serialized = serialize(value)
     memory = numpy.empty(serialized.size, numpy.uint8)
     write_into(serialized, memory)
@@ -373,7 +373,6 @@ class Foreign:
 
 
 def test_registered_serializers_are_used():
-    """FEATURES.md: register_serializer."""
     register_serializer(Foreign, serializer=lambda value: 5, deserializer=lambda data: ("foreign", data))
     try:
         assert round_trip([Foreign()]) == [("foreign", 5)]
