@@ -1,4 +1,4 @@
-"""CURVE spoken by hand, as far as the end of the handshake: what libzmq's own client would never say (B10).
+"""CURVE spoken by hand, up to the end of the handshake: libzmq's own client never says this (docs/security.md, B10).
 
 With the libsodium that pyzmq brings along; RFC 26 (CurveZMQ) has the names.
 """

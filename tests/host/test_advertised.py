@@ -1,4 +1,4 @@
-"""A node that others reach elsewhere than where it listens: behind a router that forwards a port (U45)."""
+"""A node that others reach elsewhere than where it listens: behind a router that forwards a port."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What others make us keep has an end, each with a unit (S10, B21, B28)."""
+"""Caps on memory that other peers make us use, each with a unit (docs/security.md, S10, B21, B28)."""
 
 import traceback
 
@@ -27,7 +27,7 @@ from zray.wire.tasks import ObjectsReady, WaitObjects, WaitReply
 
 
 def test_a_host_that_takes_nothing_is_dropped(monkeypatch):
-    """B21: it answers on its connection, and reads nothing."""
+    """The host answers on its connection, and reads nothing (B21)."""
     monkeypatch.setattr(link, "IN_FLIGHT_BYTES_MAX", 1_000)
     monkeypatch.setattr(neighbour, "STUCK_SECONDS", 1)
     with Host("head") as head, Host() as idle, Host() as other, Stranger(head, idle.keys) as stranger:
@@ -158,7 +158,7 @@ def node_side(tmp_path, monkeypatch):
 
 
 def test_a_process_that_asks_and_does_not_read_is_cut(node_side):
-    """B21: that one, not its neighbour."""
+    """Another process beside it is not cut (B21)."""
     asker, other = Peer("driver-1", b"1"), Peer("driver-2", b"2")
     node_side.add(asker)
     node_side.add(other)

@@ -1,4 +1,4 @@
-"""Limits of cgroups on the CPUs, the memory and the default object store of a session (U13, U26)."""
+"""Limits of cgroups on the CPUs, the memory and the default object store of a session."""
 
 import os
 import subprocess

@@ -189,7 +189,7 @@ def test_files_outside_are_refused(caches, path, tmp_path):
 
 
 def test_so_many_files_are_no_program():
-    """B27: told by the first bytes, before anything is made of the others."""
+    """The first bytes tell the number, before the others are decoded (docs/security.md, B27)."""
     fits = msgpack.encode([[f"f{number}", False, b""] for number in range(20)])
     assert array_length(fits) == 20 and len(read_bundle(fits)) == 20
     assert array_length(msgpack.encode([1] * 3)) == 3 and array_length(msgpack.encode([1] * 70_000)) == 70_000

@@ -1,4 +1,4 @@
-"""What a death says: signal or exit code, and the last lines of the log (U32)."""
+"""The report of a death: signal or exit code, and the last lines of the log."""
 
 import ctypes
 import os

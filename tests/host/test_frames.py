@@ -1,4 +1,4 @@
-"""A frame that is none, or that lies, costs its sender: nobody else notices (U09, DESIGN 4)."""
+"""A frame that is none, or that lies, costs its sender: nobody else notices."""
 
 import os
 import random
@@ -180,7 +180,7 @@ FOREIGN = [NodeLost("x", "y"), TasksFinished([]), FreeCopies([]), SpillRefused(b
 
 @pytest.mark.parametrize("message", FOREIGN, ids=lambda message: type(message).__name__)
 def test_what_is_not_a_drivers_to_say_is_refused_and_told(message, others_work):
-    """B11: other roles' words, and those of workers and commands."""
+    """Messages of other roles, of workers and of commands (docs/security.md, B11)."""
     before = bad_frames()
     with RawPeer(address()) as peer:
         assert type(peer.hello()) is Welcome
@@ -204,7 +204,7 @@ ASKS = [
 
 @pytest.mark.parametrize("message", ASKS, ids=lambda message: type(message).__name__)
 def test_a_process_without_a_job_asks_for_no_object(message, others_work):
-    """B23: a command looks, and orders; nothing of what jobs have is told it."""
+    """A command looks and orders; no object of a job is told it (docs/security.md, B23)."""
     objects = zray.put("mine"), bad_frames()
     with RawPeer(address()) as peer:
         assert type(peer.hello(kind="command", job_id=b"")) is Welcome
@@ -225,7 +225,7 @@ NOUGHT = [
 
 @pytest.mark.parametrize("message", NOUGHT, ids=lambda message: type(message).__name__)
 def test_ids_that_are_all_zero_are_names_like_others(message, others_work):
-    """B18: they mean nothing else, and nobody's."""
+    """Such an id has no other meaning, and is nobody's (docs/security.md, B18)."""
     with RawPeer(address()) as peer:
         assert type(peer.hello()) is Welcome
         peer.say(message, GetStatus(5))
@@ -234,7 +234,7 @@ def test_ids_that_are_all_zero_are_names_like_others(message, others_work):
 
 
 def test_who_says_it_again_and_again_is_dropped(others_work):
-    """S11: ten in a minute are put up with."""
+    """Ten offences in a minute are tolerated (docs/security.md, S11)."""
     with RawPeer(address()) as peer:
         assert type(peer.hello()) is Welcome
         peer.say(*[NodeLost("x", "y")] * 10)
@@ -244,7 +244,7 @@ def test_who_says_it_again_and_again_is_dropped(others_work):
 
 
 def test_who_asks_and_does_not_read_is_cut(others_work):
-    """B21: its answers pile up to a cap."""
+    """The unread answers pile up to a cap (docs/security.md, B21)."""
     with RawPeer(address()) as peer:
         assert type(peer.hello()) is Welcome
         log = Path(context.runtime.paths.log_path("node"))

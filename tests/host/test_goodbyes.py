@@ -1,4 +1,4 @@
-"""A host that ends says so, and why; the others hear it, however late they come to listen (DESIGN 3)."""
+"""A host that ends says so, and why; the others hear it, however late they come to listen."""
 
 import select
 

@@ -1,4 +1,4 @@
-"""A head that is killed and started again on its state folder goes on with the nodes that run (U46)."""
+"""A head that is killed and started again on its state folder goes on with the nodes that run."""
 
 import contextlib
 import errno
@@ -104,7 +104,7 @@ def far(function, **options):
     return zray.remote(function).options(resources={"far": 0.1}, num_cpus=0, **options)
 
 
-# U46: a head that was killed and is started again is back in three seconds, from the start command to its first answer;
+# A head that was killed and is started again is back in three seconds, from the start command to its first answer;
 # on a machine that has other things to do (2 cores for several such tests) the test grants it three times as many.
 BACK_SECONDS, LOADED = 3.0, 3
 

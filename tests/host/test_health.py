@@ -1,4 +1,4 @@
-"""What somebody does by hand to what a session stands on: its end is soon, and clear (USERS F11, F21)."""
+"""Files of a session that are removed by hand: the session's end is soon, and clear."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""A node that has joined, with a key of its own, and means ill: pickles and noise in whatever it says (S8, B16)."""
+"""A joined node with a key of its own that means ill: pickles and noise in all it says (docs/security.md, S8, B16)."""
 
 import os
 import pickle
@@ -175,7 +175,7 @@ def test_nothing_that_a_node_says_is_opened_or_does_harm(cluster, tmp_path):
                             said |= {type(message)} if is_valid(message) else set()
                         member.until_heard_by(host)
                         del left[:allowed]
-                    # S11: what it is told is short, and a bug of nobody's.
+                    # The answer is short, and no bug of ours (S11).
                     told = [line.partition("refused what we said: ")[2] for line in member.lines]
                     assert all(re.search("PermissionDenied|ProtocolError|not a frame", line) for line in told if line)
                     assert not any("Traceback" in line or len(line) > 2_000 for line in told)

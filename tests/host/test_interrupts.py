@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a driver's life: it is raised, nothing is lost, and the session goes on (DESIGN 11)."""
+"""Ctrl-C at any moment of a driver's life: it is raised, nothing is lost, and the session goes on."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""Keys, tokens and the files that they lie in (USERS S4, S6; B08, B25, B26)."""
+"""Keys, tokens and their files (docs/security.md, S4, S6, B08, B25, B26)."""
 
 import errno
 import os

@@ -69,7 +69,7 @@ def never_quiet(monkeypatch):
 
 
 def test_no_line_hides_the_mark_of_its_worker_or_acts_on_the_terminal(following, tmp_path):
-    """Nor one of another node, whatever that has made of it; colours are shown (USERS B28)."""
+    """No line of another node does either; colours are shown (docs/security.md, B28)."""
     log = following()
     log.write(
         b"\x1b[32mgreen\x1b[0m\r\nmine\r(worker-9 pid=1) not mine\n\x1b]0;owned\x07\x1b[1A\0\n\xe2\x80\xaegnp.exe\n"

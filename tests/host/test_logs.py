@@ -1,4 +1,4 @@
-"""What workers print reaches the driver's terminal, whole and marked (U34)."""
+"""What workers print reaches the driver's terminal, whole and marked."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Joining a cluster: what a token buys, and what it does not (USERS S4, S5; B08)."""
+"""Joining a cluster: what a token buys, and what it does not (docs/security.md, S4, S5, B08)."""
 
 import os
 import socket

@@ -1,4 +1,7 @@
-"""Links between hosts: order and exactly-once over connections that break, and nobody else let in (USERS 3.3)."""
+"""Links between hosts: order and exactly-once over connections that break, and nobody else let in.
+
+The rows B01 to B13 and S11 are those of docs/security.md.
+"""
 
 import random
 
@@ -234,7 +237,7 @@ def test_other_mechanisms_are_refused_in_the_handshake(pair, mechanism):
 
 
 def test_a_wrong_server_key_is_named():
-    """B06: we would speak to somebody who is not the head that we were told of."""
+    """B06: the peer is not the head that the node was told of."""
     with Host("head") as head, Host("head") as other, Host() as node:
         head.meet(node)
         node.meet(other, head.endpoint)
@@ -337,7 +340,7 @@ def test_the_rest_of_a_letter_is_heard(pair):
 
 
 def test_who_does_it_again_and_again_is_dropped(pair):
-    """S11: ten in a minute are put up with."""
+    """S11: ten offences in a minute are tolerated."""
     head, node = pair
     for _ in range(11):
         node.say("monitor", head.role("local"), NodeLost("x", ""))

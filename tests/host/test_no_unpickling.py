@@ -1,4 +1,4 @@
-"""Control processes never un-pickle: all that a cluster has, looked at from inside while it works (S8, B16)."""
+"""Control processes never unpickle: all those of a cluster, seen from inside at work (docs/security.md, S8 and B16)."""
 
 import json
 import os

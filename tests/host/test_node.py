@@ -49,7 +49,7 @@ def test_the_fork_server_has_one_thread_and_what_workers_need(start):
 
 
 def test_a_driver_with_threads_starts_a_session(start):
-    """U24: nothing is forked from the driver."""
+    """Nothing is forked from the driver."""
     import threading
 
     done = threading.Event()
@@ -168,7 +168,7 @@ def test_a_root_that_others_may_enter_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("is_link", [True, False])
 def test_a_root_that_is_a_link_or_another_users_is_refused(is_link, tmp_path, monkeypatch):
-    """B25, B26: nothing is written there, and its mode stays as it was."""
+    """Nothing is written there, and its mode stays as it was (docs/security.md, B25 and B26)."""
     root, place = tmp_path / f"zray-{os.getuid()}", tmp_path / "place"
     if is_link:
         place.mkdir(mode=0o700)
@@ -204,7 +204,7 @@ def test_the_end_of_one_session_leaves_its_neighbour_alone(start, tmp_path, left
 
 
 def test_sweeping_takes_the_dead_and_spares_the_living(start, tmp_path):
-    """What nobody could clean up, because all were killed at once, the next session does (U19)."""
+    """The next session cleans up after a session of which all processes were killed at once."""
     start(num_cpus=1)
     code = """
     import os, psutil, signal

@@ -1,4 +1,4 @@
-"""Other users of this machine: who calls is asked of the kernel, not only of the modes of folders (S1)."""
+"""Other users of this machine: the kernel names the caller, beside the modes of folders (docs/security.md, S1)."""
 
 import os
 import socket

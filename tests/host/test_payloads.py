@@ -1,4 +1,4 @@
-"""What is inside messages: opened by workers and drivers alone, and there only what is what its name says (S8, S9)."""
+"""Payloads of messages: only workers and drivers open them, and code only under its hash (docs/security.md, S8, S9)."""
 
 import os
 import pickle
@@ -53,7 +53,7 @@ def submit(peer, code, name):
 
 
 def test_code_that_is_not_what_its_name_says_is_not_opened(tmp_path):
-    """B17."""
+    """docs/security.md, B17."""
     code = pickle.dumps(Canary(tmp_path))
     with RawPeer(context.runtime.paths.address) as peer:
         assert type(peer.hello()) is Welcome
@@ -110,7 +110,7 @@ SAID_TO_A_NODE = sorted(
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [0, pickle.HIGHEST_PROTOCOL])
 def test_no_pickle_in_any_field_is_opened_by_the_node(protocol, tmp_path):
-    """B16: of all that a driver or a worker may say; at worst its sender is dropped."""
+    """All fields of all messages of drivers and workers are tried; at worst the sender is dropped (B16)."""
     data = pickle.dumps(Canary(tmp_path), protocol=protocol)
     node_pid, said = context.runtime.node_pid, set()
     for kind in SAID_TO_A_NODE:

@@ -1,5 +1,6 @@
-"""The port of a cluster that runs, under fire from those who have no key, and from one who has (S10, S11, B03, B13).
+"""The port of a running cluster, under fire from peers without a key and from one with a key.
 
+The rows of docs/security.md: S10, S11, B03, B13.
 Its memory and descriptors stay what they were, and it goes on with its work.
 """
 
@@ -199,7 +200,7 @@ def test_connections_of_strangers_with_keys_that_are_not_let_in(cluster, unmoved
 
 
 def test_all_ports_of_a_cluster_speak_curve_and_nothing_else(nothing_left):
-    """S2: those of the head's processes, too; there is none beside them."""
+    """The head's processes have no other ports (docs/security.md, S2)."""
     with Cluster(True, head_node_args={"num_cpus": 0, "gcs_shards": 2, "global_schedulers": 2}) as cluster:
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()

@@ -1,4 +1,4 @@
-"""Which files are a program's own, and how they are packed (U38, U39)."""
+"""The files of a program's own project, and their bundle."""
 
 import os
 import sys

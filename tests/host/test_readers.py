@@ -1,4 +1,4 @@
-"""A reader's key: it looks at a cluster, and does nothing else (S5, B11)."""
+"""A reader's key looks at a cluster, and does nothing else (docs/security.md, S5 and B11)."""
 
 import json
 
@@ -133,7 +133,7 @@ SAID = {
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 def test_whatever_else_it_says_is_refused_and_counted(pair, reader, said):
-    """B11, B23."""
+    """docs/security.md, B11 and B23."""
     head, node = pair
     before = head.links.dropped_frames
     with Stranger(head, reader) as stranger:
@@ -149,7 +149,7 @@ def test_whatever_else_it_says_is_refused_and_counted(pair, reader, said):
 
 
 def test_one_that_does_it_again_and_again_is_cut(pair, reader):
-    """S11."""
+    """docs/security.md, S11."""
     head, _ = pair
     with Stranger(head, reader) as stranger:
         monitor = stranger.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)

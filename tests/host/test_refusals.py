@@ -1,4 +1,4 @@
-"""What a refusal at the gate gives away: nothing, by its words or by the way to them (B08)."""
+"""Refusals at the gate give nothing away, by their words or by the steps to them (docs/security.md, B08)."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Keys that are let in no more: refused on old connections and on new ones, and cut off (S4, B08)."""
+"""Revoked keys: refused on old connections and on new ones, and cut off (docs/security.md, S4 and B08)."""
 
 import os
 import socket as socket_module
@@ -14,7 +14,7 @@ from zray.wire.message import PROTOCOL_VERSION
 
 
 def test_a_forgotten_host_is_refused_on_its_old_connection_and_on_new_ones(pair):
-    """B08: revoked."""
+    """The key is revoked (B08)."""
     head, node = pair
     head.links.forget(node.name)
     node.say("local", head.role("local"), beat(1))
@@ -27,7 +27,7 @@ def test_a_forgotten_host_is_refused_on_its_old_connection_and_on_new_ones(pair)
 
 
 def test_the_connection_of_a_forgotten_host_is_cut(pair):
-    """S4: within 5 s, and whatever it does; it is told why first."""
+    """The connection ends within 5 s, whatever the host does; the host is told why first (S4)."""
     head, node = pair
     with Host() as other, Stranger(head, other.keys) as stranger:
         monitor = stranger.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)

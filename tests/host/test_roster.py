@@ -1,4 +1,4 @@
-"""Who is let in, who is a member, who is lost: over the death of the head that knows it (USERS S4, S6; B25, B26)."""
+"""The roster of keys, members and lost nodes outlives its head (docs/security.md, S4, S6, B25, B26)."""
 
 import os
 import stat
@@ -200,7 +200,7 @@ def test_a_token_that_is_good_no_more_is_replaced(folder):
 
 @pytest.mark.parametrize("name", ["head.key", "token"])
 def test_a_secret_that_others_may_read_stops_the_head(folder, tmp_path, name):
-    """B26."""
+    """docs/security.md, B26."""
     state = folder()
     state.token(state.head_keys().public)
     (tmp_path / "state" / name).chmod(0o644)
@@ -216,7 +216,7 @@ def test_a_key_that_is_none_stops_the_head(folder, tmp_path):
 
 
 def test_a_link_in_the_place_of_the_key_is_not_followed(folder, tmp_path):
-    """B25."""
+    """docs/security.md, B25."""
     state = folder()
     secret = tmp_path / "elsewhere"
     secret.write_bytes(b"k" * 32)
@@ -227,7 +227,7 @@ def test_a_link_in_the_place_of_the_key_is_not_followed(folder, tmp_path):
 
 
 def test_a_folder_that_others_may_enter_is_refused(tmp_path):
-    """B26."""
+    """docs/security.md, B26."""
     os.mkdir(tmp_path / "state")
     (tmp_path / "state").chmod(0o755)
     with pytest.raises(PermissionError, match="755"):
@@ -249,7 +249,7 @@ def test_a_secret_is_replaced_whole(tmp_path):
 
 
 def test_nothing_of_a_token_is_in_the_roster(folder, tmp_path):
-    """S6: only its public half is."""
+    """Only the public half of a token is in it (docs/security.md, S6)."""
     state = folder()
     token = state.token(state.head_keys().public)
     folder()

@@ -1,4 +1,4 @@
-"""Processes of a cluster that stand still, and heads that are gone: who waits, and who gives up (F03, F04)."""
+"""Processes of a cluster that stand still, and heads that are gone: who waits, and who gives up."""
 
 import contextlib
 import os
@@ -126,7 +126,7 @@ def finish(driver, gate):
 
 @pytest.mark.slow
 def test_where_all_stood_still_nothing_is_lost(cluster, tmp_path, gate):
-    """A laptop's lid (F04), with the program on it; and before that the program alone, which others wait for (F03)."""
+    """A laptop's lid, with the program on it; and before that the program alone, which others wait for."""
     with working(tmp_path, gate, f"address={cluster.address!r}") as (driver, _):
         stand_still([driver.pid], LONG_SECONDS)
         stand_still([driver.pid, *(pid for node in cluster.list_all_nodes() for pid in all_of(node))], LONG_SECONDS)
@@ -143,7 +143,7 @@ def test_a_session_of_a_program_that_stood_still_goes_on(tmp_path, gate, nothing
 
 @pytest.mark.slow
 def test_a_second_goes_unnoticed(cluster):
-    """F03: less than any lease."""
+    """A second is less than any lease."""
     for node in cluster.worker_nodes:
         stand_still([node.pid], 1.0)
     assert nodes_of(cluster) == {node.node_id for node in cluster.list_all_nodes()}
@@ -183,7 +183,7 @@ def hasty(nothing_left):
 
 @pytest.mark.slow
 def test_a_program_outside_whose_lid_was_closed_goes_on(cluster, tmp_path, gate):
-    """F04 for one laptop of several machines: for longer than any node may be silent."""
+    """The lid of one laptop of several machines is closed for longer than any node may be silent."""
     with working(tmp_path, gate, f"address={cluster.address!r}", from_outside(cluster, tmp_path)) as (driver, node):
         stand_still([driver.pid, *descendants(node)], LONG_SECONDS)
         finish(driver, gate)
@@ -255,7 +255,7 @@ def test_a_program_outside_whose_lid_was_closed_for_too_long_is_told_so(hasty, t
 
 @pytest.mark.slow
 def test_a_node_that_stood_still_for_long_is_lost_and_ends_when_it_finds_out(cluster):
-    """F03: fenced; what it did is done by others."""
+    """The node is fenced; others do its work."""
     stopped, other = cluster.worker_nodes
     cluster.connect()
     make = zray.remote(lambda: (threading.Event().wait(0.05), zray.get_runtime_context().get_node_id())[1])
@@ -291,7 +291,7 @@ def returning(cluster):
 
 @pytest.mark.slow
 def test_a_node_that_was_lost_comes_back_as_another_one(cluster, returning):
-    """F03: with an id of its own; of the former one nothing is left."""
+    """The new node has an id of its own; nothing is left of the former one."""
     former = all_of(returning)
     known = {node.node_id for node in cluster.list_all_nodes()}
     os.kill(returning.pid, signal.SIGSTOP)

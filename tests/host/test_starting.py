@@ -123,7 +123,7 @@ def test_a_fork_server_that_left_no_words_is_not_quoted(deaths, tmp_path):
 
 
 def test_a_store_that_the_machine_cannot_hold_is_warned_of_and_works_up_to_what_there_is(start):
-    """U13: the same program runs where there is less."""
+    """The same program runs on a machine with less memory."""
     status = os.statvfs("/dev/shm")
     most = status.f_blocks * status.f_frsize
     assert why_store_is_too_large(most) == why_store_is_too_large(None) == ""

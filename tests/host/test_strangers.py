@@ -1,4 +1,4 @@
-"""Connections of those who have no key: they cost little, and nobody else notices (S10; B02)."""
+"""Connections of peers without a key: they cost little, and no other peer notices (docs/security.md, S10 and B02)."""
 
 import socket
 import struct
@@ -31,7 +31,7 @@ def is_open(stranger):
 
 
 def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkeypatch):
-    """B02: a thousand of them, and who has a key comes in."""
+    """A peer with a key gets in beside a thousand of them (docs/security.md, B02)."""
     monkeypatch.setattr("zray.host.dealing.HANDSHAKE_MS", 120_000)  # so that time alone ends none
     strangers = []
     with Host("head") as head, Host() as node, Host() as newcomer:
@@ -61,7 +61,7 @@ def test_of_many_connections_on_which_nobody_speaks_only_so_many_are_kept(monkey
 
 @pytest.mark.usefixtures("brief_looks")
 def test_a_stranger_who_announces_a_long_frame_is_hung_up_on_before_it_is_here(pair):
-    """S10: libzmq would hold 64 MiB for each of them, though a key has yet to be shown."""
+    """libzmq would hold 64 MiB for each of them before a key is shown (docs/security.md, S10)."""
     head, node = pair
     announced = FRAME_BYTES_MAX - 1
     with socket.create_connection(("127.0.0.1", head.port), timeout=20) as stranger:
@@ -112,7 +112,7 @@ def test_the_comings_and_goings_of_strangers_are_not_told_to_members(pair):
 
 
 def test_a_session_that_was_recorded_cannot_be_played_again():
-    """B22: its keys were that connection's."""
+    """The keys were those of one connection (docs/security.md, B22)."""
     with Host("head") as head, Host() as node, Wire(head.port) as wire:
         wire.record = bytearray()
         join(node, head, wire.endpoint)
@@ -134,7 +134,7 @@ def test_a_session_that_was_recorded_cannot_be_played_again():
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("size", [0, 300, 2_000, 60_000])
 def test_metadata_that_is_too_long_reaches_nobody(pair, size, is_known):
-    """B10: libzmq before 4.3.2 wrote it over its own stack, ahead of any question who it is."""
+    """libzmq before 4.3.2 wrote metadata over its own stack, before any check of a key (docs/security.md, B10)."""
     sodium = curve.library()
     if sodium is None:
         pytest.skip("pyzmq has no libsodium of its own here")

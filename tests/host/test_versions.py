@@ -1,4 +1,4 @@
-"""What differs a little is said, once, to the program; what differs more is an error there (U40)."""
+"""Versions that differ a little are reported to the program once; larger differences are an error there."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Each role says what bounds what it keeps (USERS 2.4, 10); the simulator asserts it after each turn (tests/sim)."""
+"""Each role says what bounds what it keeps; the simulator asserts it after each turn (tests/sim)."""
 
 from tests.roles.desk import JOB, Desk
 from zray.roles.effects import SetTimer

@@ -1,4 +1,4 @@
-"""Jobs share a node: a driver with a million tasks does not shut another one out (B20)."""
+"""Jobs share a node: a driver with a million tasks does not shut another one out (docs/security.md, B20)."""
 
 from tests.roles.desk import DRIVER, FUNCTION, Desk
 from zray.roles import effects as e

@@ -96,7 +96,7 @@ TestTables = TablesMachine.TestCase
 
 
 def test_the_first_spec_of_an_id_stays():
-    """DESIGN 11: a parent that did not repeat itself."""
+    """A parent that is run again may submit another task under the same id."""
     table = TaskTable()
     table.record(TaskSpec(TASKS[0], b"f" * 16, b"one"), "n1")
     table.record(TaskSpec(TASKS[0], b"f" * 16, b"two"), "n2")

@@ -1,4 +1,4 @@
-"""Object managers that lie: whatever they send or ask for, nothing outside of an object is read or written (B24)."""
+"""Object managers that lie: nothing outside of an object is read or written for them (docs/security.md, B24)."""
 
 import random
 

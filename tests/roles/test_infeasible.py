@@ -1,4 +1,4 @@
-"""What no node can hold: an error at once, or a wait that its user is told of (U01)."""
+"""Requests that no node can hold: an error at once, or a wait that the user is told of."""
 
 import pytest
 

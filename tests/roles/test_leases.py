@@ -1,4 +1,4 @@
-"""A node is a member for as long as its lease lasts, and ends when that is over (DESIGN 11, F03, F04)."""
+"""A node is a member for as long as its lease lasts, and ends when that is over (docs/design/membership.md)."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def is_suspended(done):
 
 @pytest.mark.parametrize("head_wait", [0.0, 10.0])
 def test_a_node_whose_lease_is_over_does_nothing_any_more_and_ends_when_it_has_waited(desk, head_wait):
-    """DESIGN 11: before the verdict on it."""
+    """The node ends before it is declared dead."""
     desk.scheduler.members.lease.head_wait = head_wait
     desk.submit(desk.new_spec())
     worker = desk.give_birth()
@@ -205,7 +205,7 @@ def test_an_answer_that_comes_after_the_wait_extends_the_lease(desk):
 
 
 def test_a_node_that_was_stopped_asks_before_it_gives_up(desk):
-    """SIGSTOP, or a lid: what it could not count does not count (F03, F04)."""
+    """Time under SIGSTOP or a closed lid does not count."""
     done = fence_of(desk)
     run_lease(desk, 0.3)
     desk.now += 600.0

@@ -114,7 +114,7 @@ def end_of_wait(desk, workers, request=1):
 
 
 def test_it_has_its_cpu_back_before_more_begins():
-    """USERS B20.  What another worker was given before ends first, and that is little (found by a newcomer)."""
+    """Tasks that another worker was given before end first, and they are few (docs/security.md, B20)."""
     desk = OneCpu()
     desk.wait(1, desk.second)
     other = desk.give_birth()

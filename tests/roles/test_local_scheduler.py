@@ -150,7 +150,7 @@ def desk():
 
 
 def test_a_result_goes_to_whoever_submitted(desk):
-    """DESIGN 6.4."""
+    """Results are pushed (docs/design/decisions.md)."""
     (ref,) = desk.submit(desk.new_spec())
     worker = desk.give_birth()
     desk.take_sent()
@@ -180,7 +180,7 @@ def test_a_wait_is_answered_once_and_after_the_values(desk):
 
 
 def test_a_blocked_worker_lends_its_cpu_and_the_reply_grants_it():
-    """DESIGN 11: resources are never oversubscribed."""
+    """Resources are never oversubscribed."""
     desk = Desk(cpus=1)
     desk.submit(desk.new_spec())
     worker = desk.give_birth()
@@ -198,7 +198,7 @@ def test_a_blocked_worker_lends_its_cpu_and_the_reply_grants_it():
 
 
 def test_what_a_worker_had_not_begun_is_not_blamed():
-    """DESIGN 11: only the task that ran is blamed."""
+    """Only the task that ran is blamed."""
     desk = Desk(cpus=1)
     specs = [desk.new_spec() for _ in range(3)]
     desk.submit(*specs)
@@ -248,7 +248,7 @@ def test_a_ref_inside_a_value_lives_as_long_as_the_value(desk):
 
 
 def test_a_large_value_is_freed_when_nobody_reads_it(desk):
-    """DESIGN 7: a process pins what it has been told the location of."""
+    """A process pins a value whose location it has been told."""
     big = b"b" * 20
     desk.tell(DRIVER, PutObjects([PutObject(big, StoredValue(0, 0, 100_000))]))
     desk.tell(DRIVER, ReleaseObjects([big]))
@@ -259,7 +259,7 @@ def test_a_large_value_is_freed_when_nobody_reads_it(desk):
 
 
 def test_a_task_that_runs_again_holds_what_its_first_run_made(desk):
-    """DESIGN 5: a re-executed parent makes the same children."""
+    """A re-executed parent makes the same children."""
     desk.submit(desk.new_spec())
     worker = desk.give_birth()
     desk.windows[worker] -= 1
@@ -299,7 +299,7 @@ def test_a_worker_that_has_lost_half_of_its_tasks_loses_the_rest_when_it_does_no
 
 
 def test_the_driver_takes_everything_with_it(desk):
-    """DESIGN 8: its tasks are cancelled, its objects freed, its workers end."""
+    """The driver's tasks are cancelled, its objects are freed, its workers end."""
     refs = desk.submit(*[desk.new_spec() for _ in range(5)])
     desk.submit(desk.new_spec(deps=refs[:1]))
     worker = desk.give_birth()

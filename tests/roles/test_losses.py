@@ -80,7 +80,6 @@ def test_who_has_the_task_in_hand_is_asked_first(shard):
 
 
 def test_when_its_creators_node_is_dead_a_holder_makes_it(shard):
-    """USERS U05."""
     sent(shard, N2, RecordTasks(N2, [SPEC]))
     sent(shard, N1, HoldAtNode(N1, [OBJECT], 0))
     sent(shard, N1, SubscribeObject(N1, OBJECT))

@@ -1,4 +1,4 @@
-"""Membership: verdicts, leases, and monitors that follow one another (DESIGN 11, F03, F04)."""
+"""Membership: verdicts, leases, and monitors that follow one another (docs/design/membership.md)."""
 
 import pytest
 
@@ -129,7 +129,7 @@ def test_who_is_cut_off_is_looked_at_again():
 
 
 def test_where_everybody_was_stopped_nobody_is_lost():
-    """A laptop's lid: no tick of ours passed meanwhile, whatever the clock says (F04)."""
+    """A laptop's lid: no tick of ours passed meanwhile, whatever the clock says."""
     watch = Watch()
     for _ in range(20):
         assert not watch.tick(N1)
@@ -153,7 +153,7 @@ def watch_of_guest():
 
 
 def test_a_program_outside_may_be_silent_for_longer_and_is_told_so(watch_of_guest):
-    """A laptop's lid, or a network that is away (F04): its lease is over before the verdict falls, as a node's is."""
+    """A laptop's lid, or a network that is away: its lease is over before the verdict falls, as a node's is."""
     watch = watch_of_guest
     assert sent(watch.monitor, N1, Heartbeat(N1, 1)) == [(N1, HeartbeatReply(1))]
     assert sent(watch.monitor, N2, Heartbeat(N2, 1)) == [(N2, HeartbeatReply(1, 30.0))]

@@ -182,7 +182,7 @@ def test_what_fills_the_store_can_be_told_apart():
 
 
 def test_what_the_machine_has_no_pages_for_does_not_fill_the_store_itself():
-    """And a larger store would be of no use (U14)."""
+    """A larger store would be of no use here."""
     desk = Desk()
     desk.allocate(IDS[0], 10_000)
     desk.tell("w1", AllocateObject(IDS[1], 50_000))

@@ -25,7 +25,7 @@ def finish(desk, worker, count):
 
 
 def test_who_runs_dry_before_the_node_has_its_turn_gets_more():
-    """DESIGN 4: the node is busy; its workers need not be idle for that."""
+    """The node is busy; its workers need not be idle for that."""
     desk, (worker, other) = desk_with_workers(5_000)
     assert len(desk.queues[worker]) == 2
     given = []

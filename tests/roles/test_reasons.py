@@ -1,4 +1,4 @@
-"""Why something is not there yet, in words (U02): each cause on a desk, word for word."""
+"""The reasons why something is not there yet, in words: each cause on a desk, word for word."""
 
 from tests.roles.desk import DRIVER, FUNCTION
 from tests.roles.reasons_desk import Node, ref

@@ -1,4 +1,4 @@
-"""Why something is not there yet, where other nodes have part in it (U02): each cause on a desk, word for word."""
+"""The reasons why something is not there yet, with other nodes involved: each cause on a desk, word for word."""
 
 import pytest
 from msgspec.structs import replace

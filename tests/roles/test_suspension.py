@@ -1,4 +1,4 @@
-"""A node whose lease is over keeps what comes, and goes on when it hears that it is a member (DESIGN 11, U46)."""
+"""A node with an expired lease keeps what comes, and goes on as a member when it may (docs/design/membership.md)."""
 
 import pytest
 

@@ -138,7 +138,7 @@ def test_a_task_that_is_sent_back_to_a_node_full_of_actors_waits():
 
 
 def test_only_its_drivers_node_ends_a_job():
-    """S5: a neighbour's word is nothing."""
+    """The word of a third node does not end a job (docs/security.md, S5)."""
     desk = desk_with_a_peer()
     desk.tell("global", PlaceTask(TaskSpec(TASK, FUNCTION), OTHER, b"job-0002", JobFacts(home=OTHER)))
     desk.tell("n3/local", JobEnded(b"job-0002"))

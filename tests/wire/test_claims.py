@@ -1,4 +1,4 @@
-"""A host speaks for itself alone: where a sender names itself, that is compared with who it is (S5, B11, B12)."""
+"""A host speaks for itself alone: a name in a message is compared with its sender (docs/security.md, S5, B11, B12)."""
 
 import random
 
@@ -96,7 +96,7 @@ def test_a_program_from_outside_has_no_say_in_who_is_a_member():
 
 
 def test_code_is_published_under_its_own_name():
-    """S9, B17."""
+    """The name of code is its hash (docs/security.md, S9 and B17)."""
     good, bad = (PublishFunction(Function(name, "f", b"code")) for name in (function_id(b"code"), function_id(b"x")))
     assert heard(good, target="gcs-0") and not heard(bad, target="gcs-0")
     mine = f"{ME}/local"
@@ -163,7 +163,7 @@ ASKS = [
 @pytest.mark.parametrize("ask, source, target", ASKS, ids=[type(ask).__name__ for ask, *_ in ASKS])
 @pytest.mark.parametrize("kind", sorted(ROLES_OF_KEY))
 def test_only_hosts_that_have_jobs_ask_for_objects(ask, source, target, kind):
-    """B23: joiners, readers, replicas and schedulers have none, under whatever name they ask."""
+    """Joiners, readers, replicas and schedulers have no job, under any name (docs/security.md, B23)."""
     has_jobs = kind in ("head", "node", "driver")
     for named in {name for pair in ALLOWED for name in pair}:
         for asked in (role.partition("/")[2] for role in ROLES):

@@ -1,4 +1,4 @@
-"""Bytes that are no frame: a ProtocolError that says why, nothing else, and next to no memory (USERS B14, B15, B18)."""
+"""Bytes that are no frame: a ProtocolError with the reason, and next to no memory (docs/security.md, B14, B15, B18)."""
 
 import struct
 import tracemalloc

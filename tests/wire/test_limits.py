@@ -1,4 +1,4 @@
-"""Every message is bounded: nothing in it is longer than its type says (USERS S10, DESIGN 11)."""
+"""Every message is bounded: nothing in it is longer than its type says (docs/security.md, S10)."""
 
 import tracemalloc
 
