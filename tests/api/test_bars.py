@@ -85,7 +85,7 @@ class OnTerminal:
         return [row.partition(") ")[2] or row for row in self.terminal.shown()]
 
 
-MARK = r"\(worker-\d+ pid=\d+\) "
+MARK = r"\([\w.-]+ pid=\d+\) "
 
 
 def test_bars_and_dots_are_on_the_terminal_while_they_are_drawn(tmp_path):

@@ -36,7 +36,7 @@ def test_what_workers_print_is_on_the_drivers_standard_output(tmp_path):
         """,
     )
     lines = result.stdout.splitlines()
-    assert all(re.match(r"\(worker-\d+ pid=\d+\) ", line) for line in lines), lines
+    assert all(re.match(r"\(\w+ pid=\d+\) ", line) for line in lines), lines
     texts = [line.partition(") ")[2] for line in lines]
     for expected in ("number 1", "to the other stream 1", "past Python", "no end of line", "the actor speaks"):
         assert expected in texts, result.stderr

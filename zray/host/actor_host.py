@@ -73,6 +73,8 @@ class ActorHost:
     def start(self) -> None:
         """Run the constructor, then say so; replace the worker's way to run tasks by ours."""
         worker, spec = self.worker, self.order.spec
+        with begun_lines.lock:
+            begun_lines.mark(self.options.class_name)
         executor = worker.executor
         executor.learn(self.order.functions)
         with worker.lock:

@@ -1,8 +1,10 @@
-"""One worker's log as lines for the driver, each with a label that names the worker.
+"""One worker's log as lines for the driver, each with a label that names the task or actor.
 
-    (worker-1 pid=4711) text        a line that is ended; behind a part of it, its rest
-    \t(worker-1 pid=4711) text      a part of a line that is not ended: it is quiet, or old
-    \r(worker-1 pid=4711) text      the latest text of a line that is drawn again and again, instead of all before
+    (train pid=4711) text           a line that is ended; behind a part of it, its rest
+    \t(train pid=4711) text         a part of a line that is not ended: it is quiet, or old
+    \r(train pid=4711) text         the latest text of a line that is drawn again and again, instead of all before
+
+The names are in the log (log_marks.py); before the first mark the label is the worker's, as (worker-1 pid=4711).
 
 In this form they go from node to node (output.py), and to the screen (screen.py).  No line is merged with another one,
 and none is dropped but the rest of a line beyond LINE_BYTES_MAX, and then the line says so.
@@ -14,6 +16,7 @@ import codecs
 import os
 import time
 
+from .log_marks import MARK, split_at_marks
 from .rows import LINE_BYTES_MAX, Row, Rows
 
 PART, LATEST = "\t", "\r"
@@ -34,9 +37,11 @@ class Log:
     def __init__(self, name: str, upto: int, where: str = "") -> None:
         """where: its machine, if that is not the driver's."""
         worker, _, pid = name.removesuffix(".log").rpartition("-")
-        self.label = f"({worker} pid={pid}, ip={where})" if where else f"({worker} pid={pid})"
+        self.place = f"pid={pid}, ip={where})" if where else f"pid={pid})"
+        self.label = f"({worker} {self.place}"
         self.process = f"/proc/{pid}"
         self.upto = upto
+        self.torn = b""  # the beginning of a mark
         self.rows = Rows()
         self.is_cut = False  # the beginning of the row was shown as a line of its own
         self.grew_at = 0.0
@@ -47,6 +52,17 @@ class Log:
     def take(self, data: bytes) -> list[str]:
         """The lines that the next bytes of the log make complete."""
         self.upto += len(data)
+        if not self.torn and MARK[:1] not in data:
+            return self._take(data)
+        pieces, last, self.torn = split_at_marks(self.torn + data)
+        shown: list[str] = []
+        for text, name in pieces:
+            shown += self._take(text)
+            shown += self.take_rest()
+            self.label = f"({name} {self.place}"
+        return shown + self._take(last)
+
+    def _take(self, data: bytes) -> list[str]:
         self.grew_at = now = time.monotonic()
         shown: list[str] = []
         plain = self.rows.plain(data)

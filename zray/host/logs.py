@@ -15,6 +15,8 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, NamedTuple
 
+from .log_marks import mark_of, shown_name
+
 # What a thread has begun to print is in the log after twice this long, if it stays as it is.
 BEGUN_SECONDS = 0.05
 BEGUN_MAX = 8192  # characters
@@ -42,6 +44,8 @@ class BegunLines:
         self.thread: threading.Thread | None = None
         self.bar: Bar | None = None  # that is the last thing in the log
         self.has_written = False  # since the last task ended
+        self.new_name: Callable[[], str] = str  # of the task that prints; "": the same as at the last call
+        self.name = ""  # of the last mark in the log
         self.on_written: Callable[[], None] | None = None  # told at the end of a task in which something was
 
     def notice(self) -> None:
@@ -90,6 +94,18 @@ class BegunLines:
         if self.bar is not None and len(self.bar.text) > BEGUN_MAX:
             self.bar = None
         io.TextIOWrapper.write(key[0], text)
+
+    def mark(self, name: str) -> None:
+        """Tell the log the name of what prints from now on.  With the lock held.
+
+        A bar and the lines above it are labelled alike: a mark would end the bar.
+        """
+        if name != self.name and self.bar is None:
+            self.name = name
+            try:
+                os.write(1, mark_of(shown_name(name)))
+            except OSError:
+                pass  # the log takes no more, or user code has closed it
 
     def write_own(self, *, ends_bar: bool = False) -> None:
         """Those of this thread, whose task is done: in the log before its result is on its way.
@@ -156,6 +172,8 @@ class WorkerOutput(io.TextIOWrapper):
         begun, key = self.begun, (self, get_ident())
         with begun.lock:
             begun.has_written = True
+            if name := begun.new_name():
+                begun.mark(name)
             lines = begun.lines
             line = lines[key] + text if key in lines else text
             # The last that print(..., end="") writes is its end, an empty text.

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import NoReturn
 
+from .log_marks import unmarked
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _ending = threading.Lock()
@@ -52,7 +54,7 @@ def last_lines(path: str, count: int = 40, bytes_max: int = 16_384, start: int =
         return ""
     # Of a progress bar, which is one line that is drawn again and again, the last text is of interest.
     drawn = (line.rstrip("\r").rpartition("\r")[2].removeprefix("\x1b[L") for line in text.split("\n"))
-    return "\n".join("\n".join(drawn).splitlines()[-count:])
+    return "\n".join(unmarked("\n".join(drawn)).splitlines()[-count:])
 
 
 def wait_for_end(pidfd: int, seconds: float) -> bool:

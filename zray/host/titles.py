@@ -16,6 +16,9 @@ from _thread import get_native_id
 from importlib import machinery
 from typing import TYPE_CHECKING, Any
 
+from .log_marks import shown_name
+from .logs import begun_lines
+
 if TYPE_CHECKING:
     from .worker_main import Worker
 
@@ -70,11 +73,6 @@ def _load() -> Any:
     return library
 
 
-def short_name(name: str) -> str:
-    """A task's name without the functions that its own was defined in."""
-    return name.rpartition("<locals>.")[2] or name
-
-
 class WorkerTitle:
     """The title of one worker: the call that it runs at a look of its helper thread."""
 
@@ -88,9 +86,12 @@ class WorkerTitle:
         actor, call = worker.actor, worker.call
         spec = call.spec if call is not None else actor.running_call() if actor is not None else None
         if spec is not None:
-            title = f"zray::{short_name(worker.name_of(spec))}"
+            title = f"zray::{shown_name(worker.name_of(spec))}"
         else:
             title = IDLE if actor is None else f"zray::{actor.options.class_name}"
         if title != self.title and os.getpid() == worker.pid:
             self.title = title
+            if spec is not None and actor is None:
+                with begun_lines.lock:  # for output that does not pass Python's streams
+                    begun_lines.mark(worker.name_of(spec))
             set_title(title)

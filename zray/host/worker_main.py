@@ -90,6 +90,8 @@ class Worker(Runtime):
         unpickling.node = welcome.node_id.hex()
         self.on_other = self._on_order
         begun_lines.on_written = self._note_output
+        begun_lines.new_name = self._new_name
+        self.printed_by = b""  # the task that printed last
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
@@ -117,6 +119,14 @@ class Worker(Runtime):
         """At the end of a task that has printed.  The calls of an actor belong together."""
         if self.call is None and self.actor is None and os.getpid() == self.pid:
             self.paths.note_output(self.worker_id, self.pid)
+
+    def _new_name(self) -> str:
+        """The name of the task that prints; "": the same task as the last time, none, or an actor, which is known."""
+        call = self.call
+        if call is None or call.spec.task_id is self.printed_by or self.actor is not None:
+            return ""
+        self.printed_by = call.spec.task_id
+        return self.name_of(call.spec)
 
     # --- orders ---
 

@@ -1,0 +1,53 @@
+"""Marks in the logs of workers: the name of the task or actor that prints the lines behind it.
+
+    \\x1e:task_name:train
+
+A worker writes a mark ahead of the first line of a task with another name than the last one that printed.  Output that
+does not come from Python's streams (a library in C, a child process) is marked when the task has run for a quarter of a
+second; before that it carries the name of the last mark.
+"""
+
+from __future__ import annotations
+
+import re
+
+MARK = b"\x1e:task_name:"
+NAME_MAX = 60  # characters
+# A longer line behind a mark is no name, so it is output.
+_LINE_MAX = len(MARK) + 4 * NAME_MAX + 1
+_MARKS = re.compile("\x1e:task_name:[^\n]*\n")
+_BRACKETS = str.maketrans("()", "[]")
+
+
+def shown_name(name: str) -> str:
+    """A task's name for the label of its lines: without the functions that its own was defined in, and in one piece."""
+    name = (name.rpartition("<locals>.")[2] or name)[:NAME_MAX].translate(_BRACKETS)
+    return "".join(character if character.isprintable() else "?" for character in name)
+
+
+def mark_of(name: str) -> bytes:
+    """The mark ahead of the lines of that name."""
+    return MARK + name.encode("utf-8", "backslashreplace")[: 4 * NAME_MAX] + b"\n"
+
+
+def unmarked(text: str) -> str:
+    """The text of a log without its marks."""
+    return _MARKS.sub("", text) if "\x1e" in text else text
+
+
+def split_at_marks(data: bytes) -> tuple[list[tuple[bytes, str]], bytes, bytes]:
+    """(text, name of the mark behind it) for each mark; the text behind the last one; the beginning of another."""
+    pieces: list[tuple[bytes, str]] = []
+    start = at = 0
+    while (at := data.find(MARK[:1], at)) >= 0:
+        end = data.find(b"\n", at, at + _LINE_MAX)
+        if end < 0:
+            rest = data[at:]
+            if len(rest) < _LINE_MAX and (rest.startswith(MARK) or MARK.startswith(rest)):
+                return pieces, data[start:at], rest
+        elif data.startswith(MARK, at):
+            pieces.append((data[start:at], data[at + len(MARK) : end].decode("utf-8", "backslashreplace")))
+            start = at = end + 1
+            continue
+        at += 1
+    return pieces, data[start:], b""
