@@ -31,7 +31,7 @@ from .spawn import PACKET_BYTES_MAX
 # with an actor for each request, say, they would fill its folder, through which drivers look ten times a second.
 DEAD_LOGS_MAX = 200
 DEAD_LOGS_BYTES_MAX = 512 << 20  # of all these; the newest stays in any case
-# A fork server that dies is replaced, but not for ever (USERS 2.1: restart budgets): after so many deaths in quick
+# A fork server that dies is replaced, but not for ever: after so many deaths in quick
 # succession the node gives up.  One that was ready for some seconds is sound: what has ended it came from outside (an
 # OOM killer, say), and in a session that lasts that may happen any number of times.
 FORK_SERVER_DEATHS_MAX = 5

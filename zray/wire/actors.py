@@ -101,8 +101,8 @@ class FindActor(Message, tag=65):
 class FindActorReply(Message, tag=66):
     """local scheduler -> driver, worker.  The actor; an empty `actor_id` means that none exists.
 
-    The process that asked now holds the object of the handle, unless the handle is weak.  node: home of the actor, for a
-    weak handle.
+    The process that asked now holds the object of the handle, unless the handle is weak.  node: home of the actor, for
+    a weak handle.
     """
 
     request: int
