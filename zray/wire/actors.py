@@ -87,7 +87,7 @@ class ActorRemoved(Message, tag=64):
 
 
 class FindActor(Message, tag=65):
-    """driver, worker -> local scheduler.  A question for the actor with this name.
+    """driver, worker -> local scheduler.  A look-up of the actor with this name.
 
     is_weak: the handle of the sender does not count.
     """
@@ -99,7 +99,7 @@ class FindActor(Message, tag=65):
 
 
 class FindActorReply(Message, tag=66):
-    """local scheduler -> driver, worker.  The actor; an empty `actor_id` means that none exists.
+    """local scheduler -> driver, worker.  The actor; an empty `actor_id` means no such actor.
 
     The process that asked now holds the object of the handle, unless the handle is weak.  node: home of the actor, for
     a weak handle.
@@ -112,7 +112,7 @@ class FindActorReply(Message, tag=66):
 
 
 class LookUpActor(Message, tag=67):
-    """local scheduler -> GCS shard.  A question for the actor with this name."""
+    """local scheduler -> GCS shard.  A look-up of the actor with this name."""
 
     namespace: Text
     name: Text
@@ -129,7 +129,7 @@ class LookUpActorReply(Message, tag=68):
 
 
 class FindActorNames(Message, tag=271):
-    """driver, worker -> local scheduler.  A question for the names of living actors.
+    """driver, worker -> local scheduler.  A look-up of the names of living actors.
 
     The names are those of `namespace`, or with `in_all` those of all namespaces.
     """
@@ -147,7 +147,7 @@ class ActorNamesFound(Message, tag=272):
 
 
 class LookUpActorNames(Message, tag=273):
-    """local scheduler -> GCS shard.  The same question as FindActorNames, to one shard."""
+    """local scheduler -> GCS shard.  The same look-up as FindActorNames, at one shard."""
 
     request: int
     namespace: Text
@@ -204,7 +204,7 @@ class ActorSaved(Message, tag=197):
 class ActorStarted(Message, tag=71):
     """worker -> local scheduler.  The constructor returned.
 
-    `has_shutdown` says that the class has code to run before the process ends, unless the process is killed.
+    `has_shutdown`: the class has code to run before the process ends, unless the process is killed.
     """
 
     actor_id: ActorID

@@ -20,7 +20,7 @@ class DrainNode(Message, tag=210):
 class DrainReport(Message, tag=211):
     """local scheduler -> monitor.  `waits_for` says in words what must end first.
 
-    `is_done` says that nothing of other nodes is left here.
+    `is_done`: nothing of other nodes is left here.
     """
 
     node: Text
@@ -42,7 +42,7 @@ class TakeCopies(Message, tag=212):
 class CopiesTaken(Message, tag=213):
     """local scheduler -> local scheduler.  These objects are here, and the shards know that.
 
-    `is_leaving` says that no object is here, since the sender of this message leaves too.
+    `is_leaving`: no object is here, since the sender of this message leaves too.
     """
 
     request: int
@@ -66,7 +66,7 @@ class OrderDrain(Message, tag=214):
 class DrainReply(Message, tag=215):
     """node -> command line.  The progress of a drain.  `node` is the id of the draining node.
 
-    `is_gone` says that the node is no longer a member.
+    `is_gone`: the node is no longer a member.
 
     `reason` says why the node left with unfinished work; "": it has left in order.
     """

@@ -90,8 +90,8 @@ class OfferCopies(Message, tag=119):
 class HoldAtNode(Message, tag=104):
     """local scheduler -> GCS shard.  `node` joins the holders of these objects.
 
-    `are_inside` says that the refs came inside of a value.  An object that has no holder, and that nobody could make,
-    is then not held.  Such an object went with the node from which the value came, and the reply says so.
+    `are_inside`: the refs came inside of a value.  An object that has no holder, and that nobody could make, is then
+    not held.  Such an object went with the node from which the value came, and the reply says so.
     """
 
     node: Text
@@ -103,7 +103,7 @@ class HoldAtNode(Message, tag=104):
 class HoldAtNodeReply(Message, tag=105):
     """GCS shard -> local scheduler.  The acknowledgement of HoldAtNode.
 
-    `are_gone` says that some objects inside of the value no longer existed.
+    `are_gone`: some objects inside of the value no longer existed.
     """
 
     request: int
@@ -185,8 +185,8 @@ class CannotRebuild(Message, tag=113):
 class ObjectLost(Message, tag=114):
     """GCS shard -> local scheduler.  The object is lost and cannot be reconstructed (definite).
 
-    `reason` is a text for the user.  `has_task` says that the object has a task.  The record of this task is lost too,
-    or the task may not run again.
+    `reason` is a text for the user.  `has_task`: the object has a task.  The record of this task is lost too, or the
+    task may not run again.
     """
 
     object_id: ObjectID
@@ -279,7 +279,7 @@ class NodeJoined(Message, tag=122):
 class NodeLost(Message, tag=123):
     """monitor -> all schedulers and shards.  The node is declared dead.  Its later messages change nothing.
 
-    `is_drained` says that no work of other nodes was unfinished there.
+    `is_drained`: all work of other nodes that had begun there had ended.
     """
 
     node: Text

@@ -131,7 +131,7 @@ class GroupsFound(Message, tag=244):
 
 
 class AttendShard(Message, tag=245):
-    """local scheduler -> GCS shard.  The node has connected.  `has_bundles`: bundles may be reserved here."""
+    """local scheduler -> GCS shard.  The node announces itself.  `has_bundles`: bundles may be reserved here."""
 
     node: Text
     has_bundles: bool
@@ -265,7 +265,7 @@ class GroupLocated(Message, tag=258):
 
 
 class LookUpGroups(Message, tag=259):
-    """local scheduler -> GCS shard.  The same question as FindGroups, to one shard."""
+    """local scheduler -> GCS shard.  The same look-up as FindGroups, at one shard."""
 
     request: int
     group_id: ShortBytes = b""

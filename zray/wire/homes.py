@@ -75,7 +75,7 @@ class ActorKilled(Message, tag=196):
 class ActorRefused(Message, tag=184):
     """GCS shard, local scheduler -> local scheduler.  The actor is not the receiver's: re-created, or living elsewhere.
 
-    `is_gone` says that the actor is dead, and nobody has a handle.
+    `is_gone`: the actor is dead, and nobody has a handle.
     """
 
     actor_id: ActorID
@@ -91,7 +91,7 @@ class ActorForgotten(Message, tag=176):
 
 
 class LocateActor(Message, tag=177):
-    """local scheduler -> GCS shard of the actor.  A question for the home of an actor.
+    """local scheduler -> GCS shard of the actor.  A request for the home of an actor.
 
     With `wait` the answer comes as soon as the home is known, otherwise at once.  `lost` names the former home.  The
     answer then comes when the actor is elsewhere, or dead.
@@ -106,8 +106,8 @@ class LocateActor(Message, tag=177):
 class ActorLocated(Message, tag=178):
     """GCS shard -> local scheduler.  The home of the actor.
 
-    An empty `node` means that the home is unknown, or lost.  `lost` then names the lost home.  `is_coming` says that
-    the actor is re-created elsewhere.  A further answer will name the new home.
+    An empty `node` means an unknown home, or a lost home, which `lost` then names.  `is_coming`: the actor is
+    re-created elsewhere.  A further answer will name the new home.
     """
 
     actor_id: ActorID
@@ -148,7 +148,7 @@ class ActorRestarted(Message, tag=187):
 class UnguardActor(Message, tag=188):
     """local scheduler -> local scheduler.  The receiver is no longer the backup node of the actor.
 
-    `is_dead` says that the actor is dead.  Its name, if any, is then free.
+    `is_dead`: the actor is dead.  Its name, if any, is then free.
     """
 
     actor_id: ActorID

@@ -33,8 +33,8 @@ class HostHello(Message, tag=130):
 class HostWelcome(Message, tag=131):
     """host -> host.  Mail may come, unacknowledged mail first.
 
-    A head that was started again is another host under the same key.  Its roles have new names, except for the global
-    schedulers.
+    A head that was started again is another host under the same key.  The roles are named after the new host, except
+    for the global schedulers.
     """
 
     host: Text

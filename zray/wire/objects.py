@@ -171,8 +171,8 @@ class ProcessGone(Message, tag=42):
 class FetchObject(Message, tag=43):
     """local scheduler -> object manager.  Bring the object here from the object manager of one of these nodes.
 
-    `is_small` says that the object travels inside messages, and needs no space in the arena.  `is_urgent` says that its
-    waiter is running already.  A second order may make a present order urgent.
+    `is_small`: the object travels inside messages, and needs no space in the arena.  `is_urgent`: the waiter is running
+    already.  A second order may make a present order urgent.
     """
 
     object_id: ObjectID
@@ -193,7 +193,7 @@ class ObjectFetched(Message, tag=44):
 class FetchFailed(Message, tag=45):
     """object manager -> local scheduler.  None of the holders delivered the object.
 
-    `is_definite` says that the object can never be here.
+    `is_definite`: the object can never be here.
     """
 
     object_id: ObjectID
@@ -267,7 +267,7 @@ class PullRefused(Message, tag=48):
 
 
 class PullElsewhere(Message, tag=54):
-    """object manager -> object manager.  The sender already serves the object to as many nodes as it can.
+    """object manager -> object manager.  The sender already serves the object to its maximum of nodes.
 
     Ask `source`, which pulls the object too, or has it.
     """
@@ -280,7 +280,7 @@ class PullElsewhere(Message, tag=54):
 class PullDone(Message, tag=55):
     """object manager -> object manager.  The puller needs no more bytes of the object from the receiver.
 
-    `is_whole` says that the puller has the whole object.
+    `is_whole`: the puller has the whole object.
     """
 
     object_id: ObjectID

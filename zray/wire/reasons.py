@@ -1,4 +1,4 @@
-"""Dialog: explanations why objects are not ready yet, in words for a user.
+"""Dialog: explanations for objects that are not ready yet, in words for a user.
 
 driver, worker     Explain -> ExplainReply    to its local scheduler, from a wait that takes long
 local scheduler    Explain -> ExplainReply    to another local scheduler, on behalf of the process: one hop, no more

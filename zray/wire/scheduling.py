@@ -85,7 +85,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     home: Text = ""  # the local scheduler of the driver's node; the job ends with that node
     env_vars: EnvVars = ()
     code: Several[Bundle] = ()  # for nodes other than the home, which has the files
-    infeasible: Text = ""  # work that no node can ever hold: "raise", "wait"; "": the cluster's default
+    infeasible: Text = ""  # policy for work that no node can ever hold: "raise", "wait"; "": the cluster's default
     is_heir: bool = False  # facts of a detached actor, which outlives the driver
     log_to_driver: bool = False  # output of workers on other nodes is sent to the home
     reloads: Natural = 0  # number of reloads of the program's own modules; workers with such modules are replaced
@@ -124,7 +124,7 @@ class SpillTask(Message, tag=81):
 class SpillRefused(Message, tag=82):
     """global scheduler -> local scheduler.  No node can run the task (definite while the nodes stay the same).
 
-    `is_final` says that the refusal holds for good.  `leaving` lists nodes that are about to leave, and do not count.
+    `is_final`: the refusal holds for good.  `leaving` lists nodes that are about to leave, and do not count.
     """
 
     task_id: TaskID
@@ -153,8 +153,8 @@ class TaskAccepted(Message, tag=84):
 
 
 class TaskPlaced(Message, tag=88):
-    """global scheduler -> local scheduler of the origin.  The chosen node.  If that node is lost, the task must be
-    spilled again.
+    """global scheduler -> local scheduler of the origin.  The chosen node.  After the loss of this node, the task must
+    be spilled again.
 
     Sent too for an actor, whose creation task has this id.  The node has not accepted the actor yet.
     """
@@ -184,7 +184,7 @@ class TaskGivenBack(Message, tag=90):
 
 
 class Thief(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
-    """An idle node: the number of tasks that it would take, and the resources that its actors hold."""
+    """An idle node, with the number of tasks to take, and the resources held by its actors."""
 
     node: Text
     count: Natural
@@ -203,8 +203,8 @@ class StealTasks(Message, tag=79):
 class TaskDone(Message, tag=91):
     """local scheduler -> local scheduler of the origin.  All returns of a task: small values with no refs inside.
 
-    After a quiet spill, also the sizes in bytes of large returns, which the sender's node holds until ResultsHeld.
-    After any other spill, large returns come by way of the object directory (Ray paper, figure 7b).
+    After a quiet spill, the message also has the sizes in bytes of large returns.  The sender's node holds these until
+    ResultsHeld.  After any other spill, large returns come by way of the object directory (Ray paper, figure 7b).
     """
 
     task_id: TaskID
@@ -252,8 +252,8 @@ class PublishCode(Message, tag=98):
 
     `sys_path` lists the folders in which the driver looks for modules from now on; () means unchanged.
 
-    `has_reloaded` says that the driver has imported modules of its own again.  Workers that have imported any of these
-    are then replaced.
+    `has_reloaded`: the driver has imported modules of its own again.  Workers that have imported any of these are then
+    replaced.
     """
 
     bundles: Many[Bundle]
@@ -269,7 +269,7 @@ class CodeAdded(Message, tag=99):
 
 
 class LocateObjects(Message, tag=85):
-    """global scheduler -> GCS shard.  A question for the places of objects."""
+    """global scheduler -> GCS shard.  A request for the places of objects."""
 
     request: int
     object_ids: Many[ObjectID]

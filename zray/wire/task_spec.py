@@ -82,7 +82,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     name: Text = ""
     namespace: Text = ""
     detached: bool = False
-    handle: Payload = b""  # pickled description of the class's methods: what get_actor builds a handle from
+    handle: Payload = b""  # pickled description of the class's methods, from which get_actor builds a handle
     class_name: Text = ""
     env_vars: EnvVars = ()
     where: Where | None = None

@@ -84,7 +84,7 @@ class StartTasks(Message, tag=12):
     """
 
     specs: Plenty[TaskSpec]
-    functions: Plenty[Function] = []  # functions that this worker was not sent lately
+    functions: Plenty[Function] = []  # functions not sent to this worker lately
     arguments: Plenty[Argument] = []
     # Run the task now, inside the wait in which this worker is blocked, without a claim.
     nested: bool = False
@@ -142,13 +142,12 @@ class WaitObjects(Message, tag=16):
 
     `fetch` asks for the values of ready objects too.
 
-    `block` says that this worker's only thread stops.  The thread gives its CPU back, and the reply grants the CPU
-    again.
+    `block`: this worker's only thread stops.  The thread gives its CPU back, and the reply grants the CPU again.
 
     `aside`, with `block`, says that other threads wait.  The main thread waits for these threads or for something else.
     Meanwhile the main thread can run nothing, and resumes at any time.
 
-    `limited`, with `block`, says that the wait has a timeout.  A task run inside the wait would delay this timeout.
+    `limited`, with `block`: the wait has a timeout.  A task run inside the wait would delay this timeout.
     """
 
     request: int
@@ -174,9 +173,9 @@ class WaitReply(Message, tag=17):
 class CancelWait(Message, tag=18):
     """driver, worker -> local scheduler.  Answer WaitObjects `request` now, with the objects that are ready.
 
-    `goes_on` says that this worker's only thread does not wait for its CPU.  The timeout has passed, or a signal
-    handler has raised.  The worker owes the CPU: nothing new starts on that CPU before the worker has it back.  Nested
-    tasks sent into the wait are taken back.  The worker discards nested tasks that arrive ahead of the reply.
+    `goes_on`: this worker's only thread does not wait for its CPU.  The timeout has passed, or a signal handler has
+    raised.  The worker owes the CPU: nothing new starts on that CPU before the worker has it back.  Nested tasks sent
+    into the wait are taken back.  The worker discards nested tasks that arrive ahead of the reply.
     """
 
     request: int
@@ -184,7 +183,7 @@ class CancelWait(Message, tag=18):
 
 
 class AwaitRoom(Message, tag=25):
-    """worker -> local scheduler.  This worker's only thread waits for the space in the object store that it requested.
+    """worker -> local scheduler.  This worker's only thread waits for requested space in the object store.
 
     The CPU may go to work that frees space.  After its answer the worker sends CancelWait `request`.  The reply to
     CancelWait grants the CPU again.

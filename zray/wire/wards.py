@@ -4,7 +4,7 @@ local scheduler    LogStart          to the backup node: the call log begins aga
 local scheduler    LogCalls          calls that the actor has run since, in order, and their answers
 local scheduler    LogCheckpoint     the state after so many calls is this object: pull it
 local scheduler    CallsLogged       back: everything needed to replay the calls is here, up to this count
-local scheduler    AnswersTaken      the caller's node, to the actor's: these results arrived; you need not keep them
+local scheduler    AnswersTaken      the caller's node, to the actor's: these results arrived, and need not be kept
 
 No result of such an actor leaves its node before the backup node could restore the state that produced the result.  The
 former home of an actor sends the log to the new home likewise, ahead of ActorHandedOver.
