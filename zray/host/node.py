@@ -54,7 +54,7 @@ from ..roles.local_scheduler import LocalScheduler
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.monitor import Monitor
 from ..roles.object_manager import ObjectManager
-from ..roles.work_effects import ActorsHaveStopped, HearAgain, StopWorkers
+from ..roles.work_effects import ActorsHaveStopped, HearAgain, StopWorkers, WriteLine
 from ..store.segment import Segment, SegmentCutError, segment_name
 from ..wire.gcs import NodeLost
 from ..wire.hosts import HostWelcome
@@ -326,13 +326,13 @@ class Node:
             StopWorkers: lambda role, effect: self.workers.stop(are_stopped=effect.are_stopped),
             HearAgain: lambda role, effect: self.reactor.hear_again(role, effect.kept),
             ActorsHaveStopped: lambda role, effect: self.session_end.complete(),
-            # At the end of the turn: a last message to it may be on its way out.
-            ForgetProcess: lambda role, effect: self.reactor.leaving.append(effect.process),
+            ForgetProcess: lambda role, effect: self.reactor.leaving.append(effect.process),  # behind last messages
             CreateSegment: self._create_segment,
             ReservePages: self._slowly,
             ReadRange: self._read_range,
             WriteRange: self._slowly,
             EndSession: self._end_session,
+            WriteLine: lambda role, effect: self.log(effect.text),
             **dict.fromkeys(OUTPUT_EFFECTS, self._output),
             MeetHost: self._meet_host,
             ForgetHost: self._forget_host,

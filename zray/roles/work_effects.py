@@ -56,6 +56,12 @@ class StoreCounted(Local):
     used: int
 
 
+class WriteLine(Struct, gc=False):
+    """Write a line into the node's log."""
+
+    text: str
+
+
 class SessionEnds(Local):
     """To the local scheduler: have actors stop that have something to run first.  Outcome: ActorsHaveStopped."""
 
@@ -64,4 +70,4 @@ class ActorsHaveStopped(Struct, gc=False):
     """The session may end now (SessionEnds)."""
 
 
-WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone | ActorsHaveStopped
+WorkEffect = HoldBack | StopWorkers | HearAgain | HeadIsAlone | ActorsHaveStopped | WriteLine

@@ -31,7 +31,7 @@ from ..roles.replica_effects import (
 from ..roles.replica_keeper import ReplicaKeeper
 from ..roles.role import Role, acts_at_end_of_turn
 from ..roles.services import Services
-from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, StopWorkers
+from ..roles.work_effects import HeadIsAlone, HearAgain, HoldBack, StopWorkers, WriteLine
 from ..wire.allowed import allowed_between
 from ..wire.message import Bulk, Message
 from ..wire.objects import AbandonObject, AllocateObject
@@ -423,6 +423,7 @@ PERFORM: dict[type, Any] = {
     e.ReclaimTasks: Node._reclaim_tasks,
     e.ForgetProcess: Node._forget_process,
     HoldBack: Node._hold_processes,
+    WriteLine: lambda self, role, effect: None,
     StopWorkers: Node._stop_workers,
     HearAgain: Node._hear_again,
     HeadIsAlone: lambda self, role, effect: self.world.heads.note_loneliness(effect),

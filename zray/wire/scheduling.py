@@ -87,7 +87,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     code: Several[Bundle] = ()  # for nodes other than the home, which has the files
     infeasible: Text = ""  # policy for work that no node can ever hold: "raise", "wait"; "": the cluster's default
     is_heir: bool = False  # facts of a detached actor, which outlives the driver
-    log_to_driver: bool = False  # output of workers on other nodes is sent to the home
+    log_to_driver: bool = False  # output of workers on other nodes, and notices, are sent to the home
     reloads: Natural = 0  # number of reloads of the program's own modules; workers with such modules are replaced
     revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
 
@@ -241,10 +241,14 @@ class JobEnded(Message, tag=87):
 
 
 class JobNotice(Message, tag=97):
-    """local scheduler -> driver, or the local scheduler of its node.  A text for the user of the job."""
+    """local scheduler -> driver, or the local scheduler of its node.  A text for the user of the job.
+
+    is_event: a repaired failure; the driver's node limits the rate of such notices.
+    """
 
     job_id: ShortBytes
     text: Text
+    is_event: bool = False
 
 
 class PublishCode(Message, tag=98):

@@ -108,6 +108,8 @@ class ActorEnds:
             return
         actor.life = replace(actor.life, restart_count=actor.life.restart_count + 1)
         node.guards.restarted(actor)
+        place = f"pid={message.pid}, node={name_of(node.address)}"
+        node.notices.restarted(actor, f"its process died ({place}: {message.cause})")
         for position, task in reversed(list(enumerate(inflight))):
             begun = position < begun_count
             limit = task.options.max_retries

@@ -29,6 +29,7 @@ from . import (
     load,
     members,
     nested,
+    notices,
     scheduler,
     small_values,
     suspension,
@@ -74,6 +75,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
         yield f"bundles of job {job.job_id.hex()}", len(job.facts.code), code.BUNDLES_MAX
         # Of groups twice as many: their errors come from others.
         yield f"notices to job {job.job_id.hex()}", len(job.noticed), 2 * infeasible.NOTICES_MAX
+    yield "jobs that had notices lately", len(node.notices.windows), notices.JOBS_MAX
     for actor in node.calls.actors.values():
         most = max(calls.CALLS_IN_FLIGHT_MAX, actor.options.max_concurrency)
         yield f"calls sent to actor {actor.actor_id.hex()}", len(actor.inflight), most

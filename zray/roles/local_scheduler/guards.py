@@ -380,6 +380,7 @@ class Guards:
             node.ends.bury(actor, encode_system_error(kind, text or refusal))
             return
         actor.life = replace(actor.life, restart_count=count + 1)
+        node.notices.restarted(actor, str(lost))
         if options.name:
             node.names.register(actor)
         else:

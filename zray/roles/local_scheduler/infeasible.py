@@ -245,6 +245,9 @@ class Infeasible:
     def on_job_notice(self, message: JobNotice) -> None:
         """JobNotice, of another node: for a driver of ours."""
         job = self.node.jobs.get(message.job_id)
+        if message.is_event and job is not None and job.driver is not None:
+            self.node.notices.tell(job, message.text)
+            return
         if job is None or job.driver is None or len(job.noticed) >= 2 * NOTICES_MAX:
             return
         job.noticed[message.text] = None

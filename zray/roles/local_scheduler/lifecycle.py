@@ -206,6 +206,7 @@ class Lifecycle:
                 self.node.dispatch.leave_worker(task, worker)
             if result.wants_retry and self.may_retry(task):
                 task.attempts += 1
+                self.node.notices.raised(task)
                 self.run_again(task)
                 continue
             if is_call and worker.actor is not None and worker.actor.shipping is not None:

@@ -229,6 +229,8 @@ class Members:
         self._register()
 
     def _forget_node(self, message: NodeLost) -> None:
+        if message.node in self.peers and message.node not in self.outside:
+            self.node.notices.node_lost(message)
         self.early.pop(message.node, None)
         self.peers.pop(message.node, None)
         self.labels.pop(message.node, None)

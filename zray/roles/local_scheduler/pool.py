@@ -272,7 +272,9 @@ class WorkerPool:
                 task.missing = 0
                 node.lifecycle.fail(task, "WorkerCrashedError", "The driver of this task has ended.")
             elif node.lifecycle.may_retry(task):
-                task.attempts += is_blamed
+                if is_blamed:
+                    task.attempts += 1
+                    node.notices.worker_died(task, death)
                 node.lifecycle.run_again(task)
             elif is_blamed or task.options.max_retries == 0:
                 name = task.options.name or self.node.lifecycle.function_name(task.spec.function_id)

@@ -96,7 +96,9 @@ class Recovery:
             text = f"The node that had task {name}, which may have begun there, is lost{often}: {how}."
             node.lifecycle.fail(task, "NodeDiedError", text)
             return
-        task.attempts += is_attempt
+        if is_attempt:
+            task.attempts += 1
+            node.notices.node_died(task, gone)
         node.departures.spill(task)
 
     # --- tasks of it that are here ---

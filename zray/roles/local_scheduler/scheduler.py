@@ -91,6 +91,7 @@ from .lineage import Lineage
 from .load import Load
 from .logs import Logs
 from .members import Members
+from .notices import Notices
 from .objects import ObjectTable
 from .output import Output
 from .pool import WorkerPool
@@ -182,7 +183,7 @@ class LocalScheduler(Role):
         self.drain = Drain(self)
         self.explanations = Explanations(self)
         self.code = JobCode(self)
-        self.output = Output(self)
+        self.output, self.notices = Output(self), Notices(self)
         self.small_values = SmallValues(self)
         self.talkative: list[Process] = []  # processes whose `results` leave at the end of this turn
         self.to_seal: list[bytes] = []

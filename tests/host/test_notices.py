@@ -1,0 +1,54 @@
+"""Notices of retries and restarts on the driver's terminal and in the log of its node."""
+
+import pytest
+
+from tests.scripts import run_script
+
+PROGRAM = """
+import os, sys
+import zray as ray
+context = ray.init(num_cpus=2, log_to_driver={wanted})
+
+@ray.remote(max_retries=2)
+def train():
+    os.kill(os.getpid(), 9)
+
+@ray.remote(max_retries=1, retry_exceptions=True)
+def load():
+    raise ValueError("no such file")
+
+@ray.remote(max_restarts=1, max_task_retries=1)
+class Counter:
+    def __init__(self):
+        self.pid = os.getpid()
+    def die(self, pid):
+        if pid == self.pid:
+            os.kill(pid, 9)
+    def identity(self):
+        return self.pid
+
+for f in (train, load):
+    try:
+        ray.get(f.remote())
+    except (ray.exceptions.WorkerCrashedError, ValueError):
+        pass
+counter = Counter.remote()
+ray.get(counter.die.remote(ray.get(counter.identity.remote())))
+with open(os.path.join(context["session_dir"], "logs", "node.log")) as file:
+    print(file.read())
+"""
+STARTS = [
+    "task train is retried (attempt 2 of 3): its worker died (pid=",
+    "task train is retried (attempt 3 of 3): its worker died (pid=",
+    "task load is retried (attempt 2 of 2): it raised an exception",
+    "actor Counter is restarted (restart 1 of 1): its process died (pid=",
+]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_retries_and_restarts_are_told_once_each(wanted, tmp_path):
+    done = run_script(tmp_path, PROGRAM.replace("{wanted}", str(wanted)))
+    assert done.returncode == 0, done.stderr
+    for text in STARTS:
+        assert done.stderr.count(f"zray: {text}") == wanted, done.stderr
+        assert done.stdout.count(text) == 1, done.stdout
