@@ -5,18 +5,29 @@ docs/compatibility.md shows the same tables.  Whoever builds one of them removes
 
 from __future__ import annotations
 
+POOL = (
+    "Call the actors in turn, and get the list of refs: "
+    "`zray.get([pool[k % n].f.remote(v) for k, v in enumerate(values)])`."
+)
+GROUPS = "Make the methods async, create one actor for each group, or give `max_concurrency` and lock the state."
+
 # Functions, classes and modules, by full name.
 NAMES = {
     "zray.cancel": "End an actor with `zray.kill`; let long tasks ask an actor now and then whether to stop.",
     "zray.timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
     "zray.ObjectRefGenerator": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
     "zray.LoggingConfig": "Configure `logging` in the program and at the start of tasks.",
-    "zray.util.ActorPool": "Copy the function `each` from docs/compatibility.md.",
-    "zray.util.actor_pool": "Copy the function `each` from docs/compatibility.md.",
+    "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
+    "zray.types": "Import `ObjectRef` from `zray`.",
+    "zray.client": "Pass the address to `zray.init`.",
+    "zray.cross_language": "Start the other program as a process of a task.",
+    "zray.util.ActorPool": POOL,
+    "zray.util.actor_pool": POOL,
     "zray.util.map_unordered": "Loop over `zray.util.as_completed([f.remote(item) for item in items])`.",
     "zray.util.inspect_serializability": "Read the message of `SerializationError`: the part at fault is named there.",
     "zray.util.check_serialize": "Read the message of `SerializationError`: the part at fault is named there.",
-    "zray.util.queue": "Copy the actor `Queue` from docs/compatibility.md.",
+    "zray.util.queue": "Put an async actor around `asyncio.Queue`, with the timeout inside of the actor, as "
+    "docs/compatibility.md shows.",
     "zray.util.multiprocessing": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
     "zray.util.joblib": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
     "zray.util.dask": "Run tasks, or Dask beside zray.",
@@ -46,8 +57,8 @@ NAMES = {
 OPTIONS = {
     "accelerator_type": "Give nodes a label (`zray start --labels gpu=a100`), and tasks "
     '`label_selector={"gpu": "a100"}`.',
-    "concurrency_groups": "Give `max_concurrency`, or create one actor for each group.",
-    "concurrency_group": "Give `max_concurrency`, or create one actor for each group.",
+    "concurrency_groups": GROUPS,
+    "concurrency_group": GROUPS,
     "max_pending_calls": "Count the open refs, and wait for some with `zray.wait`.",
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,8 +40,9 @@ class RuntimeContext:
         return found
 
     def get_worker_id(self) -> str:
-        """Name of the worker process in its session; "driver" in a program."""
-        return getattr(self._runtime, "worker_name", "driver")
+        """Id of the worker process: no other process of the cluster has it."""
+        name = f"{self.get_node_id()}/{getattr(self._runtime, 'worker_name', 'driver')}/{os.getpid()}"
+        return hashlib.blake2b(name.encode(), digest_size=28).hexdigest()
 
     def get_task_id(self) -> str | None:
         """Id of the task; None in a program."""
