@@ -91,16 +91,8 @@ def test_session_does_not_wait_longer_than_it_may(desk):
     assert worker in desk.killed and desk.may_end == 1
 
 
-def test_session_does_not_wait_for_a_serial_actor_in_the_middle_of_a_call(desk):
-    desk.actor()
-    desk.call()
-    assert not desk.are_due
-    desk.tell("local", SessionEnds())
-    assert not desk.stopped() and desk.may_end
-
-
-@pytest.mark.parametrize("options", [{"max_concurrency": 2}, {"is_async": True}])
-def test_session_waits_for_an_actor_that_can_stop_beside_its_calls(desk, options):
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 2}, {"is_async": True}])
+def test_session_waits_for_an_actor_in_the_middle_of_a_call(desk, options):
     worker, _ = desk.actor(**options)
     desk.call()
     assert desk.are_due

@@ -1,8 +1,8 @@
 """Actors whose classes have `__ray_shutdown__` or `__del__`: both run before their processes end in order.
 
 An actor that leaves, or whose last handle is gone, sees to that by itself.  Where its job or its node ends, it is told
-to stop in place of being killed, and is killed after SHUTDOWN_SECONDS.  A serial actor in the midst of a call is killed
-at once, since it could not stop before that call ends.  Nothing waits for other actors.
+to stop in place of being killed, and is killed after SHUTDOWN_SECONDS.  A serial actor in the middle of a call stops
+when that call has ended in time.  Nothing waits for other actors.
 """
 
 from __future__ import annotations
@@ -37,10 +37,8 @@ class Shutdowns:
         self.session_ends = False
 
     def can_stop(self, actor: Actor) -> bool:
-        """Whether it has something to run first, and is free to do so."""
-        if not actor.has_shutdown or actor.state != ActorState.ALIVE or actor.worker is None:
-            return False
-        return not actor.inflight or actor.options.is_async or actor.options.max_concurrency > 1
+        """True if it has something to run first."""
+        return actor.has_shutdown and actor.state == ActorState.ALIVE and actor.worker is not None
 
     def are_due(self) -> bool:
         """Whether the end of the session has to wait for any."""
