@@ -8,8 +8,17 @@ from typing import Any
 
 import click
 
-ROWS = ("jobs", "workers", "actors", "tasks", "ready", "finished", "objects", "store_objects")
-
+# Counts of a session, each with its meaning.
+ROWS = {
+    "jobs": "programs with work on this node",
+    "workers": "worker processes, busy or idle",
+    "actors": "actors on this node that have not ended",
+    "tasks": "submitted and not ended",
+    "ready": "of these, waiting for a worker or a resource only",
+    "finished": "ended since the session began",
+    "objects": "values that something refers to",
+    "store_objects": "of these, in shared memory",
+}
 
 # So many resources of a node are shown: there may be thousands.
 SHOWN_MAX = 20
@@ -61,6 +70,8 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
     """Facts on one session as plain data, without the nodes of its cluster."""
     from zray.printable import printable
 
+    from .usage import memory, programs
+
     return {
         "session": session.name,
         "called": info.called,
@@ -76,6 +87,9 @@ def facts(session: Any, info: Any, status: Any, unit: int) -> dict[str, Any]:
         "logs": session.logs,
         "resources": resources(status.total, status.free, unit),
         "counts": dict(sorted(status.counts.items())),
+        "started": session.started_at(),
+        "programs": programs(status.programs),
+        "memory": memory(info.node_pid, session.name),
     }
 
 
@@ -143,13 +157,21 @@ def print_table(fact: dict[str, Any]) -> None:
     kind = "of a running program" if fact["is_embedded"] else "lasting"
     kind += f", first called {fact['called']}" if fact["called"] else ""
     table = Table(title=f"session {fact['session']} ({kind})", title_justify="left", show_header=False)
+    table.add_row("started", fact["started"])
+    for program in fact["programs"]:
+        table.add_row("program", Text(program["command"]), f"pid {program['pid']}, since {program['started']}")
+    memory, counts = fact["memory"], fact["counts"]
+    really = f"{memory['used_bytes'] / 1e9:,.2f} GB really used by {memory['processes']} processes, without the store"
     for name, amount in shown(fact["resources"]):
-        table.add_row(Text(name), f"{amount} in use" if name != "..." else amount)
-    counts = fact["counts"]
+        suffix = "" if name == "..." else " reserved" if name == "memory" else " in use"
+        table.add_row(Text(name), amount + suffix, really if name == "memory" else "")
+    if "memory" not in fact["resources"]:
+        table.add_row("memory", "none reserved", really)
     used, capacity = (counts.get(f"store_{name}_bytes", 0) / 1e6 for name in ("used", "capacity"))
-    table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use")
-    for name in ROWS:
-        table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}")
+    really = f"{memory['store_bytes'] / 1e6:,.1f} MB of memory really taken"
+    table.add_row("store", f"{used:,.1f} of {capacity:,.0f} MB in use", really)
+    for name, meaning in ROWS.items():
+        table.add_row(name.replace("_", " "), f"{counts.get(name, 0):,}", meaning)
     for name, words in shards_in_words(counts):
         table.add_row(name, words)
     table.add_row("node", fact["node_id"])

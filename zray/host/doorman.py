@@ -127,7 +127,8 @@ class Doorman:
         total, free = plain(resources.total), plain(resources.free)
         trouble = node.local.members.silence()
         stalls = node.local.members.stalls()
-        return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble, stalls)
+        programs = [process.pid for process in node.local.processes.values() if process.kind == "driver"]
+        return StatusReply(request, node.node_id, node.session.name, total, free, counts, trouble, stalls, programs)
 
     # --- coming in ---
 

@@ -67,6 +67,7 @@ class StatusReply(Message, tag=7):
 
     `trouble` says in words that the node has no contact with the head of its cluster; "" while contact exists.
     `stalls` names, in words too, the GCS shards whose disks accept no writes.
+    `programs` has the pids of the drivers on this node.
     """
 
     request: int
@@ -77,6 +78,7 @@ class StatusReply(Message, tag=7):
     counts: Table[Text, int]
     trouble: Text = ""
     stalls: Many[Text] = []
+    programs: Many[int] = []
 
 
 class StopSession(Message, tag=8):
