@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from functools import partialmethod, update_wrapper
 from types import ClassMethodDescriptorType, FunctionType
@@ -266,7 +267,7 @@ class ActorClass(Generic[C]):
         runtime.arm()
         ref: ObjectRef[C] = ObjectRef(task_id + FIRST_RETURN)
         handle: ActorHandle[C] = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
-        handle._cls = self.__cls
+        handle._cls = weakref.ref(self.__cls)
         if name:
             return self.__confirm_name(runtime, handle, name)
         return handle

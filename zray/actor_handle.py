@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import absent, api
@@ -38,7 +39,8 @@ class ActorHandle(Generic[C_co]):
     """
 
     # The actor's class, for its signatures and docstrings, where this program has created the actor.
-    _cls: type | None = None
+    # A weak reference: the class may hold its actor class, whose code may hold large objects.
+    _cls: Callable[[], type | None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -268,11 +270,12 @@ class ActorMethod:
 
 
 def _signature_of(method: ActorMethod) -> inspect.Signature:
-    return signature_of_method(method._cls, method._name, method._options.get(PARAMETERS))
+    return signature_of_method(method._cls(), method._name, method._options.get(PARAMETERS))
 
 
 def _docstring_of(method: ActorMethod) -> str | None:
-    return inspect.getdoc(getattr(method._cls, method._name, None)) if method._cls is not None else None
+    cls = method._cls()
+    return inspect.getdoc(getattr(cls, method._name, None)) if cls is not None else None
 
 
 shows_signature(ActorMethod.remote)

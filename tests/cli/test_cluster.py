@@ -59,7 +59,7 @@ def test_who_reaches_a_head_is_said_when_it_starts(cluster, who, tmp_path, capsy
     say_how(SimpleNamespace(name="it", token_path=str(token), read_info=lambda: info), "Ctrl-C")
     printed, warned = capsys.readouterr()
     assert f"zray start --address {cluster}" in printed and "the token" in printed
-    assert f"{who} reach" in printed + warned
+    assert f"{who} can reach" in printed + warned
     assert bool(warned) == (who == "Other machines")
     # The address of a head on loopback leads other machines to themselves.
     assert ("elsewhere zray.init" in printed) == (who == "Other machines")
