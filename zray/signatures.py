@@ -12,6 +12,8 @@ from typing import Any
 ANY_COUNT = (0, 1 << 30)
 # Methods of Python and of C.
 TAKES_SELF = (FunctionType, MethodDescriptorType, WrapperDescriptorType)
+# Descriptors whose signature is right only once they are bound to an instance.
+BINDS = (functools.partialmethod, type(functools.lru_cache(lambda: None)))
 
 
 def signature_of(
@@ -62,6 +64,8 @@ def parameters_of(cls: type, name: str, function: Any) -> tuple[tuple[str, int, 
     Plain data, so that a handle can be pickled whatever the defaults are.
     """
     found = inspect.getattr_static(cls, name, None)
+    if isinstance(found, BINDS):
+        function = found.__get__(object(), cls)  # any object will do: nothing is called
     signature, _ = signature_of(function, skip_self=isinstance(found, TAKES_SELF))
     if signature is None:
         return None

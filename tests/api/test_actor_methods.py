@@ -140,3 +140,22 @@ def test_proxy_that_passes_calls_on_serves_the_methods_it_does_not_have():
             return "facade"
 
     assert zray.get(zray.remote(Facade).remote().name.remote(), timeout=30) == "target"
+
+
+@zray.remote
+class Partial:
+    def add(self, one, other):
+        return one + other
+
+    add_five = functools.partialmethod(add, 5)
+
+    @functools.lru_cache  # noqa: B019  the instance lives as long as the process
+    def double(self, value):
+        return 2 * value
+
+
+def test_cached_and_partial_methods_are_called_with_their_own_arguments():
+    actor = Partial.remote()
+    assert zray.get([actor.add_five.remote(1), actor.double.remote(2), actor.double.remote(value=3)]) == [6, 4, 6]
+    with pytest.raises(TypeError, match="double"):
+        actor.double.remote()
