@@ -99,3 +99,17 @@ def test_keyboard_interrupt_counts_as_cancellation(error, kind):
         zray.get(ref, timeout=30)
     assert "raise make()" in str(caught.value)
     assert actor is None or zray.get(actor.answer.remote(), timeout=30) == 42
+
+
+@pytest.mark.parametrize("retry", [True, [Alarm]])
+def test_error_of_a_base_exception_class_is_retried_where_asked_for(retry, tmp_path):
+    marker = tmp_path / "tried"
+
+    @zray.remote(retry_exceptions=retry, max_retries=1)
+    def fail_once():
+        if not marker.exists():
+            marker.touch()
+            raise Alarm
+        return 42
+
+    assert zray.get(fail_once.remote()) == 42

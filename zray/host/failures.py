@@ -38,7 +38,7 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
     wants_retry = False
     if type(error) is WrongCount:
         error = ValueError(*error.args)  # without a traceback, which would be of zray's own
-    if options.retry_exceptions and isinstance(error, Exception):
+    if options.retry_exceptions and not isinstance(error, (KeyboardInterrupt, GeneratorExit)):
         with suppress(Exception):  # code of the user's runs here, and classes may be missing: no retry then
             wants_retry = not options.retry_on or isinstance(_cause_of(error), deserialize(options.retry_on))
     if type(error) is RuntimeEnvSetupError:  # it never ran
