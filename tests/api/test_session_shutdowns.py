@@ -64,7 +64,7 @@ def test_session_waits_for_a_busy_actor_whose_call_ends_in_time(words, tmp_path)
     class Busy(Plain):
         def work(self, begun):
             begun.open()
-            time.sleep(0.5)
+            threading.Event().wait(0.5)
 
     with zray.init(num_cpus=1):
         busy = zray.remote(Busy).remote(words)
