@@ -13,7 +13,7 @@ ANY_COUNT = (0, 1 << 30)
 # Methods of Python and of C.
 TAKES_SELF = (FunctionType, MethodDescriptorType, WrapperDescriptorType)
 # Descriptors whose signature is right only once they are bound to an instance.
-BINDS = (functools.partialmethod, type(functools.lru_cache(lambda: None)))
+BINDS: tuple[Any, ...] = (functools.partialmethod, type(functools.lru_cache(lambda: None)))
 
 
 def signature_of(
