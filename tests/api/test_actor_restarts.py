@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("session")
 
 @zray.remote(num_cpus=0, max_restarts=1)
 class Slow:
-    """Its second constructor waits at a gate."""
+    """Actor whose second constructor waits at a gate."""
 
     def __init__(self, tally, gate):
         self.number = tally.visit()

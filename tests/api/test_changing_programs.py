@@ -107,7 +107,7 @@ def test_path_that_grows_is_seen_by_functions_and_actors_that_were_there(start, 
 
 
 def test_entries_of_the_path_that_are_no_text_are_passed_over(start, project):
-    """As Python does."""
+    """The order is Python's own."""
     sys.path.append(Path("/"))
     start(num_cpus=1)
     sys.path += [None, "/\udc80", Path(project.folder), str(project.folder)]

@@ -12,7 +12,7 @@ import zray
 
 
 def run(limit, body):
-    """What the program prints, into pipes; it ends with 0."""
+    """Lines that the program prints into a pipe; the program ends with 0."""
     program = PROGRAM.format(limit=limit, body=body)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -173,7 +173,7 @@ def test_closure_of_84_megabytes(start):
 
 @pytest.fixture
 def lower_limit(monkeypatch):
-    """Of what a function may take along: 512 MB take seconds."""
+    """A lower limit of the code of a function: 512 MB take seconds."""
     monkeypatch.setattr(remote_function, "CODE_BYTES_MAX", WHOLE_LIMIT)
 
 
@@ -188,7 +188,7 @@ def refused(call):
 
 
 def test_code_that_is_too_large_is_refused_at_the_call(lower_limit):
-    """As Ray refuses it."""
+    """The refusal is Ray's, too."""
     table = b"x" * 61_000_000
 
     @zray.remote

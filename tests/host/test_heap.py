@@ -108,7 +108,7 @@ def own_bytes_of(pid):
 
 
 class Process:
-    """What `Rest` sees of a process: its CPU time, its memory, and how often it gave back."""
+    """Process as `Rest` sees it: CPU time, memory, and how often memory was given back."""
 
     def __init__(self, monkeypatch):
         self.cpu, self.memory, self.now = 0.0, 1 << 30, 1000.0

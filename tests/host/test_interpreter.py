@@ -43,7 +43,7 @@ def test_frozen_program_is_told_what_to_set(frozen):
 
 
 def test_frozen_program_runs_its_tasks_in_the_python_that_it_names(frozen, monkeypatch, start):
-    """That Python has packages of its own, which come first."""
+    """Packages of the other Python come first."""
     monkeypatch.setenv("ZRAY_PYTHON", PYTHON)
     monkeypatch.setattr(sys, "path", [*sys.path, str(frozen)])
     start(num_cpus=1)

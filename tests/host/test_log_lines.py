@@ -1,4 +1,4 @@
-"""One worker's log as lines for the driver: bars, dots, and what they leave when they end."""
+"""Log of a worker as lines for the driver: bars, dots, and the rest when they end."""
 
 import os
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from zray.host.log_lines import Log
 
 @pytest.fixture
 def log(tmp_path):
-    """Of a worker that runs."""
+    """Log of a worker that runs."""
     return Log(f"worker-1-{os.getpid()}.log", 0)
 
 
@@ -86,7 +86,7 @@ def test_bar_of_a_worker_that_has_ended_is_a_line(log):
 
 
 def test_bar_below_lines_is_said_with_them(log):
-    """So that it does not flicker on a terminal."""
+    """A line that is redrawn does not flicker on a terminal."""
     log.take(b"\r10 %")
     log.latest()
     said = log.take(b"\r\x1b[Lepoch 1\n")

@@ -41,7 +41,7 @@ def test_latest_text_of_each_row_is_kept_however_the_bytes_come(data, lines, lat
 
 
 def test_two_bars_below_each_other_are_no_lines_while_they_are_drawn():
-    """As tqdm draws a loop in a loop."""
+    """Rows as tqdm draws them for a loop in a loop."""
     inner = b"\n\rinner %d\x1b[A"
     rows = Rows()
     found = rows.take(b"\router 0")
