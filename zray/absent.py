@@ -46,7 +46,6 @@ NAMES = {
     "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
     "zray.data": "Run tasks over a list of files.",
     "zray.train": "Create one actor for each worker.",
-    "zray.tune": "Run trials as tasks, and loop over `zray.as_completed(trials)`.",
     "zray.rllib": "Run environments in actors, as examples/06_training_loop.py does.",
     "zray.serve": "Call actors from a web server of your choice.",
     "zray.llm": "Call actors that hold the model.",

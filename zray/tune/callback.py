@@ -1,0 +1,77 @@
+"""Callbacks of an experiment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .trial import Trial
+
+__all__ = ["Callback", "CallbackList"]
+
+
+class Callback:
+    """What is called when something happens to a trial; subclasses define what they need.
+
+    iteration: number of turns of the experiment's loop.  trials: all trials.  info: room for more.
+    """
+
+    def setup(
+        self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
+    ) -> None:
+        """Called before the first trial."""
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Called at the beginning of each turn of the loop."""
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Called at the end of each turn of the loop."""
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial starts, or starts again."""
+
+    def on_trial_restore(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial starts from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial has a checkpoint."""
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """Called with each result."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial has ended."""
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a failed trial will start again."""
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Called when a trial has failed for good."""
+
+    def on_checkpoint(self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any) -> None:
+        """Called when a trial has a checkpoint."""
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """Called at the end."""
+
+    def get_state(self) -> dict[str, Any] | None:
+        """The state, for an experiment that is resumed."""
+        return None
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+
+
+class CallbackList:
+    """Several callbacks as one."""
+
+    def __init__(self, callbacks: list[Any]) -> None:
+        self.callbacks = callbacks
+
+    def call(self, name: str, **arguments: Any) -> None:
+        """Call one method of all."""
+        for callback in self.callbacks:
+            method = getattr(callback, name, None)
+            if method is not None:
+                method(**arguments)

@@ -1,0 +1,140 @@
+"""A checkpoint: a folder that a trial can start from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from .pickles import dumps
+
+__all__ = ["Checkpoint"]
+
+METADATA = ".metadata.json"
+# The file of a checkpoint that was made from a dict.
+DICT_FILE = "dict_checkpoint.pkl"
+
+
+class Checkpoint:
+    """A folder with what a trial has saved.
+
+    Args:
+        path: the folder.
+        filesystem: accepted for Ray's programs; a local path is meant.
+
+    Example:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.save(model.state_dict(), os.path.join(folder, "model.pt"))
+            tune.report({"loss": loss}, checkpoint=tune.Checkpoint.from_directory(folder))
+    """
+
+    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
+        self._path = os.fspath(path)
+        self.filesystem = filesystem
+        self._data: dict[str, Any] | None = None  # of a checkpoint that has no folder yet
+        self._is_temporary = False  # the folder ends when the checkpoint is reported
+
+    @classmethod
+    def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """The checkpoint in a folder."""
+        return cls(path)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
+        """A checkpoint of a dict; its folder is made when it is reported."""
+        checkpoint = cls("")
+        checkpoint._data = data
+        return checkpoint
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        if not self._path and self._data is not None:
+            self._path = tempfile.mkdtemp(prefix="zray-checkpoint-")
+            self._is_temporary = True
+            self._write_data(self._path)
+        return self._path
+
+    def _write_data(self, folder: str) -> None:
+        with open(os.path.join(folder, DICT_FILE), "wb") as file:
+            file.write(dumps(self._data))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dict of a checkpoint that `from_dict` made, or the files' contents by name."""
+        if self._data is not None:
+            return self._data
+        whole = os.path.join(self.path, DICT_FILE)
+        if os.path.exists(whole):
+            with open(whole, "rb") as file:
+                found: dict[str, Any] = pickle.load(file)
+            return found
+        contents: dict[str, Any] = {}
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as file:
+                    contents[os.path.relpath(path, self.path)] = file.read()
+        return contents
+
+    def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the files into a folder; None: a new temporary one, which the caller removes."""
+        target = os.fspath(path) if path is not None else tempfile.mkdtemp(prefix="zray-checkpoint-")
+        shutil.copytree(self.path, target, dirs_exist_ok=True)
+        return target
+
+    @contextlib.contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """The folder, to read from."""
+        yield self.path
+
+    def get_metadata(self) -> dict[str, Any]:
+        """The metadata of `set_metadata`."""
+        try:
+            with open(os.path.join(self.path, METADATA)) as file:
+                found: dict[str, Any] = json.load(file)
+            return found
+        except FileNotFoundError:
+            return {}
+
+    def set_metadata(self, metadata: dict[str, Any]) -> None:
+        """Write metadata, in place of what there was."""
+        with open(os.path.join(self.path, METADATA), "w") as file:
+            json.dump(metadata, file)
+
+    def update_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add to the metadata."""
+        self.set_metadata({**self.get_metadata(), **metadata})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checkpoint) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(path={self.path!r})"
+
+
+def persist(checkpoint: Checkpoint | str, target: str) -> None:
+    """Put a checkpoint into a trial's folder: under another name first, so that a kill leaves no half one."""
+    source = Checkpoint(checkpoint) if isinstance(checkpoint, str) else checkpoint
+    unfinished = f"{target}.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    if source._data is not None and not source._path:
+        os.makedirs(unfinished)
+        source._write_data(unfinished)
+    elif source._is_temporary:
+        shutil.move(source.path, unfinished)
+    elif os.path.isdir(source.path):
+        shutil.copytree(source.path, unfinished)
+    else:
+        os.makedirs(unfinished)
+        shutil.copy2(source.path, unfinished)
+    shutil.rmtree(target, ignore_errors=True)
+    os.rename(unfinished, target)
+    source._path, source._is_temporary = target, False

@@ -1,0 +1,147 @@
+"""Options of an experiment, under Ray's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["CheckpointConfig", "FailureConfig", "ResumeConfig", "RunConfig", "SyncConfig", "TuneConfig"]
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints are made and kept.
+
+    Args:
+        num_to_keep: checkpoints kept of each trial; None: all.
+        checkpoint_score_attribute: the result's key by which the best ones are kept; None: the newest ones.
+        checkpoint_score_order: "max" or "min".
+        checkpoint_frequency: class trainables save after so many steps; 0: when a scheduler or the end asks for it.
+        checkpoint_at_end: class trainables save at the end of the trial.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str | None = "max"
+    checkpoint_frequency: int | None = 0
+    checkpoint_at_end: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_to_keep is not None and self.num_to_keep < 1:
+            raise ValueError(f"num_to_keep is at least 1, or None for all checkpoints, not {self.num_to_keep}.")
+        if self.checkpoint_frequency is not None and self.checkpoint_frequency < 0:
+            raise ValueError(f"checkpoint_frequency is at least 0, not {self.checkpoint_frequency}.")
+        if self.checkpoint_score_order not in (None, "max", "min"):
+            raise ValueError(f'checkpoint_score_order is "max" or "min", not {self.checkpoint_score_order!r}.')
+
+
+@dataclass
+class FailureConfig:
+    """What happens when a trial fails.
+
+    Args:
+        max_failures: restarts of each trial, from its last checkpoint; -1: without limit.
+        fail_fast: stop all trials at the first error; "raise": and raise the trial's error.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+
+    def __post_init__(self) -> None:
+        if self.fail_fast not in (True, False, "raise"):
+            raise ValueError(f'fail_fast is True, False or "raise", not {self.fail_fast!r}.')
+        if self.fail_fast and self.max_failures != 0:
+            raise ValueError(f"fail_fast stops at the first failure: max_failures is then 0, not {self.max_failures}.")
+
+
+@dataclass
+class SyncConfig:
+    """Accepted for Ray's programs: checkpoints are in the experiment's folder when a report returns."""
+
+    upload_dir: str | None = None
+    syncer: Any = None
+    sync_period: int = 300
+    sync_timeout: int = 1800
+    sync_artifacts: bool = False
+    sync_artifacts_on_checkpoint: bool = True
+    sync_on_checkpoint: bool = True
+
+
+@dataclass
+class RunConfig:
+    """Where an experiment is kept, when it stops, and what is shown.
+
+    Args:
+        name: the experiment's name; None: one from the trainable's name and the time.
+        storage_path: the folder of experiments; None: ~/ray_results.
+        failure_config: what happens when a trial fails.
+        checkpoint_config: which checkpoints are made and kept.
+        stop: a dict of thresholds, a function of (trial_id, result), or a Stopper.
+        callbacks: a list of `Callback`.
+        progress_reporter: what shows the state of the experiment.
+        verbose: 0: silent; 1: a table; 2: with results; 3: with each result of each trial.
+        log_to_file: True, a file's name, or two names: standard output and error of trials go there.
+    """
+
+    name: str | None = None
+    storage_path: str | None = None
+    storage_filesystem: Any = None
+    failure_config: FailureConfig | None = None
+    checkpoint_config: CheckpointConfig | None = None
+    sync_config: SyncConfig | None = None
+    verbose: int | None = None
+    stop: Any = None
+    callbacks: list[Any] | None = None
+    progress_reporter: Any = None
+    log_to_file: bool | str | tuple[str, str] = False
+    local_dir: str | None = None
+
+
+@dataclass
+class TuneConfig:
+    """What is searched, and how.
+
+    Args:
+        metric: the result's key that is optimised.
+        mode: "min" or "max".
+        search_alg: the searcher; None: grid and random search.
+        scheduler: the trial scheduler; None: first in, first out.
+        num_samples: how often the search space is sampled; -1: until something stops the experiment.
+        max_concurrent_trials: trials at once; None: as many as there are resources for.
+        time_budget_s: seconds after which the experiment ends; None: no limit.
+        reuse_actors: run trials one after the other in the same processes.
+        trial_name_creator, trial_dirname_creator: functions that name a trial and its folder.
+        seed: of everything that is drawn; None: another one each time.
+    """
+
+    mode: str | None = None
+    metric: str | None = None
+    search_alg: Any = None
+    scheduler: Any = None
+    num_samples: int = 1
+    max_concurrent_trials: int | None = None
+    time_budget_s: float | Any = None
+    reuse_actors: bool = False
+    trial_name_creator: Callable[[Any], str] | None = None
+    trial_dirname_creator: Callable[[Any], str] | None = None
+    chdir_to_trial_dir: Any = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, "min", "max") and not isinstance(self.mode, (list, tuple)):
+            raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
+
+
+@dataclass
+class ResumeConfig:
+    """What happens to trials when an experiment is resumed.
+
+    Args:
+        unfinished, errored: "resume", "restart" or "skip".
+    """
+
+    unfinished: str = "resume"
+    errored: str = "skip"
+    finished: str = "skip"
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,433 @@
+"""The controller of an experiment: a state machine without I/O.  Events go in, actions come out.
+
+    searcher -> trial PENDING -> Start -> RUNNING -> Report -> the scheduler's decision
+        CONTINUE: Proceed        PAUSE: Halt, PAUSED        STOP: Halt, TERMINATED        failure: PENDING or ERROR
+
+The same events give the same actions: a journal of the events is the whole state of an experiment, and replaying the
+journal restores searcher, scheduler and trials.  The clock is the events' `now`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import events as ev
+from . import naming
+from .decisions import NOOP, PAUSE, STOP, Decision
+from .pickles import dumps
+from .schedulers.trial_scheduler import TrialScheduler
+from .search.searcher import Searcher
+from .settings import Settings
+from .stoppers import Stopper
+from .trial import SavedCheckpoint, Trial, TrialState, value_of
+from .trial_results import filled_result, missing_metric, superfluous
+
+__all__ = ["Controller"]
+
+
+class Controller:
+    """The state of an experiment."""
+
+    def __init__(
+        self, settings: Settings, searcher: Searcher, scheduler: TrialScheduler, stopper: Stopper | None = None
+    ) -> None:
+        self.settings, self.searcher, self.scheduler, self.stopper = settings, searcher, scheduler, stopper
+        self.trials: dict[str, Trial] = {}
+        self.actions: list[ev.Action] = []
+        self.events: list[ev.Suggested] = []  # made here; the journal takes them before the actions are carried out
+        self.replayed: dict[str, bytes] | None = None  # trial -> the recorded suggestion, while a journal is replayed
+        self.facts: dict[str, dict[str, Any]] = {}  # trial -> what its results are marked with
+        self.waiting: dict[str, Trial] = {}  # PENDING, in the order in which they start
+        self.running: dict[str, Trial] = {}
+        self.paused: dict[str, Trial] = {}
+        self.halting: dict[str, str] = {}  # trial -> why; its process has not stopped yet
+        self.capacity = 0
+        self.is_exhausted = False  # the searcher has no more
+        self.is_ending = ""  # why nothing new starts
+        self.began_at = 0.0
+        self.now = 0.0
+        self.best: Trial | None = None
+
+    # --- what schedulers may ask and do ---
+
+    def pending(self) -> Iterator[Trial]:
+        """The trials that may start, in order: those whose process is still stopping are left out."""
+        return (trial for trial in self.waiting.values() if trial.trial_id not in self.halting)
+
+    def get_trial(self, trial_id: str) -> Trial:
+        """A trial by its id."""
+        return self.trials[trial_id]
+
+    def get_trials(self) -> list[Trial]:
+        """All trials, in the order of their creation."""
+        return list(self.trials.values())
+
+    def live_trials(self) -> list[Trial]:
+        """The trials that have not ended."""
+        return [*self.running.values(), *self.waiting.values(), *self.paused.values()]
+
+    def stop_trial(self, trial: Trial, reason: str = "") -> None:
+        """End a trial that is not the one whose result is being handled."""
+        if trial.is_over:
+            return
+        self._explain(trial, STOP, reason)
+        was_running = trial.state is TrialState.RUNNING
+        self._end(trial, reason)
+        if not was_running:
+            self.scheduler.on_trial_remove(self, trial)
+
+    def unpause(self, trial: Trial, reason: str = "") -> None:
+        """Let a paused trial start again when there are resources."""
+        if trial.state is TrialState.PAUSED:
+            self._explain(trial, "UNPAUSE", reason)
+            self._move(trial, TrialState.PENDING)
+
+    def exploit(self, trial: Trial, source: Trial, config: dict[str, Any], reason: str = "") -> bool:
+        """Let a trial go on from another one's newest checkpoint with a new configuration.
+
+        Returns:
+            False: the other one has no checkpoint, and nothing changes.
+        """
+        donor = source.checkpoint
+        if donor is None or trial.is_over:
+            return False
+        target = naming.checkpoint_folder(trial.path, trial.saves)
+        trial.saves += 1
+        self.actions.append(ev.Copy(donor.path, target))
+        saved = SavedCheckpoint(target, trial.iteration, donor.time_total_s, None, donor.metrics)
+        self._keep(trial, saved)
+        trial.config = config
+        self._explain(trial, "EXPLOIT", reason)
+        if trial.state is TrialState.RUNNING:
+            self._halt(trial, "exploit", save=False)
+            self._move(trial, TrialState.PENDING)
+        elif trial.state is TrialState.PAUSED:
+            self._move(trial, TrialState.PENDING)
+        return True
+
+    # --- events ---
+
+    def handle(self, event: ev.Event) -> None:
+        """Take one event; the actions are appended to `self.actions`."""
+        self.now = max(self.now, event.now)
+        if not self.began_at:
+            self.began_at = self.now
+        self._HANDLERS[type(event)](self, event)
+        budget = self.settings.time_budget_s
+        if budget and not self.is_ending and self.now - self.began_at >= budget:
+            self._end_all(f"the time budget of {budget:g} s is over")
+        elif self.stopper is not None and not self.is_ending and self.stopper.stop_all():
+            self._end_all(f"{type(self.stopper).__name__} has stopped the experiment")
+        self._fill()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all trials have ended and no more come."""
+        is_over = self.is_exhausted or bool(self.is_ending)
+        return is_over and not (self.running or self.waiting or self.paused or self.halting)
+
+    def _on_capacity(self, event: ev.Capacity) -> None:
+        self.capacity = event.trials
+
+    def _on_suggested(self, event: ev.Suggested) -> None:
+        """Only the replay of a journal reads it, beforehand."""
+
+    def _on_began(self, event: ev.Began) -> None:
+        self.facts[event.trial_id] = event.facts
+
+    def _on_report(self, event: ev.Report) -> None:
+        trial = self.trials[event.trial_id]
+        if trial.trial_id not in self.running or trial.trial_id in self.halting:
+            if event.checkpoint:
+                self.actions.append(ev.Delete(event.checkpoint))
+            return
+        is_again = event.iteration <= trial.iteration
+        if event.checkpoint:
+            trial.saves += 1
+            if not is_again or trial.checkpoint is None or trial.checkpoint.iteration < event.iteration:
+                score = value_of(event.metrics, self.settings.score_key) if self.settings.score_key else None
+                self._keep(
+                    trial,
+                    SavedCheckpoint(event.checkpoint, event.iteration, event.time_total_s, score, event.metrics),
+                )
+            elif all(saved.path != event.checkpoint for saved in trial.checkpoints):
+                self.actions.append(ev.Delete(event.checkpoint))
+        if is_again:  # recorded before the trial was restarted
+            self.actions.append(ev.Proceed(trial.trial_id))
+            return
+        result = filled_result(trial, event, self.settings.experiment_id, self.facts.get(trial.trial_id, {}))
+        trial.iteration, trial.last_result = event.iteration, result
+        stop_reason = self._criterion(trial, result)
+        if event.iteration == 1 and self.settings.is_strict_metric and (missing := self._missing_metric(result)):
+            self._fail_for_good(trial, missing)
+            return
+        self._note_best(trial, result)
+        self.searcher.on_trial_result(trial.trial_id, result)
+        if stop_reason:
+            result["done"] = True
+            self.actions.append(ev.Logged(trial.trial_id, result))
+            self._explain(trial, STOP, stop_reason)
+            self._complete(trial, halts=True)
+            return
+        self.actions.append(ev.Logged(trial.trial_id, result))
+        decided = self.scheduler.on_trial_result(self, trial, result)
+        decision = decided if isinstance(decided, Decision) else Decision(decided)
+        if trial.state is not TrialState.RUNNING:  # the scheduler has acted on it already
+            return
+        if decision.reason or decision.action in (STOP, PAUSE):
+            self._explain(trial, decision.action, decision.reason)
+        if decision.action == STOP:
+            result["done"] = True
+            self._complete(trial, halts=True, notifies_scheduler=False)
+        elif decision.action == PAUSE:
+            has_newest = trial.checkpoint is not None and trial.checkpoint.iteration == trial.iteration
+            self._halt(trial, "pause", save=not has_newest)
+            self._move(trial, TrialState.PAUSED)
+        elif decision.action != NOOP:
+            self.actions.append(ev.Proceed(trial.trial_id, decision.save))
+
+    def _on_saved(self, event: ev.Saved) -> None:
+        trial = self.trials[event.trial_id]
+        if trial.is_over:
+            self.actions.append(ev.Delete(event.checkpoint))
+            return
+        self._take_checkpoint(trial, event.iteration, event.checkpoint)
+
+    def _on_halted(self, event: ev.Halted) -> None:
+        trial = self.trials[event.trial_id]
+        self.halting.pop(trial.trial_id, None)
+        if event.checkpoint:
+            self._take_checkpoint(trial, event.iteration, event.checkpoint)
+
+    def _take_checkpoint(self, trial: Trial, iteration: int, path: str) -> None:
+        trial.saves += 1
+        score = value_of(trial.last_result, self.settings.score_key) if self.settings.score_key else None
+        total = float(trial.last_result.get("time_total_s", 0.0))
+        metrics = trial.last_result
+        self._keep(trial, SavedCheckpoint(path, iteration, total, score, metrics))
+
+    def _on_finished(self, event: ev.Finished) -> None:
+        trial = self.trials[event.trial_id]
+        self.halting.pop(trial.trial_id, None)
+        if trial.state is not TrialState.RUNNING:
+            return
+        if trial.last_result:
+            trial.last_result["done"] = True
+        self._complete(trial, halts=False)
+
+    def _on_failed(self, event: ev.Failed) -> None:
+        trial = self.trials[event.trial_id]
+        was_halting = self.halting.pop(trial.trial_id, "")
+        if trial.is_over or (was_halting and trial.state is not TrialState.RUNNING):
+            return  # the process died while it was stopping: the decision stands
+        trial.num_failures += 1
+        limit = self.settings.max_failures
+        if not event.is_final and not self.is_ending and (limit < 0 or trial.num_failures <= limit):
+            trial.error, trial.error_pickle = event.error, event.pickle
+            kept = trial.checkpoint
+            start = f"its checkpoint of iteration {kept.iteration}" if kept is not None else "the beginning"
+            self._explain(trial, "RESTART", f"failure {trial.num_failures}: it starts again from {start}")
+            self._move(trial, TrialState.PENDING)
+            self.waiting = {trial.trial_id: trial, **self.waiting}
+        else:
+            self._fail_for_good(trial, event.error, event.pickle)
+
+    def _on_timed_out(self, event: ev.TimedOut) -> None:
+        self._end_all(event.reason)
+
+    def _on_resumed(self, event: ev.Resumed) -> None:
+        """The processes of the former run are gone; what is over is over, unless the user wants otherwise."""
+        self.halting.clear()
+        self.is_ending = ""
+        self.began_at = self.now
+        for trial in list(self.trials.values()):
+            if trial.state is TrialState.RUNNING:
+                if event.resume_unfinished:
+                    self._move(trial, TrialState.PENDING)
+                else:
+                    self._end(trial, "the experiment was resumed without unfinished trials")
+            elif trial.state is TrialState.ERROR and (event.resume_errored or event.restart_errored):
+                if event.restart_errored:
+                    trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
+                trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
+                self._move(trial, TrialState.PENDING)
+        self.waiting = {trial_id: trial for trial_id, trial in self.trials.items() if trial_id in self.waiting}
+
+    _HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
+        ev.Capacity: _on_capacity,
+        ev.Suggested: _on_suggested,
+        ev.Began: _on_began,
+        ev.Report: _on_report,
+        ev.Saved: _on_saved,
+        ev.Halted: _on_halted,
+        ev.Finished: _on_finished,
+        ev.Failed: _on_failed,
+        ev.TimedOut: _on_timed_out,
+        ev.Resumed: _on_resumed,
+    }
+
+    # --- results ---
+
+    def _criterion(self, trial: Trial, result: dict[str, Any]) -> str:
+        """Why a stop criterion ends the trial; empty: none does."""
+        if result.get("done"):
+            return "its result says that it is done"
+        if self.stopper is not None and self.stopper(trial.trial_id, result):
+            return self.stopper.reason or f"{type(self.stopper).__name__} has stopped it"
+        return ""
+
+    def _missing_metric(self, result: dict[str, Any]) -> str:
+        wanted = {"TuneConfig": self.settings.metric, "the scheduler": self.scheduler.metric}
+        if isinstance(self.searcher.metric, str):
+            wanted["the searcher"] = self.searcher.metric
+        return missing_metric(result, wanted)
+
+    def _note_best(self, trial: Trial, result: dict[str, Any]) -> None:
+        metric, mode = self.settings.metric, self.settings.mode
+        value = value_of(result, metric) if metric else None
+        if not isinstance(value, (int, float)) or value != value:
+            return
+        sign = -1.0 if mode == "min" else 1.0
+        if trial.best is None or sign * value > sign * trial.best:
+            trial.best = value
+            if self.best is None or self.best.best is None or sign * value > sign * self.best.best:
+                self.best = trial
+
+    # --- checkpoints ---
+
+    def _keep(self, trial: Trial, saved: SavedCheckpoint) -> None:
+        """Add a checkpoint, and drop what is too much: the newest one and the best ones stay."""
+        trial.checkpoints = [each for each in trial.checkpoints if each.path != saved.path]
+        trial.checkpoints.append(saved)
+        for dropped in superfluous(trial, self.settings):
+            trial.checkpoints.remove(dropped)
+            self.actions.append(ev.Delete(dropped.path))
+
+    # --- transitions ---
+
+    def _move(self, trial: Trial, state: TrialState) -> None:
+        self._place(trial).pop(trial.trial_id, None)
+        trial.move(state)
+        if not trial.is_over:
+            self._place(trial)[trial.trial_id] = trial
+
+    def _place(self, trial: Trial) -> dict[str, Trial]:
+        if trial.state is TrialState.RUNNING:
+            return self.running
+        return self.waiting if trial.state is TrialState.PENDING else self.paused
+
+    def _halt(self, trial: Trial, why: str, *, save: bool) -> None:
+        self.halting[trial.trial_id] = why
+        self.actions.append(ev.Halt(trial.trial_id, save))
+
+    def _complete(self, trial: Trial, *, halts: bool, notifies_scheduler: bool = True) -> None:
+        """A running trial has ended in order."""
+        if halts:
+            has_newest = trial.checkpoint is not None and trial.checkpoint.iteration == trial.iteration
+            self._halt(trial, "stop", save=self.settings.checkpoint_at_end and not has_newest)
+        self._terminate(trial)
+        if notifies_scheduler:
+            self.scheduler.on_trial_complete(self, trial, trial.last_result)
+        self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, False)
+        if self.stopper is not None:
+            self.stopper.on_trial_complete(trial.trial_id, trial.last_result)
+
+    def _terminate(self, trial: Trial) -> None:
+        self._move(trial, TrialState.TERMINATED)
+        trial.ended_at = self.now
+        trial.error, trial.error_pickle = "", b""
+        self.actions.append(ev.Ended(trial.trial_id))
+
+    def _end(self, trial: Trial, reason: str) -> None:
+        """End a trial in any state, without a result of its own."""
+        if trial.state is TrialState.RUNNING:
+            self._complete(trial, halts=True, notifies_scheduler=False)
+        else:
+            self._terminate(trial)
+            self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, False)
+        trial.reason = reason or trial.reason
+
+    def _fail_for_good(self, trial: Trial, error: str, error_pickle: bytes = b"") -> None:
+        was_running = trial.state is TrialState.RUNNING
+        if was_running and not error_pickle:
+            self._halt(trial, "error", save=False)
+        self._move(trial, TrialState.ERROR)
+        trial.error, trial.error_pickle, trial.ended_at = error, error_pickle, self.now
+        last = error.strip().splitlines()[-1] if error.strip() else "no message"
+        self._explain(trial, "ERROR", last)
+        self.actions.append(ev.Ended(trial.trial_id))
+        self.scheduler.on_trial_error(self, trial)
+        self.searcher.on_trial_complete(trial.trial_id, trial.last_result or None, True)
+        if self.settings.fail_fast and not self.is_ending:
+            self._end_all(f"trial {trial} failed, and fail_fast is set")
+
+    def _end_all(self, reason: str) -> None:
+        self.is_ending = reason
+        for trial in [*self.running.values(), *self.waiting.values(), *self.paused.values()]:
+            self._explain(trial, STOP, reason)
+            self._end(trial, reason)
+
+    def _explain(self, trial: Trial, action: str, reason: str) -> None:
+        trial.reason = reason
+        self.actions.append(ev.Explained(trial.trial_id, trial.iteration, action, reason))
+
+    # --- starts ---
+
+    def _fill(self) -> None:
+        """Start trials while there is capacity."""
+        while not self.is_ending and len(self.running) + len(self.halting) < self._limit():
+            trial = self.scheduler.choose_trial_to_run(self) or self._new_trial()
+            if trial is None:
+                break
+            self._start(trial)
+        if self.is_exhausted and not (self.running or self.waiting or self.halting) and self.paused:
+            self.scheduler.on_idle(self)
+            if not self.waiting:
+                for trial in list(self.paused.values()):
+                    self.stop_trial(trial, "no trial runs any more, and the scheduler has no use for it")
+            else:
+                self._fill()
+
+    def _limit(self) -> int:
+        asked = self.settings.max_concurrent
+        return min(self.capacity, asked) if asked else self.capacity
+
+    def _start(self, trial: Trial) -> None:
+        self._move(trial, TrialState.RUNNING)
+        trial.starts += 1
+        trial.started_at = trial.started_at or self.now
+        kept = trial.checkpoint
+        trial.started_iteration = kept.iteration if kept is not None else 0
+        trial.started_time_s = kept.time_total_s if kept is not None else 0.0
+        self.actions.append(ev.Start(trial.trial_id))
+
+    def _new_trial(self) -> Trial | None:
+        """A trial of the searcher; None: none now."""
+        count = len(self.trials)
+        if self.is_exhausted or (0 <= self.settings.num_samples <= count):
+            self.is_exhausted = True
+            return None
+        trial_id = naming.trial_id(self.settings.experiment_id, count)
+        suggestion = self.searcher.suggest(trial_id)
+        if suggestion is None:
+            return None
+        if isinstance(suggestion, str):
+            self.is_exhausted = True
+            return None
+        chosen = getattr(self.searcher, "chosen", None) or suggestion
+        if self.replayed is not None and trial_id in self.replayed:
+            chosen, config = pickle.loads(self.replayed[trial_id])
+        else:
+            config = {**self.settings.space, **suggestion}
+            self.events.append(ev.Suggested(self.now, trial_id, dumps((chosen, config))))
+        trial = Trial(trial_id, self.settings.trainable_name, config, dict(chosen), index=count)
+        naming.name_trial(trial, self.settings, self.now)
+        if self.settings.restore:
+            trial.restore_from = SavedCheckpoint(self.settings.restore, 0)
+        self.trials[trial_id] = trial
+        self.waiting[trial_id] = trial
+        self.actions.append(ev.Added(trial_id))
+        self.scheduler.on_trial_add(self, trial)
+        return trial

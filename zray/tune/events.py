@@ -1,0 +1,164 @@
+"""Events that the controller handles, and actions that it asks for.  The journal records the events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+__all__ = ["Action", "Event"]
+
+
+class Record(Struct, frozen=True, tag=True, omit_defaults=True):
+    """The base of all events; `now`: seconds since the epoch."""
+
+    now: float
+
+
+class Capacity(Record, frozen=True, tag=True):
+    """The number of trials that may run at once."""
+
+    trials: int
+
+
+class Suggested(Record, frozen=True, tag=True):
+    """The searcher's configuration of a new trial: what a replay uses, whatever the searcher says then.
+
+    pickle: (chosen values, configuration).
+    """
+
+    trial_id: str
+    pickle: bytes
+
+
+class Report(Record, frozen=True, tag=True):
+    """A result of a trial.
+
+    iteration: counted from 1 over all processes of the trial.  checkpoint: its folder; empty: none.
+    """
+
+    trial_id: str
+    iteration: int
+    metrics: dict[str, Any]
+    time_this_iter_s: float = 0.0
+    time_total_s: float = 0.0
+    checkpoint: str = ""
+
+
+class Began(Record, frozen=True, tag=True):
+    """A process has begun with the trial.  facts: pid, hostname, node_ip: what its results are marked with."""
+
+    trial_id: str
+    facts: dict[str, Any]
+
+
+class Saved(Record, frozen=True, tag=True):
+    """A checkpoint that the controller asked for, of the last result."""
+
+    trial_id: str
+    iteration: int
+    checkpoint: str
+
+
+class Halted(Record, frozen=True, tag=True):
+    """The trial's process has stopped as the controller asked.  checkpoint: empty: none."""
+
+    trial_id: str
+    iteration: int
+    checkpoint: str = ""
+
+
+class Finished(Record, frozen=True, tag=True):
+    """The trial's function has returned."""
+
+    trial_id: str
+
+
+class Failed(Record, frozen=True, tag=True):
+    """The trial's code raised, or its process died.  is_final: a repetition would not help."""
+
+    trial_id: str
+    error: str
+    pickle: bytes = b""
+    is_final: bool = False
+
+
+class Resumed(Record, frozen=True, tag=True):
+    """The experiment goes on in a new process.  mode: what happens to trials that are over."""
+
+    resume_errored: bool = False
+    restart_errored: bool = False
+    resume_unfinished: bool = True
+
+
+class TimedOut(Record, frozen=True, tag=True):
+    """The time budget is over, or the user has interrupted."""
+
+    reason: str
+
+
+Event = Capacity | Suggested | Report | Began | Saved | Halted | Finished | Failed | Resumed | TimedOut
+
+
+class Start(Struct, frozen=True):
+    """Start a process for the trial, from its checkpoint if it has one."""
+
+    trial_id: str
+
+
+class Proceed(Struct, frozen=True):
+    """Let the trial go on after its last result.  save: write a checkpoint first."""
+
+    trial_id: str
+    save: bool = False
+
+
+class Halt(Struct, frozen=True):
+    """Stop the trial's process.  save: write a checkpoint first."""
+
+    trial_id: str
+    save: bool = False
+
+
+class Copy(Struct, frozen=True):
+    """Copy the folder of a checkpoint."""
+
+    source: str
+    target: str
+
+
+class Delete(Struct, frozen=True):
+    """Delete the folder of a checkpoint."""
+
+    path: str
+
+
+class Logged(Struct, frozen=True):
+    """A result, for the records and callbacks."""
+
+    trial_id: str
+    result: dict[str, Any]
+
+
+class Ended(Struct, frozen=True):
+    """The trial is over: the last record."""
+
+    trial_id: str
+
+
+class Explained(Struct, frozen=True):
+    """A decision, for decisions.jsonl."""
+
+    trial_id: str
+    iteration: int
+    action: str
+    reason: str
+
+
+class Added(Struct, frozen=True):
+    """A trial, for the records."""
+
+    trial_id: str
+
+
+Action = Start | Proceed | Halt | Copy | Delete | Logged | Ended | Explained | Added

@@ -1,0 +1,308 @@
+"""An experiment: what the three front doors (Tuner, tune.run, run_experiments) make of their arguments, and run."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from typing import Any
+
+import cloudpickle
+
+import zray
+
+from . import events as ev
+from . import naming, storage
+from .controller import Controller
+from .errors import TuneError
+from .journal import Journal, JournalWarning, read_journal
+from .records.files import RecordsRepair, TrialFiles, flattened
+from .registry import trainable_of
+from .results import history, score_of
+from .runner import Runner
+from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
+from .search.basic_variant import BasicVariantGenerator
+from .search.searcher import Searcher
+from .settings import Settings
+from .stoppers import stopper_of
+from .trial import Trial, TrialState, value_of
+from .variants import has_unresolved_values
+
+__all__ = ["Experiment"]
+
+JOURNAL = "journal.zray"
+STATE = "experiment.pkl"
+
+
+class Experiment:
+    """One experiment.
+
+    Args:
+        trainable: a function, a class, or a registered name.
+        space: the search space.
+        settings: what the controller is told; path, trainable_name and experiment_id are filled in.
+        searcher, scheduler: None: grid and random search; first in, first out.
+        stop: None, thresholds, a function, or a Stopper.
+        name, storage_path: the folder is the one in the other.
+        run: options of the runner, by name: resources, reuses, frequency, callbacks, reporter.
+    """
+
+    def __init__(
+        self,
+        trainable: Any,
+        space: dict[str, Any],
+        settings: Settings,
+        *,
+        searcher: Any = None,
+        scheduler: Any = None,
+        stop: Any = None,
+        name: str | None = None,
+        storage_path: str | None = None,
+        seed: int | None = None,
+        run: dict[str, Any] | None = None,
+    ) -> None:
+        self.trainable_name, self.trainable = trainable_of(trainable)
+        self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
+        self.space = dict(space)
+        self.storage_path = os.path.abspath(os.path.expanduser(storage_path or storage.default_storage_path()))
+        self.name = name or f"{self.trainable_name}_{naming.date_of(time.time())}"
+        settings.path = os.path.join(self.storage_path, self.name)
+        settings.trainable_name = self.trainable_name
+        settings.experiment_id = os.urandom(3).hex()[:5] if seed is None else f"{seed % 16**5:05x}"
+        self.searcher = self._searcher(searcher)
+        self.scheduler = self._scheduler(scheduler)
+        self._make_controller()
+
+    def _make_controller(self) -> None:
+        self.controller = Controller(self.settings, self.searcher, self.scheduler, stopper_of(self.stop))
+
+    @property
+    def path(self) -> str:
+        """The experiment's folder."""
+        return self.settings.path
+
+    # --- parts ---
+
+    def _searcher(self, searcher: Any) -> Searcher:
+        from .search import as_searcher
+
+        settings = self.settings
+        if searcher is None:
+            searcher = BasicVariantGenerator(random_state=self.seed)
+        searcher = as_searcher(searcher)
+        took = searcher.set_search_properties(
+            settings.metric, settings.mode, dict(self.space), num_samples=settings.num_samples
+        )
+        if isinstance(searcher, BasicVariantGenerator):
+            total = searcher.total_samples
+            settings.num_samples = total if total or settings.num_samples >= 0 else -1
+            settings.max_concurrent = settings.max_concurrent or searcher.max_concurrent
+            settings.space = {}
+        else:
+            if not took and has_unresolved_values(self.space):
+                raise ValueError(
+                    f"{type(searcher).__name__} has a search space of its own: give a space there, or in param_space, "
+                    "not in both."
+                )
+            settings.space = _constants(self.space)
+            settings.max_concurrent = settings.max_concurrent or getattr(searcher, "max_concurrent", 0) or 0
+        return searcher
+
+    def _scheduler(self, scheduler: Any) -> TrialScheduler:
+        if isinstance(scheduler, str):
+            from .schedulers import create_scheduler
+
+            scheduler = create_scheduler(scheduler)
+        scheduler = scheduler if scheduler is not None else FIFOScheduler()
+        if not scheduler.set_search_properties(self.settings.metric, self.settings.mode):
+            raise ValueError(
+                f"{type(scheduler).__name__} and TuneConfig name different metrics or modes: "
+                f"{scheduler.metric!r} ({scheduler.mode}) and {self.settings.metric!r} ({self.settings.mode}).  "
+                "Name them in one place."
+            )
+        if not isinstance(scheduler, FIFOScheduler) and hasattr(scheduler, "require_metric"):
+            scheduler.require_metric()
+        return scheduler
+
+    # --- run ---
+
+    def fit(self) -> None:
+        """Run the experiment from its beginning.
+
+        Raises:
+            TuneError: the folder holds another experiment.
+        """
+        os.makedirs(self.path, exist_ok=True)
+        journal_path = os.path.join(self.path, JOURNAL)
+        if os.path.exists(journal_path):
+            # As in Ray, another experiment of the same name replaces the former one's records.
+            os.rename(journal_path, f"{journal_path}.{int(time.time() * 1000)}.old")
+        self._save()
+        self._run(Journal(journal_path), [])
+
+    def resume(
+        self, *, resume_unfinished: bool = True, resume_errored: bool = False, restart_errored: bool = False
+    ) -> None:
+        """Go on with the experiment from its journal."""
+        journal_path = os.path.join(self.path, JOURNAL)
+        repair = RecordsRepair()
+        offset = self.replay(repair)
+        repair.write()
+        event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished)
+        for trial in self.controller.get_trials():
+            TrialFiles(trial).add()
+            trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
+        self._run(Journal(journal_path, offset or None), [event])
+
+    def replay(self, repair: RecordsRepair | None = None) -> int:
+        """Restore the state from the journal.
+
+        Args:
+            repair: takes the results, to complete the trials' files.
+
+        Returns:
+            The offset behind its last good record.
+        """
+        path = os.path.join(self.path, JOURNAL)
+        recorded, offset, problem = read_journal(path)
+        if problem:
+            warnings.warn(
+                f"The journal {path} is damaged at offset {offset}: {problem}.  All records before it are kept.",
+                JournalWarning,
+                stacklevel=3,
+            )
+        controller = self.controller
+        controller.replayed = {event.trial_id: event.pickle for event in recorded if isinstance(event, ev.Suggested)}
+        for event in recorded:
+            controller.handle(event)
+            if repair is not None:
+                for action in controller.actions:
+                    if isinstance(action, ev.Logged):
+                        repair.note(controller.trials[action.trial_id], action.result)
+            controller.actions.clear()
+        controller.events.clear()
+        controller.replayed = None
+        return offset
+
+    def _run(self, journal: Journal, first: list[Any]) -> None:
+        if not zray.is_initialized():
+            zray.init()
+        identity = os.urandom(16).hex()
+        storage.mark(self.path, identity)
+        options = dict(self.run_options)
+        runner = Runner(self.controller, journal, self.trainable, name=self.name, identity=identity, **options)
+        runner.callbacks.call(
+            "setup", stop=self.stop, num_samples=self.settings.num_samples, total_num_samples=self.settings.num_samples
+        )
+        try:
+            runner.run(first)
+        except KeyboardInterrupt:
+            warnings.warn(
+                f"The experiment was interrupted; go on with Tuner.restore({self.path!r}, trainable).", stacklevel=3
+            )
+
+    # --- what is kept ---
+
+    def _save(self) -> None:
+        """Keep what `load` needs: before the first trial, so that all is as at the beginning."""
+        controller, self.controller = self.controller, None  # type: ignore[assignment]
+        run, self.run_options = (
+            self.run_options,
+            {key: value for key, value in self.run_options.items() if key not in ("callbacks", "reporter")},
+        )
+        try:
+            data = cloudpickle.dumps(self)
+        except Exception as error:
+            raise TuneError(
+                f"The experiment cannot be pickled, so that it could not be resumed: {error}.  Pass large objects by "
+                "tune.with_parameters, and create open files and connections in the trial."
+            ) from error
+        finally:
+            self.controller, self.run_options = controller, run
+        unfinished = os.path.join(self.path, f"{STATE}.unfinished")
+        with open(unfinished, "wb") as file:
+            file.write(data)
+        os.rename(unfinished, os.path.join(self.path, STATE))
+
+    @classmethod
+    def load(cls, path: str, trainable: Any = None, *, replays: bool = True) -> Experiment:
+        """The experiment in a folder.
+
+        Args:
+            path: the folder.
+            trainable: the function or class, if it is to go on; None: that of the first run.
+
+        Raises:
+            TuneError: the folder holds no experiment.
+        """
+        path = os.path.abspath(os.path.expanduser(path))
+        try:
+            with open(os.path.join(path, STATE), "rb") as file:
+                found: Experiment = cloudpickle.load(file)
+        except FileNotFoundError:
+            raise TuneError(f"{path} holds no experiment: it has no {STATE}.") from None
+        found.storage_path, found.name = os.path.split(path)
+        found.settings.path = path
+        if trainable is not None:
+            found.trainable_name, found.trainable = trainable_of(trainable)
+        found._make_controller()
+        if replays:
+            found.replay()
+        return found
+
+    # --- outcomes ---
+
+    def best_trial(self, metric: str | None, mode: str | None, scope: str = "last") -> Trial:
+        """The best trial.
+
+        Raises:
+            ValueError: no metric or mode is known.
+            RuntimeError: no trial has reported the metric.
+        """
+        metric, mode = metric or self.settings.metric, mode or self.settings.mode
+        if metric is None or mode not in ("min", "max"):
+            raise ValueError(
+                f'The best trial needs a metric and a mode ("min" or "max"): pass them here or to TuneConfig; now they '
+                f"are {metric!r} and {mode!r}."
+            )
+        best: Trial | None = None
+        best_score = 0.0
+        for trial in self.controller.get_trials():
+            score = score_of(trial, metric, mode, scope)
+            if score is not None and (best is None or score > best_score):
+                best, best_score = trial, score
+        if best is None:
+            raise RuntimeError(f"No trial has reported {metric!r}: there is no best one.")
+        return best
+
+    def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
+        """One dict for each trial: its last result, or the one with the best value of a metric."""
+        rows = []
+        for trial in self.controller.get_trials():
+            result: dict[str, Any] | None = trial.last_result
+            if metric and mode:
+                sign = -1.0 if mode == "min" else 1.0
+                scored = [each for each in history(trial) if isinstance(value_of(each, metric), (int, float))]
+                result = max(scored, key=lambda each: sign * value_of(each, metric), default=None)
+            if result:
+                row = flattened({key: value for key, value in result.items() if key != "config"})
+                row.update(flattened(trial.config, "config/"))
+                row["logdir"] = trial.path
+                rows.append(row)
+        return rows
+
+    def raise_for_failures(self) -> None:
+        """Raise an error that names the failed trials, if there are any."""
+        failed = [trial for trial in self.controller.get_trials() if trial.state is TrialState.ERROR]
+        if failed:
+            names = ", ".join(str(trial) for trial in failed[:5]) + ", ..." * (len(failed) > 5)
+            last = failed[0].error.strip().splitlines()
+            raise TuneError(
+                f"Trials did not complete: {len(failed)} of {len(self.controller.trials)} have failed: [{names}].  "
+                f"The first one with: {last[-1] if last else 'no message'}"
+            )
+
+
+def _constants(space: dict[str, Any]) -> dict[str, Any]:
+    """The part of a space in which nothing is drawn."""
+    return {key: value for key, value in space.items() if not has_unresolved_values({key: value})}

@@ -1,0 +1,193 @@
+"""Functions as trainables: a function runs in a thread of the trial's process, and its reports are queued.
+
+The function goes on while a report is on its way to the controller: at most REPORTS_AHEAD_MAX of them, and not beyond a
+report with a checkpoint.  Reports behind a decision to stop are dropped, and the function ends at its next report.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import session
+from .checkpoint import Checkpoint
+
+__all__ = ["FunctionRun", "TrialStopped", "call_form"]
+
+# A fast function waits for the controller behind so many reports: they are sent together, and cost microseconds each.
+REPORTS_AHEAD_MAX = 1000
+# A function that has just reported often ends, or reports again, within this time: one message takes both.
+LINGER_SECONDS = 0.001
+
+
+class TrialStopped(BaseException):
+    """The trial is over: raised by a report, so that the function ends.  `except Exception` does not catch it."""
+
+
+Item = tuple[dict[str, Any], "Checkpoint | None", float]  # metrics, checkpoint, seconds since the former report
+
+
+def call_form(function: Callable[..., Any]) -> str:
+    """How a function wants to be called: "config", "reporter" or "checkpoint_dir".
+
+    Raises:
+        TypeError: in no way that is known.
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return "config"
+    names = [each.name for each in parameters]
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    required = [each for each in positional if each.default is each.empty]
+    if "checkpoint_dir" in names:
+        return "checkpoint_dir"
+    if "reporter" in names or len(required) == 2:
+        return "reporter"
+    if len(required) <= 1 and (positional or any(each.kind is each.VAR_POSITIONAL for each in parameters)):
+        return "config"
+    name = getattr(function, "__name__", repr(function))
+    raise TypeError(
+        f"A trainable function takes (config), (config, reporter) or (config, checkpoint_dir=None), and {name} takes "
+        f"({', '.join(names)})."
+    )
+
+
+class FunctionRun:
+    """One run of a function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        config: dict[str, Any],
+        facts: dict[str, Any],
+        checkpoint: Checkpoint | None,
+        persist: Callable[[Checkpoint], Any],
+    ) -> None:
+        self.facts, self.checkpoint = facts, checkpoint
+        self._function, self._config, self._persist = function, config, persist
+        self._changed = threading.Condition()
+        self._items: deque[tuple[dict[str, Any], Any, float]] = deque()
+        self._is_stopped = False
+        self._is_over = False
+        self._error: BaseException | None = None
+        self._reported_at = time.monotonic()
+        self._has_reported = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name="trial")
+
+    def start(self) -> None:
+        """Begin."""
+        session.enter(self)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            form = call_form(self._function)
+            if form == "checkpoint_dir":
+                path = self.checkpoint.path if self.checkpoint is not None else None
+                returned = self._function(self._config, checkpoint_dir=path)
+            elif form == "reporter":
+                returned = self._function(self._config, Reporter(self))
+            else:
+                returned = self._function(self._config)
+            self._take_returned(returned)
+        except TrialStopped:
+            pass
+        except SystemExit as error:
+            if error.code not in (None, 0):
+                self._error = error
+        except BaseException as error:
+            self._error = error
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+    def _take_returned(self, returned: Any) -> None:
+        """A function may return its last result, or yield results."""
+        if inspect.isgenerator(returned):
+            for metrics in returned:
+                self.report(_as_metrics(metrics), None)
+        elif isinstance(returned, Mapping):
+            self.report(dict(returned), None)
+        elif isinstance(returned, (int, float)) and not isinstance(returned, bool) and not self._has_reported:
+            self.report(_as_metrics(returned), None)
+
+    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+        """Take a result from the function's thread."""
+        now = time.monotonic()
+        saved = self._persist(checkpoint) if checkpoint is not None else None
+        with self._changed:
+            if self._is_stopped:
+                raise TrialStopped
+            self._has_reported = True
+            self._items.append((dict(metrics), saved, now - self._reported_at))
+            self._changed.notify_all()
+            while self._items and (len(self._items) >= REPORTS_AHEAD_MAX or saved is not None):
+                self._changed.wait()
+                if self._is_stopped:
+                    raise TrialStopped
+        self._reported_at = time.monotonic()
+
+    def take(self, timeout: float) -> list[tuple[dict[str, Any], Any, float]]:
+        """The results since the last call: waits for the first one, up to a number of seconds."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while not self._items and not self._is_over:
+                rest = deadline - time.monotonic()
+                if rest <= 0:
+                    return []
+                self._changed.wait(rest)
+            if not self._is_over:
+                self._changed.wait(LINGER_SECONDS)
+            items = list(self._items)
+            self._items.clear()
+            self._changed.notify_all()
+        return items
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the function has ended and all its results are taken."""
+        with self._changed:
+            return self._is_over and not self._items
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the function raised."""
+        return self._error
+
+    def stop(self, timeout: float) -> bool:
+        """Let the function end at its next report.
+
+        Returns:
+            False: it has not ended within the timeout, in seconds.
+        """
+        with self._changed:
+            self._is_stopped = True
+            self._items.clear()
+            self._changed.notify_all()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+def _as_metrics(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {"_metric": value}
+
+
+class Reporter:
+    """The second argument of functions of 2018: `reporter(timesteps_total=i, mean_loss=loss)`."""
+
+    def __init__(self, run: FunctionRun) -> None:
+        self._run = run
+
+    def __call__(self, _metrics: Mapping[str, Any] | None = None, **metrics: Any) -> None:
+        result = getattr(_metrics, "_asdict", lambda: _metrics)() or {}
+        self._run.report({**result, **metrics}, None)
+
+    @property
+    def logdir(self) -> str:
+        """The trial's folder."""
+        return str(self._run.facts.get("trial_dir", ""))

@@ -1,0 +1,213 @@
+"""The files of a trial: result.json, progress.csv, params.json, params.pkl, error.txt."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+from typing import Any
+
+from ..pickles import dumps
+from ..trial import Trial
+
+__all__ = ["RecordsRepair", "TrialFiles", "flattened", "plain"]
+
+# Open files, of the trials that reported last; others are opened again.
+OPEN_MAX = 64
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: numbers of numpy and torch as numbers, small arrays as lists, other objects as text."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if getattr(value, "size", None) == 1 and hasattr(value, "item"):
+        return plain(value.item())
+    if hasattr(value, "tolist") and isinstance(getattr(value, "size", None), int) and value.size <= 1000:
+        return value.tolist()
+    return getattr(value, "__name__", None) or str(value)
+
+
+def without_nan(value: Any) -> Any:
+    """The value with null in place of what JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    return [without_nan(item) for item in value] if isinstance(value, list) else value
+
+
+def flattened(result: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one: {"a": {"b": 1}} is {"a/b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in result.items():
+        if isinstance(value, dict) and value:
+            flat.update(flattened(value, f"{prefix}{key}/"))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+class TrialFiles:
+    """The files of one trial.
+
+    Files are continued when an experiment is resumed.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        self.columns: list[str] = []
+        self._json: io.TextIOWrapper | None = None
+        self._csv: io.TextIOWrapper | None = None
+
+    def add(self) -> None:
+        """Write the parameters."""
+        os.makedirs(self.trial.path, exist_ok=True)
+        self.write_parameters()
+
+    def write_parameters(self) -> None:
+        """Write params.json and params.pkl: anew, when the configuration has changed."""
+        with open(os.path.join(self.trial.path, "params.json"), "w") as file:
+            json.dump(without_nan(plain(self.trial.config)), file, indent=2, sort_keys=True)
+        with open(os.path.join(self.trial.path, "params.pkl"), "wb") as binary:
+            binary.write(dumps(self.trial.config))
+
+    def log(self, result: dict[str, Any]) -> None:
+        """Write a result."""
+        if self._json is None:
+            self._open()
+        assert self._json is not None
+        line = plain(result)
+        self._json.write(json.dumps(line))
+        self._json.write("\n")
+        self._write_row(flattened(line))
+
+    def _open(self) -> None:
+        path = os.path.join(self.trial.path, "progress.csv")
+        if os.path.exists(path):
+            with open(path, newline="") as file:
+                self.columns = next(csv.reader(file), [])
+        self._json = open(os.path.join(self.trial.path, "result.json"), "a")  # noqa: SIM115
+        self._csv = open(path, "a", newline="")  # noqa: SIM115
+
+    def _write_row(self, flat: dict[str, Any]) -> None:
+        new = [key for key in flat if key not in self.columns]
+        if new:
+            self._add_columns(new)
+        assert self._csv is not None
+        csv.writer(self._csv, lineterminator="\n").writerow([_cell(flat.get(key)) for key in self.columns])
+
+    def _add_columns(self, new: list[str]) -> None:
+        """A later result has more keys: the file is written anew, with empty cells before."""
+        assert self._csv is not None
+        path = os.path.join(self.trial.path, "progress.csv")
+        self._csv.close()
+        rows: list[list[str]] = []
+        if self.columns:
+            with open(path, newline="") as file:
+                rows = list(csv.reader(file))[1:]
+        self.columns += new
+        unfinished = f"{path}.unfinished"
+        with open(unfinished, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.columns)
+            writer.writerows([*row, *([""] * (len(self.columns) - len(row)))] for row in rows)
+        os.rename(unfinished, path)
+        self._csv = open(path, "a", newline="")  # noqa: SIM115
+
+    def flush(self) -> None:
+        """Hand over to the operating system."""
+        for file in (self._json, self._csv):
+            if file is not None:
+                file.flush()
+
+    def close(self) -> None:
+        """Close the files; a later result opens them again."""
+        for file in (self._json, self._csv):
+            if file is not None:
+                file.close()
+        self._json = self._csv = None
+
+    def write_error(self) -> None:
+        """Write error.txt."""
+        if self.trial.error:
+            os.makedirs(self.trial.path, exist_ok=True)
+            with open(os.path.join(self.trial.path, "error.txt"), "w") as file:
+                file.write(self.trial.error)
+            if self.trial.error_pickle:
+                with open(os.path.join(self.trial.path, "error.pkl"), "wb") as binary:
+                    binary.write(self.trial.error_pickle)
+
+    def results(self) -> list[dict[str, Any]]:
+        """The results in result.json, without a last line that was cut short."""
+        path = os.path.join(self.trial.path, "result.json")
+        found: list[dict[str, Any]] = []
+        if os.path.exists(path):
+            with open(path) as file:
+                for line in file:
+                    try:
+                        found.append(json.loads(line))
+                    except ValueError:
+                        break
+        return found
+
+    def is_complete(self, count: int) -> bool:
+        """Whether both files have so many results, and no line that was cut short."""
+        try:
+            with open(os.path.join(self.trial.path, "progress.csv"), newline="") as file:
+                rows = list(csv.reader(file))
+            with open(os.path.join(self.trial.path, "result.json")) as file:
+                lines = file.read()
+        except FileNotFoundError:
+            return False
+        is_whole = all(len(row) == len(rows[0]) for row in rows)
+        return is_whole and len(rows) == count + 1 and lines.endswith("\n") and lines.count("\n") == count
+
+    def replace(self, results: list[dict[str, Any]]) -> None:
+        """Write result.json and progress.csv anew."""
+        self.close()
+        for name in ("result.json", "progress.csv"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(self.trial.path, name))
+        self.columns = []
+        for result in results:
+            self.log(result)
+        self.close()
+
+
+class RecordsRepair:
+    """Completes the files of trials with results that only the journal has: a kill came before they were written."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, TrialFiles] = {}
+        self._written: dict[str, list[dict[str, Any]]] = {}
+        self._missing: dict[str, list[dict[str, Any]]] = {}
+
+    def note(self, trial: Trial, result: dict[str, Any]) -> None:
+        """A result that the journal has."""
+        key = trial.trial_id
+        if key not in self._files:
+            files = self._files[key] = TrialFiles(trial)
+            self._written[key] = files.results()
+        written = self._written[key]
+        if not written or written[-1].get("training_iteration", 0) < result["training_iteration"]:
+            self._missing.setdefault(key, []).append(dict(result))
+
+    def write(self) -> None:
+        """Write the files of trials that lack results, or whose last line was cut short."""
+        for key, files in self._files.items():
+            missing = self._missing.get(key, [])
+            if missing or not files.is_complete(len(self._written[key])):
+                os.makedirs(files.trial.path, exist_ok=True)
+                files.write_parameters()
+                files.replace([*self._written[key], *missing])
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else value

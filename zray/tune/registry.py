@@ -1,0 +1,93 @@
+"""Trainables and environments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .errors import TuneError
+
+__all__ = ["get_trainable_cls", "register_env", "register_trainable"]
+
+_trainables: dict[str, Any] = {}
+_environments: dict[str, Callable[..., Any]] = {}
+
+
+def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
+    """Give a function or a class a name, by which experiments run it.
+
+    Raises:
+        TypeError: it is neither, or the name is no text.
+    """
+    del warn
+    if not isinstance(name, str):
+        raise TypeError(f"A trainable's name is text, not {type(name).__name__}.")
+    if not callable(trainable):
+        raise TypeError(f"A trainable is a function or a class, and {name!r} is {type(trainable).__name__}.")
+    _trainables[name] = trainable
+
+
+def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+    """Give an environment a name: `register_env("maze", lambda env_config: Maze(env_config))`.
+
+    Raises:
+        TypeError: the creator is not callable, or the name is no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"An environment's name is text, not {type(name).__name__}.")
+    if not callable(env_creator):
+        raise TypeError(
+            f"An environment is made by a function of its config, and {name!r} is {type(env_creator).__name__}."
+        )
+    _environments[name] = env_creator
+
+
+def environment_creator(name: str) -> Callable[..., Any] | None:
+    """The creator of a registered environment; None: no such name."""
+    return _environments.get(name)
+
+
+def trainable_of(value: Any) -> tuple[str, Any]:
+    """The name, and the function or class, of what a program asks to run.
+
+    Raises:
+        TuneError: a name that is not known, or something that cannot be run.
+    """
+    if isinstance(value, str):
+        if value not in _trainables:
+            found = _algorithm(value)
+            if found is not None:
+                return value, found
+            known = ", ".join(sorted(_trainables)) or "none"
+            raise TuneError(
+                f"No trainable is registered as {value!r}.  Registered: {known}.  Call register_trainable first."
+            )
+        return value, _trainables[value]
+    target = getattr(value, "func", value)  # functools.partial
+    if not callable(value):
+        raise TuneError(f"A trainable is a function, a class or a registered name, not {type(value).__name__}.")
+    name = getattr(value, "__name__", None) or getattr(target, "__name__", None) or type(value).__name__
+    return ("lambda" if name == "<lambda>" else str(name)), value
+
+
+def get_trainable_cls(trainable_name: str) -> Any:
+    """The class or function that is registered by this name.
+
+    Raises:
+        TuneError: none is.
+    """
+    return trainable_of(trainable_name)[1]
+
+
+def _algorithm(name: str) -> Any:
+    """An algorithm of zray.rllib, by its name."""
+    from importlib import import_module
+
+    try:
+        registry = import_module("zray.rllib.algorithms.registry")
+    except ImportError:
+        return None
+    try:
+        return registry.get_algorithm_class(name)
+    except Exception:
+        return None

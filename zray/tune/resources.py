@@ -1,0 +1,182 @@
+"""The resources of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import TuneError
+
+__all__ = ["PlacementGroupFactory", "actor_options", "as_request", "resources_to_json", "with_resources"]
+
+# Concurrent trials that ask for nothing: each is a process.
+FREE_TRIALS_MAX = 64
+
+
+class PlacementGroupFactory:
+    """The bundles of a trial: the first one is the trial's own, the others are for actors and tasks that it starts.
+
+    Args:
+        bundles: resources of each bundle, as [{"CPU": 1}, {"CPU": 2}].
+        strategy: how the bundles are placed, as for `placement_group`.
+    """
+
+    def __init__(self, bundles: list[dict[str, float]], strategy: str = "PACK", *args: Any, **kwargs: Any) -> None:
+        if not bundles or not all(isinstance(bundle, Mapping) for bundle in bundles):
+            raise ValueError(f'Bundles are a list of at least one dict, as [{{"CPU": 1}}], not {bundles!r}.')
+        self.bundles = [{name: amount for name, amount in bundle.items() if amount} for bundle in bundles]
+        self.strategy = strategy
+
+    @property
+    def head_cpus(self) -> float:
+        """The CPUs of the trial itself."""
+        return self.bundles[0].get("CPU", 0.0)
+
+    @property
+    def required_resources(self) -> dict[str, float]:
+        """The sum over all bundles."""
+        total: dict[str, float] = {}
+        for bundle in self.bundles:
+            for name, amount in bundle.items():
+                total[name] = total.get(name, 0.0) + amount
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroupFactory) and (self.bundles, self.strategy) == (
+            other.bundles,
+            other.strategy,
+        )
+
+    def __hash__(self) -> int:
+        return hash((str(self.bundles), self.strategy))
+
+    def __repr__(self) -> str:
+        return f"PlacementGroupFactory({self.bundles}, {self.strategy!r})"
+
+
+# Names of 2018 and of today.
+_NAMES = {"cpu": "CPU", "CPU": "CPU", "gpu": "GPU", "GPU": "GPU", "memory": "memory"}
+_IGNORED = ("driver_cpu_limit", "driver_gpu_limit", "object_store_memory", "extra_memory", "extra_object_store_memory")
+
+
+def as_request(resources: Any) -> PlacementGroupFactory:
+    """The request that a `resources_per_trial` stands for.
+
+    Args:
+        resources: None (one CPU), a dict as {"cpu": 2, "gpu": 0.5, "extra_cpu": 4, "custom_resources": {...}}, a
+            PlacementGroupFactory, or an object with `bundles`.
+
+    Raises:
+        TuneError: an unknown key, or an amount that is no number.
+    """
+    if resources is None:
+        return PlacementGroupFactory([{"CPU": 1}])
+    if hasattr(resources, "bundles"):
+        return PlacementGroupFactory(list(resources.bundles), getattr(resources, "strategy", "PACK"))
+    if hasattr(resources, "_asdict"):
+        resources = {key: value for key, value in resources._asdict().items() if value}
+    if not isinstance(resources, Mapping):
+        raise TuneError(
+            f'The resources of a trial are a dict, as {{"cpu": 2, "gpu": 1}}, not {type(resources).__name__}.'
+        )
+    own: dict[str, float] = {}
+    extra: dict[str, float] = {}
+    for key, value in resources.items():
+        if key in _IGNORED:
+            continue
+        if key in ("custom_resources", "resources"):
+            own.update(value)
+            continue
+        if key == "extra_custom_resources":
+            extra.update(value)
+            continue
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or value < 0:
+            raise TuneError(f"The amount of {key!r} of a trial is a number of at least 0, not {value!r}.")
+        if key in ("extra_cpu", "extra_gpu"):
+            extra[_NAMES[key.removeprefix("extra_")]] = value
+        elif key in _NAMES:
+            own[_NAMES[key]] = value
+        elif isinstance(key, str) and key and key[0].isalpha():
+            own[key] = value
+        else:
+            raise TuneError(f"{key!r} is no name of a resource.")
+    own.setdefault("CPU", 1 if "GPU" not in own or not own["GPU"] else 0)
+    bundles = [own, *([extra] if any(extra.values()) else [])]
+    return PlacementGroupFactory([{name: amount for name, amount in bundle.items() if amount} for bundle in bundles])
+
+
+def actor_options(bundle: Mapping[str, float]) -> dict[str, Any]:
+    """The options of an actor with these resources."""
+    rest = {name: amount for name, amount in bundle.items() if name not in ("CPU", "GPU", "memory")}
+    options: dict[str, Any] = {"num_cpus": bundle.get("CPU", 0), "num_gpus": bundle.get("GPU", 0)}
+    if rest:
+        options["resources"] = rest
+    if "memory" in bundle:
+        options["memory"] = bundle["memory"]
+    return options
+
+
+def capacity(request: PlacementGroupFactory, nodes: list[dict[str, float]]) -> int:
+    """How many trials the nodes can hold at once, if nothing else runs.
+
+    Args:
+        nodes: the resources of each node.
+    """
+    if not any(request.required_resources.values()):
+        return FREE_TRIALS_MAX
+    if len(request.bundles) == 1:
+        return sum(_times(request.bundles[0], node) for node in nodes)
+    # Bundles of several sizes: an upper bound; a group that does not fit waits.
+    if not all(any(_times(bundle, node) for node in nodes) for bundle in request.bundles):
+        return 0
+    total: dict[str, float] = {}
+    for node in nodes:
+        for name, amount in node.items():
+            total[name] = total.get(name, 0.0) + amount
+    return _times(request.required_resources, total)
+
+
+def _times(wanted: Mapping[str, float], there: Mapping[str, float]) -> int:
+    counts = [int(there.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount]
+    return min(counts) if counts else FREE_TRIALS_MAX
+
+
+def with_resources(trainable: Any, resources: Any) -> Any:
+    """The trainable with the resources of its trials.
+
+    Args:
+        resources: a dict, a PlacementGroupFactory, or a function of the configuration that returns one.
+
+    Example:
+        tune.Tuner(tune.with_resources(train, {"cpu": 2, "gpu": 0.5}))
+    """
+    if not callable(resources):
+        as_request(resources)
+    if isinstance(trainable, type):
+        made: Any = type(trainable.__name__, (trainable,), {"__module__": trainable.__module__})
+        made.__doc__ = trainable.__doc__
+    else:
+        import functools
+
+        from .registry import trainable_of
+
+        _, found = trainable_of(trainable)
+        made = functools.partial(found)
+        functools.update_wrapper(made, found)
+    made._tune_resources = resources
+    return made
+
+
+def resources_of(trainable: Any, given: Any, config: dict[str, Any]) -> PlacementGroupFactory:
+    """The resources of a trial: what the user gives, what the trainable carries, or one CPU."""
+    wanted = given if given is not None else getattr(trainable, "_tune_resources", None)
+    if wanted is None and hasattr(trainable, "default_resource_request"):
+        wanted = trainable.default_resource_request(config)
+    if callable(wanted) and not hasattr(wanted, "bundles"):
+        wanted = wanted(config)
+    return as_request(wanted)
+
+
+def resources_to_json(request: PlacementGroupFactory) -> dict[str, float]:
+    """The sum of the resources, by name."""
+    return request.required_resources

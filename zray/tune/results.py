@@ -1,0 +1,379 @@
+"""The results of an experiment: `ResultGrid`, `Result`, and `ExperimentAnalysis` of former years."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .checkpoint import Checkpoint
+from .errors import TuneError
+from .records.files import flattened
+from .trial import SavedCheckpoint, Trial, TrialState, value_of
+
+if TYPE_CHECKING:
+    from .experiment import Experiment
+
+__all__ = ["ExperimentAnalysis", "Result", "ResultGrid"]
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError(
+            "Data frames need pandas, which is not installed: install it, or use rows(), which returns a list of dicts."
+        ) from None
+    return pandas.DataFrame(rows)
+
+
+def history(trial: Trial) -> list[dict[str, Any]]:
+    """All results of a trial, from its result.json."""
+    import json
+
+    path = os.path.join(trial.path, "result.json")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def error_of(trial: Trial) -> Exception | None:
+    """The error of a failed trial: as it was raised, or as text."""
+    if trial.state is not TrialState.ERROR:
+        return None
+    if trial.error_pickle:
+        try:
+            found = pickle.loads(trial.error_pickle)
+        except Exception:
+            found = None
+        if isinstance(found, Exception):
+            return found
+    return TuneError(trial.error)
+
+
+@dataclass
+class Result:
+    """The outcome of a trial.
+
+    metrics: its last result.  checkpoint: the newest one.  error: what it raised.  path: its folder.
+    """
+
+    metrics: dict[str, Any] | None
+    checkpoint: Checkpoint | None
+    error: Exception | None
+    path: str = ""
+    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = field(default_factory=list)
+    metrics_dataframe_rows: list[dict[str, Any]] | None = field(default=None, repr=False)
+    trial_config: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The parameters of the trial."""
+        return self.trial_config
+
+    @property
+    def log_dir(self) -> str:
+        """The trial's folder."""
+        return self.path
+
+    @property
+    def metrics_dataframe(self) -> Any:
+        """All results of the trial, as a pandas data frame."""
+        return _frame([flattened(row) for row in self.rows()])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All results of the trial, as a list of dicts."""
+        return list(self.metrics_dataframe_rows or ())
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """The checkpoint with the best value of a metric; None: there is none with the metric."""
+        sign = -1.0 if mode == "min" else 1.0
+        found = [(value_of(metrics, metric), checkpoint) for checkpoint, metrics in self.best_checkpoints]
+        scored = [(sign * value, checkpoint) for value, checkpoint in found if value is not None]
+        return max(scored, key=lambda item: item[0])[1] if scored else None
+
+    @classmethod
+    def from_path(cls, path: str) -> Result:
+        """The outcome of a trial, from its folder."""
+        import json
+
+        with open(os.path.join(path, "result.json")) as file:
+            rows = [json.loads(line) for line in file]
+        folders = sorted(name for name in os.listdir(path) if name.startswith("checkpoint_") and name[11:].isdigit())
+        checkpoints = [Checkpoint(os.path.join(path, name)) for name in folders]
+        error: Exception | None = None
+        if os.path.exists(os.path.join(path, "error.txt")):
+            with open(os.path.join(path, "error.txt")) as file:
+                error = TuneError(file.read())
+        metrics = rows[-1] if rows else None
+        newest = checkpoints[-1] if checkpoints else None
+        return cls(
+            metrics, newest, error, path, [(each, {}) for each in checkpoints], rows, (metrics or {}).get("config", {})
+        )
+
+
+def result_of(trial: Trial) -> Result:
+    """The outcome of a trial."""
+    saved = trial.checkpoint
+    kept = [(Checkpoint(each.path), each.metrics) for each in trial.checkpoints]
+    return Result(
+        dict(trial.last_result) if trial.last_result else {},
+        Checkpoint(saved.path) if saved is not None else None,
+        error_of(trial),
+        trial.path,
+        kept,
+        history(trial),
+        trial.config,
+    )
+
+
+def _sign(mode: str) -> float:
+    return -1.0 if mode == "min" else 1.0
+
+
+def score_of(trial: Trial, metric: str, mode: str, scope: str) -> float | None:
+    """The score of a trial, where larger is better; None: it never reported the metric.
+
+    scope: "last": its last value; "all": its best one; "avg": their mean; "last-5-avg", "last-10-avg".
+    """
+    if scope == "last":
+        values = [value_of(trial.last_result, metric)]
+    else:
+        values = [value_of(result, metric) for result in history(trial)]
+    numbers = [float(value) for value in values if isinstance(value, (int, float)) and value == value]
+    if not numbers:
+        return None
+    sign = _sign(mode)
+    if scope in ("last", "all"):
+        return max(sign * number for number in numbers)
+    if scope == "avg":
+        return sign * sum(numbers) / len(numbers)
+    if scope in ("last-5-avg", "last-10-avg"):
+        window = numbers[-int(scope.split("-")[1]) :]
+        return sign * sum(window) / len(window)
+    raise ValueError(f'scope is "last", "all", "avg", "last-5-avg" or "last-10-avg", not {scope!r}.')
+
+
+class ResultGrid:
+    """The outcomes of all trials of an experiment, in the order of the trials."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._trials = experiment.controller.get_trials()
+        self._results: dict[int, Result] = {}
+
+    def __len__(self) -> int:
+        return len(self._trials)
+
+    def __getitem__(self, index: int) -> Result:
+        place = range(len(self._trials))[index]
+        if place not in self._results:
+            self._results[place] = result_of(self._trials[place])
+        return self._results[place]
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self[index] for index in range(len(self)))
+
+    def get_best_result(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        scope: str = "last",
+        filter_nan_and_inf: bool = True,
+    ) -> Result:
+        """The outcome of the best trial.
+
+        Args:
+            metric, mode: by which it is the best; None: those of TuneConfig.
+            scope: "last", "all", "avg", "last-5-avg" or "last-10-avg" values.
+
+        Raises:
+            ValueError: no metric is known.
+            RuntimeError: no trial has reported the metric.
+        """
+        trial = self._experiment.best_trial(metric, mode, scope)
+        return self[self._trials.index(trial)]
+
+    def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> Any:
+        """One row for each trial, as a pandas data frame.
+
+        Args:
+            filter_metric, filter_mode: take the result with the best value of this metric, not the last one.
+        """
+        return _frame(self.rows(filter_metric, filter_mode))
+
+    def rows(self, filter_metric: str | None = None, filter_mode: str | None = None) -> list[dict[str, Any]]:
+        """One dict for each trial: its last result, or the best one, with "config/..." for its parameters."""
+        return self._experiment.rows(filter_metric, filter_mode)
+
+    @property
+    def errors(self) -> list[Exception]:
+        """The errors of failed trials."""
+        return [error for error in map(error_of, self._trials) if error is not None]
+
+    @property
+    def num_errors(self) -> int:
+        """The number of failed trials."""
+        return sum(trial.state is TrialState.ERROR for trial in self._trials)
+
+    @property
+    def num_terminated(self) -> int:
+        """The number of trials that have ended without an error."""
+        return sum(trial.state is TrialState.TERMINATED for trial in self._trials)
+
+    @property
+    def experiment_path(self) -> str:
+        """The experiment's folder."""
+        return self._experiment.path
+
+    @property
+    def filesystem(self) -> Any:
+        """None: the folder is local."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"ResultGrid({len(self)} trials, {self.num_errors} errors, {self.experiment_path})"
+
+
+class ExperimentAnalysis:
+    """The outcome of `tune.run`."""
+
+    def __init__(self, experiment: Any, default_metric: str | None = None, default_mode: str | None = None) -> None:
+        if isinstance(experiment, (str, os.PathLike)):
+            from .experiment import Experiment
+
+            experiment = Experiment.load(os.fspath(experiment))
+        self._experiment = experiment
+        self.default_metric = default_metric or experiment.settings.metric
+        self.default_mode = default_mode or experiment.settings.mode
+        self.trials: list[Trial] = experiment.controller.get_trials()
+
+    def get_best_trial(
+        self, metric: str | None = None, mode: str | None = None, scope: str = "last", filter_nan_and_inf: bool = True
+    ) -> Trial | None:
+        """The best trial; None: no trial has reported the metric."""
+        try:
+            best: Trial = self._experiment.best_trial(metric or self.default_metric, mode or self.default_mode, scope)
+        except RuntimeError:
+            return None
+        return best
+
+    def get_best_config(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Any:
+        """The parameters of the best trial."""
+        best = self.get_best_trial(metric, mode, scope)
+        return best.config if best is not None else None
+
+    def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
+        """The folder of the best trial."""
+        best = self.get_best_trial(metric, mode, scope)
+        return best.path if best is not None else None
+
+    def get_best_checkpoint(
+        self, trial: Trial, metric: str | None = None, mode: str | None = None, return_path: bool = False
+    ) -> Any:
+        """The best checkpoint of a trial, by a metric."""
+        metric, mode = metric or self.default_metric, mode or self.default_mode or "max"
+        scored: list[tuple[float, SavedCheckpoint]] = []
+        for saved in trial.checkpoints:
+            value = value_of(saved.metrics, metric) if metric and metric != "training_iteration" else saved.iteration
+            if value is not None:
+                scored.append((_sign(mode) * value, saved))
+        found = max(scored, key=lambda item: item[0])[1] if scored else trial.checkpoint
+        if found is None:
+            return None
+        return found.path if return_path else Checkpoint(found.path)
+
+    def get_last_checkpoint(
+        self, trial: Trial | None = None, metric: str = "training_iteration", mode: str = "max"
+    ) -> Any:
+        """The newest checkpoint of a trial; None: of the best trial by the metric."""
+        trial = trial or self.get_best_trial(metric, mode)
+        saved = trial.checkpoint if trial is not None else None
+        return Checkpoint(saved.path) if saved is not None else None
+
+    def get_trial_checkpoints_paths(self, trial: Trial, metric: str | None = None) -> list[tuple[str, Any]]:
+        """(path, value of the metric) of each checkpoint of a trial."""
+        key = metric or self.default_metric or "training_iteration"
+        return [(saved.path, value_of(saved.metrics, key)) for saved in trial.checkpoints]
+
+    def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
+        """One row for each trial, as a pandas data frame; with a metric: its best result, not the last one."""
+        return _frame(self._experiment.rows(metric, mode))
+
+    def rows(self, metric: str | None = None, mode: str | None = None) -> list[dict[str, Any]]:
+        """One dict for each trial."""
+        rows: list[dict[str, Any]] = self._experiment.rows(metric, mode)
+        return rows
+
+    @property
+    def results_df(self) -> Any:
+        """The last results, as a pandas data frame with the trial's id as index."""
+        frame = _frame(self._experiment.rows())
+        return frame.set_index("trial_id", drop=False) if len(frame) else frame
+
+    @property
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The last result of each trial, by its id."""
+        return {trial.trial_id: trial.last_result for trial in self.trials}
+
+    @property
+    def trial_dataframes(self) -> dict[str, Any]:
+        """All results of each trial as a pandas data frame, by the trial's folder."""
+        return {trial.path: _frame([flattened(row) for row in history(trial)]) for trial in self.trials}
+
+    def fetch_trial_dataframes(self) -> dict[str, Any]:
+        """All results of each trial as a pandas data frame, by the trial's folder."""
+        return self.trial_dataframes
+
+    @property
+    def best_trial(self) -> Trial:
+        """The best trial by the experiment's metric."""
+        best: Trial = self._experiment.best_trial(self.default_metric, self.default_mode, "last")
+        return best
+
+    @property
+    def best_config(self) -> dict[str, Any]:
+        """The parameters of the best trial."""
+        return self.best_trial.config
+
+    @property
+    def best_result(self) -> dict[str, Any]:
+        """The last result of the best trial."""
+        return self.best_trial.last_result
+
+    @property
+    def best_logdir(self) -> str:
+        """The folder of the best trial."""
+        return self.best_trial.path
+
+    best_trial_dir = best_logdir
+
+    @property
+    def best_checkpoint(self) -> Any:
+        """The best checkpoint of the best trial."""
+        return self.get_best_checkpoint(self.best_trial)
+
+    @property
+    def best_dataframe(self) -> Any:
+        """All results of the best trial as a pandas data frame."""
+        return _frame([flattened(row) for row in history(self.best_trial)])
+
+    @property
+    def best_result_df(self) -> Any:
+        """The last result of the best trial as a pandas data frame."""
+        return _frame([flattened(self.best_result)])
+
+    @property
+    def experiment_path(self) -> str:
+        """The experiment's folder."""
+        return str(self._experiment.path)
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """The parameters of each trial, by its folder."""
+        return {
+            trial.path: {f"config/{key}": value for key, value in trial.config.items()} if prefix else trial.config
+            for trial in self.trials
+        }

@@ -1,0 +1,412 @@
+"""The loop of an experiment: it carries out the controller's actions by actors and files, and brings it events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import traceback
+from typing import Any, NamedTuple
+
+import zray
+from zray.exceptions import ActorUnschedulableError, TaskError
+from zray.util import placement_group, remove_placement_group
+from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from . import events as ev
+from . import storage
+from .callback import CallbackList
+from .checkpoint import Checkpoint
+from .controller import Controller
+from .errors import TuneError
+from .journal import Journal
+from .records.files import TrialFiles
+from .resources import PlacementGroupFactory, actor_options, capacity, resources_of
+from .trial import Trial, TrialState
+from .worker import TrialActor
+
+__all__ = ["Runner"]
+
+# The loop looks at the clock, and at nodes that have come or gone, at least so often.
+TURN_SECONDS = 1.0
+NODES_SECONDS = 2.0
+# Processes without a trial that are kept for the next one.
+IDLE_MAX = 64
+
+
+class Call(NamedTuple):
+    """A call that has not come back."""
+
+    trial_id: str
+    method: str
+
+
+class Process:
+    """An actor, and its placement group."""
+
+    def __init__(self, handle: Any, group: Any, request: PlacementGroupFactory) -> None:
+        self.handle, self.group, self.request = handle, group, request
+
+
+class Runner:
+    """Runs one experiment.
+
+    Args:
+        controller: what decides.
+        journal: what is written before it acts.
+        trainable: the function or class.
+        resources: of each trial, as the user gave them.
+        reuses: whether processes go on with other trials.
+        frequency: class trainables save after so many steps.
+        callbacks: called with what happens.
+        reporter: shows the state; None: nothing is shown.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        journal: Journal,
+        trainable: Any,
+        *,
+        name: str,
+        identity: str,
+        resources: Any = None,
+        reuses: bool = False,
+        frequency: int = 0,
+        callbacks: list[Any] | None = None,
+        reporter: Any = None,
+    ) -> None:
+        self.controller, self.journal, self.trainable = controller, journal, trainable
+        self.name, self.identity, self.resources, self.reuses = name, identity, resources, reuses
+        self.frequency, self.reporter = frequency, reporter
+        self.callbacks = CallbackList(list(callbacks or ()))
+        self.path = controller.settings.path
+        self._trainable_ref: Any = None
+        self._processes: dict[str, Process] = {}  # trial -> its actor
+        self._idle: list[Process] = []
+        self._calls: dict[Any, Call] = {}
+        self._proceeding: dict[str, bool] = {}  # trial -> whether it saves first; the calls of this turn
+        self._files: dict[str, TrialFiles] = {}
+        self._late: list[Any] = []  # events that an action has found
+        self._looked_at = 0.0
+        self._iteration = 0
+        self._decisions = open(os.path.join(self.path, "decisions.jsonl"), "a")  # noqa: SIM115
+        self._handlers: dict[type, Any] = {
+            ev.Start: self._start,
+            ev.Proceed: self._proceed,
+            ev.Halt: self._halt,
+            ev.Copy: self._copy,
+            ev.Delete: self._delete,
+            ev.Logged: self._log,
+            ev.Ended: self._ended,
+            ev.Explained: self._explained,
+            ev.Added: self._added,
+        }
+        self._actor_class = zray.remote(TrialActor)
+
+    # --- the loop ---
+
+    def run(self, first: list[Any]) -> None:
+        """Run the experiment to its end.
+
+        Args:
+            first: events that come first: `Resumed`, where it goes on.
+
+        Raises:
+            TuneError: no node can hold a trial.
+        """
+        self._trainable_ref = zray.put(self.trainable)
+        try:
+            self.apply([*first, self._capacity_event(is_first=True)])
+            while not self.controller.is_done:
+                self._turn()
+        finally:
+            self.close()
+
+    def _turn(self) -> None:
+        self._iteration += 1
+        found: list[Any] = []
+        if self._calls:
+            ready, _ = zray.wait(list(self._calls), num_returns=1, timeout=TURN_SECONDS)
+            if ready and len(self._calls) > 1:
+                ready, _ = zray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
+            for ref in ready:
+                found += self._take(ref, self._calls.pop(ref))
+        else:
+            time.sleep(0.01)  # the searcher has nothing now
+        now = time.time()
+        if now - self._looked_at >= NODES_SECONDS:
+            event = self._capacity_event()
+            if event.trials != self.controller.capacity:
+                found.append(event)
+            elif not found:
+                self.controller.handle(event)  # the clock: not recorded, since nothing is decided by it alone
+        self.apply(found)
+        if self.reporter is not None:
+            self.reporter.update(self.controller, is_final=False)
+
+    def apply(self, found: list[Any]) -> None:
+        """Hand events to the controller, record them, and carry out what follows."""
+        controller = self.controller
+        for event in found:
+            controller.handle(event)
+        suggested, controller.events = controller.events, []
+        if suggested or found:
+            self.journal.append([*suggested, *found])
+        while controller.actions:
+            actions, controller.actions = controller.actions, []
+            for action in actions:
+                self._handlers[type(action)](action)
+        proceeding, self._proceeding = self._proceeding, {}
+        for trial_id, saves in proceeding.items():
+            process = self._processes.get(trial_id)
+            if process is not None:
+                self._call(process.handle.next.remote(saves), trial_id, "next")
+        for files in self._files.values():
+            files.flush()
+        self._decisions.flush()
+        if self._late:
+            late, self._late = self._late, []
+            self.apply(late)
+
+    def _call(self, ref: Any, trial_id: str, method: str) -> None:
+        self._calls[ref] = Call(trial_id, method)
+
+    # --- answers ---
+
+    def _take(self, ref: Any, call: Call) -> list[Any]:
+        """The events that an answer stands for."""
+        now, trial_id = time.time(), call.trial_id
+        try:
+            answer = zray.get(ref)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            self._drop(trial_id)
+            if call.method == "halt":
+                return [ev.Halted(now, trial_id, 0)]
+            text = str(error) if not isinstance(error, TaskError) else traceback.format_exc()
+            return [ev.Failed(now, trial_id, text, is_final=isinstance(error, ActorUnschedulableError))]
+        if call.method == "halt":
+            return self._take_halted(trial_id, answer, now)
+        if answer.get("needs_checkpoint"):
+            self._begin(self.controller.trials[trial_id], packs=True)
+            return []
+        found: list[Any] = []
+        if "facts" in answer:
+            found.append(ev.Began(now, trial_id, answer["facts"]))
+        if "saved" in answer:
+            iteration, path, packed = answer["saved"]
+            self._unpack(path, packed)
+            found.append(ev.Saved(now, trial_id, iteration, path))
+        for iteration, metrics, elapsed, total, path, packed in answer["results"]:
+            self._unpack(path, packed)
+            found.append(ev.Report(now, trial_id, iteration, metrics, elapsed, total, path))
+        if answer["is_over"]:
+            if "error" in answer:
+                found.append(ev.Failed(now, trial_id, answer["error"], answer["pickle"]))
+            else:
+                found.append(ev.Finished(now, trial_id))
+            if not any(other.trial_id == trial_id for other in self._calls.values()):
+                self._release(trial_id, is_usable="error" not in answer)
+        elif not answer["results"]:
+            self._proceeding[trial_id] = False
+        return found
+
+    def _take_halted(self, trial_id: str, answer: dict[str, Any], now: float) -> list[Any]:
+        path, packed = answer["checkpoint"] or ("", None)
+        self._unpack(path, packed)
+        self._release(trial_id, is_usable=answer["is_stopped"] and "error" not in answer)
+        if "error" in answer:
+            self.controller.trials[trial_id].reason = f"its checkpoint could not be saved: {answer['error']}"
+            return [ev.Halted(now, trial_id, 0)]
+        return [ev.Halted(now, trial_id, answer["iteration"], path)]
+
+    def _unpack(self, path: str, packed: Any) -> None:
+        if path and packed is not None:
+            unfinished = f"{path}.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            storage.unpack(bytes(packed), unfinished)
+            shutil.rmtree(path, ignore_errors=True)
+            os.rename(unfinished, path)
+
+    # --- processes ---
+
+    def _start(self, action: ev.Start) -> None:
+        trial = self.controller.trials[action.trial_id]
+        request = resources_of(self.trainable, self.resources, trial.config)
+        process = None
+        for place, idle in enumerate(self._idle):
+            if idle.request == request:
+                process = self._idle.pop(place)
+                break
+        if process is None:
+            process = self._new_process(request)
+        self._processes[trial.trial_id] = process
+        if trial.starts > 1:
+            self._files_of(trial).write_parameters()
+        self._begin(trial)
+        self._notify("on_trial_start", trial)
+        if trial.checkpoint is not None:
+            self._notify("on_trial_restore", trial)
+
+    def _new_process(self, request: PlacementGroupFactory) -> Process:
+        if len(request.bundles) == 1:
+            return Process(self._actor_class.options(**actor_options(request.bundles[0])).remote(), None, request)
+        group = placement_group(request.bundles, strategy=request.strategy)
+        strategy = PlacementGroupSchedulingStrategy(group, 0, placement_group_capture_child_tasks=True)
+        options = {**actor_options(request.bundles[0]), "scheduling_strategy": strategy}
+        return Process(self._actor_class.options(**options).remote(), group, request)
+
+    def _begin(self, trial: Trial, *, packs: bool = False) -> None:
+        kept = trial.checkpoint
+        process = self._processes[trial.trial_id]
+        assignment = {
+            "config": trial.config,
+            "facts": {
+                "experiment_name": self.name,
+                "trial_id": trial.trial_id,
+                "trial_name": trial.name,
+                "trial_dir": trial.path,
+                "trial_resources": process.request,
+            },
+            "experiment_dir": self.path,
+            "identity": self.identity,
+            "checkpoint": kept.path if kept is not None else "",
+            "packed": storage.pack(kept.path) if packs and kept is not None else None,
+            "iteration": trial.started_iteration,
+            "time_total_s": trial.started_time_s,
+            "saves": trial.saves,
+            "frequency": self.frequency,
+            "reuses": self.reuses,
+        }
+        self._call(process.handle.begin.remote(assignment, self._trainable_ref), trial.trial_id, "begin")
+
+    def _proceed(self, action: ev.Proceed) -> None:
+        self._proceeding[action.trial_id] = self._proceeding.get(action.trial_id, False) or action.save
+
+    def _halt(self, action: ev.Halt) -> None:
+        self._proceeding.pop(action.trial_id, None)
+        process = self._processes.get(action.trial_id)
+        if process is None:  # its last answer said that it is over, or its process has died
+            self._late.append(ev.Halted(time.time(), action.trial_id, 0))
+            return
+        self._call(process.handle.halt.remote(action.save), action.trial_id, "halt")
+
+    def _release(self, trial_id: str, *, is_usable: bool) -> None:
+        """The trial's process has nothing to do any more."""
+        process = self._processes.pop(trial_id, None)
+        if process is None:
+            return
+        if is_usable and self.reuses and len(self._idle) < IDLE_MAX:
+            self._idle.append(process)
+        else:
+            self._end_process(process, kills=not is_usable)
+
+    def _drop(self, trial_id: str) -> None:
+        process = self._processes.pop(trial_id, None)
+        if process is not None:
+            self._end_process(process, kills=True)
+
+    def _end_process(self, process: Process, *, kills: bool) -> None:
+        if kills:
+            zray.kill(process.handle)
+        else:
+            process.handle.close.remote()
+        if process.group is not None:
+            remove_placement_group(process.group)
+
+    # --- files ---
+
+    def _files_of(self, trial: Trial) -> TrialFiles:
+        files = self._files.get(trial.trial_id)
+        if files is None:
+            files = self._files[trial.trial_id] = TrialFiles(trial)
+        return files
+
+    def _copy(self, action: ev.Copy) -> None:
+        from .checkpoint import persist
+
+        persist(action.source, action.target)
+
+    def _delete(self, action: ev.Delete) -> None:
+        shutil.rmtree(action.path, ignore_errors=True)
+
+    def _added(self, action: ev.Added) -> None:
+        trial = self.controller.trials[action.trial_id]
+        self._files_of(trial).add()
+
+    def _log(self, action: ev.Logged) -> None:
+        trial = self.controller.trials[action.trial_id]
+        self._files_of(trial).log(action.result)
+        self._notify("on_trial_result", trial, result=action.result)
+        if trial.checkpoints and trial.checkpoints[-1].iteration == trial.iteration:
+            self._notify("on_trial_save", trial)
+            self._notify("on_checkpoint", trial, checkpoint=Checkpoint(trial.checkpoints[-1].path))
+
+    def _ended(self, action: ev.Ended) -> None:
+        trial = self.controller.trials[action.trial_id]
+        files = self._files_of(trial)
+        if trial.state is TrialState.ERROR:
+            files.write_error()
+            self._notify("on_trial_error", trial)
+        else:
+            self._notify("on_trial_complete", trial)
+        files.close()
+        self._files.pop(trial.trial_id, None)
+
+    def _explained(self, action: ev.Explained) -> None:
+        record = {
+            "trial_id": action.trial_id,
+            "iteration": action.iteration,
+            "action": action.action,
+            "reason": action.reason,
+        }
+        self._decisions.write(json.dumps(record) + "\n")
+        if action.action == "RESTART":
+            trial = self.controller.trials[action.trial_id]
+            self._files_of(trial).write_error()
+            self._notify("on_trial_recover", trial)
+
+    def _notify(self, name: str, trial: Trial, **arguments: Any) -> None:
+        if self.callbacks.callbacks:
+            trials = self.controller.get_trials()
+            self.callbacks.call(name, iteration=self._iteration, trials=trials, trial=trial, **arguments)
+
+    # --- capacity ---
+
+    def _capacity_event(self, *, is_first: bool = False) -> ev.Capacity:
+        self._looked_at = now = time.time()
+        nodes = [node["Resources"] for node in zray.nodes() if node["Alive"]]
+        if callable(self.resources) and not hasattr(self.resources, "bundles"):
+            return ev.Capacity(now, max(1, int(sum(node.get("CPU", 0) for node in nodes))))
+        request = resources_of(self.trainable, self.resources, self.controller.settings.space)
+        trials = capacity(request, nodes)
+        if is_first and trials == 0:
+            asked = ", ".join(f"{name}: {amount:g}" for name, amount in request.required_resources.items())
+            largest: dict[str, float] = max(nodes, key=lambda node: node.get("CPU", 0), default={})
+            own = ", ".join(f"{name}: {largest.get(name, 0):g}" for name in request.required_resources)
+            raise TuneError(
+                f"No node can hold a trial: it asks for {{{asked}}}, and the largest of {len(nodes)} nodes has "
+                f"{{{own}}}.  Ask for less (resources_per_trial, with_resources), or join a larger node."
+            )
+        return ev.Capacity(now, trials)
+
+    # --- end ---
+
+    def close(self) -> None:
+        """End all processes, and close the files."""
+        for process in [*self._processes.values(), *self._idle]:
+            with contextlib.suppress(Exception):
+                self._end_process(process, kills=process not in self._idle)
+        self._processes.clear()
+        self._idle.clear()
+        for files in self._files.values():
+            files.close()
+        self._decisions.close()
+        self.journal.close()
+        if self.reporter is not None:
+            self.reporter.update(self.controller, is_final=True)
+        self.callbacks.call("on_experiment_end", trials=self.controller.get_trials())

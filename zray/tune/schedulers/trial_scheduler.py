@@ -1,0 +1,90 @@
+"""The base of the schedulers: which trial goes on, pauses, stops, and which one starts next.
+
+A scheduler is pure: it reads results and decides.  No clock, no file, no randomness without a seed.  The controller is
+handed in; `controller.trials` has all trials in order, and these methods act on others than the one that reported:
+
+    controller.stop_trial(trial, reason)                  a paused or running trial ends
+    controller.unpause(trial, reason)                     a paused trial may start again
+    controller.exploit(trial, source, config, reason)     a trial goes on from another one's checkpoint
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..decisions import CONTINUE, NOOP, PAUSE, STOP, Decision
+from ..trial import Trial, value_of
+
+if TYPE_CHECKING:
+    from ..controller import Controller
+
+__all__ = ["FIFOScheduler", "TrialScheduler"]
+
+
+class TrialScheduler:
+    """The base: subclasses override what they need."""
+
+    CONTINUE, PAUSE, STOP, NOOP = CONTINUE, PAUSE, STOP, NOOP
+
+    metric: str | None = None
+    mode: str | None = None
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        """Take the experiment's metric and mode, if the scheduler has none of its own.
+
+        Returns:
+            False: it has others.
+        """
+        if (self.metric and metric and metric != self.metric) or (self.mode and mode and mode != self.mode):
+            return False
+        self.metric, self.mode = self.metric or metric, self.mode or mode
+        return True
+
+    def require_metric(self) -> None:
+        """Check that metric and mode are there.
+
+        Raises:
+            ValueError: one is missing.
+        """
+        name = type(self).__name__
+        if not self.metric or self.mode not in ("min", "max"):
+            raise ValueError(
+                f'{name} needs a metric and a mode: pass metric="loss", mode="min" (or "max") to TuneConfig, to '
+                f"tune.run or to {name}; now they are {self.metric!r} and {self.mode!r}."
+            )
+
+    def score(self, result: dict[str, Any]) -> float | None:
+        """The metric of a result, where larger is better; None: the result does not have it."""
+        value = value_of(result, self.metric or "")
+        return None if value is None else float(value) if self.mode != "min" else -float(value)
+
+    def on_trial_add(self, controller: Controller, trial: Trial) -> None:
+        """A trial is new."""
+
+    def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision | str:
+        """A running trial has a result: decide about it."""
+        return Decision()
+
+    def on_trial_complete(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> None:
+        """A trial has ended by itself or by a stop criterion."""
+
+    def on_trial_error(self, controller: Controller, trial: Trial) -> None:
+        """A trial has failed for good."""
+
+    def on_trial_remove(self, controller: Controller, trial: Trial) -> None:
+        """A trial that was not running has ended."""
+
+    def on_idle(self, controller: Controller) -> None:
+        """No trial runs and none can start: paused trials must be stopped or go on."""
+
+    def choose_trial_to_run(self, controller: Controller) -> Trial | None:
+        """The trial to start next, of those in state PENDING; None: a new one."""
+        return next(iter(controller.pending()), None)
+
+    def debug_string(self) -> str:
+        """One line for the status."""
+        return f"Using {type(self).__name__}."
+
+
+class FIFOScheduler(TrialScheduler):
+    """Trials run in order, to their end."""

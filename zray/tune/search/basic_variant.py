@@ -1,0 +1,87 @@
+"""Grid and random search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..variants import grid_count, variant
+from .searcher import Searcher
+
+__all__ = ["BasicVariantGenerator"]
+
+
+class BasicVariantGenerator(Searcher):
+    """The cross product of all grids, `num_samples` times, with distributions drawn anew for each trial.
+
+    Args:
+        points_to_evaluate: configurations that come first; what they leave out is drawn.
+        max_concurrent: the number of trials at once; 0: as many as there are resources for.
+        constant_grid_search: draw distributions once for a whole grid.
+        random_state: the seed.
+    """
+
+    def __init__(
+        self,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+        max_concurrent: int = 0,
+        constant_grid_search: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.points = list(points_to_evaluate or ())
+        self.max_concurrent = max_concurrent
+        self.constant_grid_search = constant_grid_search
+        if isinstance(random_state, np.random.Generator):
+            random_state = int(random_state.integers(2**31))
+        self.seed = random_state if random_state is not None else int(np.random.default_rng().integers(2**31))
+        self.space: dict[str, Any] = {}
+        self.num_samples = 1
+        self.count = 0
+        self.chosen: dict[str, Any] = {}  # of the last suggestion
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        self._metric, self._mode = metric, mode
+        self.space = config
+        self.num_samples = spec.get("num_samples", 1)
+        return True
+
+    @property
+    def total_samples(self) -> int:
+        """The number of trials; 0: no end."""
+        if self.num_samples < 0:
+            return 0
+        return len(self.points) + max(0, self.num_samples - len(self.points)) * grid_count(self.space)
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        del trial_id
+        total = self.total_samples
+        if total and self.count >= total or (self.num_samples == 0 and not self.points):
+            return self.FINISHED
+        number = self.count
+        self.count += 1
+        if number < len(self.points):
+            rng = np.random.default_rng([self.seed, number])
+            space = _with_point(self.space, self.points[number])
+            self.chosen, config = variant(space, 0, rng)
+            self.chosen = {**{key: value for key, value in self.points[number].items()}, **self.chosen}
+            return config
+        number -= len(self.points)
+        sample, place = divmod(number, grid_count(self.space))
+        drawn = sample if self.constant_grid_search else self.count - 1
+        self.chosen, config = variant(self.space, place, np.random.default_rng([self.seed, drawn]))
+        return config
+
+
+def _with_point(space: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
+    """The space with some of its values given; keys may be paths, as "optimizer/lr"."""
+    merged = dict(space)
+    for key, value in point.items():
+        if key in merged or "/" not in key:
+            nested = isinstance(value, dict) and isinstance(merged.get(key), dict) and "grid_search" not in merged[key]
+            merged[key] = _with_point(merged[key], value) if nested else value
+        else:
+            first, _, rest = key.partition("/")
+            merged[first] = _with_point(merged.get(first, {}), {rest: value})
+    return merged

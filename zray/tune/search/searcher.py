@@ -1,0 +1,77 @@
+"""The base of the searchers: which configuration is tried next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Searcher"]
+
+
+class Searcher:
+    """A source of configurations, by `suggest`, that learns from results.
+
+    Args:
+        metric: the result's key that is optimised.
+        mode: "min" or "max".
+    """
+
+    FINISHED = "FINISHED"
+
+    def __init__(self, metric: str | None = None, mode: str | None = None) -> None:
+        if mode not in (None, "min", "max") and not isinstance(mode, list):
+            raise ValueError(f'The mode is "min" or "max", not {mode!r}.')
+        self._metric, self._mode = metric, mode
+
+    @property
+    def metric(self) -> Any:
+        """The result's key that is optimised."""
+        return self._metric
+
+    @property
+    def mode(self) -> Any:
+        """ "min" or "max"."""
+        return self._mode
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        """Take the experiment's metric, mode and search space.
+
+        Returns:
+            False: the searcher has others already.
+        """
+        return False
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The configuration of a new trial.
+
+        Returns:
+            None: not now.  Searcher.FINISHED: no more at all.
+        """
+        raise NotImplementedError
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A trial has an intermediate result."""
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """A trial has ended; `result` is its last one."""
+
+    def get_state(self) -> dict[str, Any]:
+        """The state, for `set_state`."""
+        return dict(self.__dict__)
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.__dict__.update(state)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the state into a file."""
+        import cloudpickle
+
+        with open(checkpoint_path, "wb") as file:
+            cloudpickle.dump(self.get_state(), file)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Read the state from a file of `save`."""
+        import cloudpickle
+
+        with open(checkpoint_path, "rb") as file:
+            self.set_state(cloudpickle.load(file))

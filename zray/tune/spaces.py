@@ -1,0 +1,322 @@
+"""Search spaces: distributions of parameters, and grids.
+
+    {"lr": tune.loguniform(1e-4, 1e-1), "layers": tune.grid_search([1, 2, 4]), "width": tune.choice([32, 64])}
+
+The distributions and their bounds are Ray's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "Categorical",
+    "Domain",
+    "Float",
+    "Function",
+    "Integer",
+    "choice",
+    "grid_search",
+    "lograndint",
+    "loguniform",
+    "qlograndint",
+    "qloguniform",
+    "qrandint",
+    "qrandn",
+    "quniform",
+    "randint",
+    "randn",
+    "sample_from",
+    "uniform",
+]
+
+
+class Domain:
+    """A distribution of one parameter."""
+
+    def sample(self, spec: Any = None, size: int = 1, random_state: np.random.Generator | int | None = None) -> Any:
+        """Draw one value, or a list of `size` values.
+
+        Args:
+            spec: the resolved part of the configuration, as `sample_from` gets it; other domains ignore it.
+            size: number of values.
+            random_state: a generator, or its seed; None: an unseeded one.
+        """
+        rng = generator_of(random_state)
+        values = [self.draw(rng, spec) for _ in range(size)]
+        return values[0] if size == 1 else values
+
+    def draw(self, rng: np.random.Generator, spec: Any = None) -> Any:
+        """Draw one value."""
+        raise NotImplementedError
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether the domain contains the value."""
+        raise NotImplementedError
+
+    def clip(self, value: Any) -> Any:
+        """Move a number to the nearest one of the domain; other domains return it as it is."""
+        return value
+
+    @property
+    def domain_str(self) -> str:
+        """The bounds, as text."""
+        return ""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.domain_str})"
+
+
+def generator_of(random_state: np.random.Generator | int | None) -> np.random.Generator:
+    """The generator itself, or one with this seed."""
+    return random_state if isinstance(random_state, np.random.Generator) else np.random.default_rng(random_state)
+
+
+def _nearest_multiple(value: float, step: float) -> float:
+    return round(value / step) * step
+
+
+class Float(Domain):
+    """A real number between two bounds, or normally distributed.
+
+    Args:
+        lower: the smallest value.
+        upper: the bound above; not drawn but by rounding.
+        is_log: whether the logarithm is distributed evenly.
+        step: values are multiples of it; None: any value.
+        normal: (mean, standard deviation) of a normal distribution; None: an even distribution.
+    """
+
+    def __init__(
+        self,
+        lower: float = -math.inf,
+        upper: float = math.inf,
+        *,
+        is_log: bool = False,
+        step: float | None = None,
+        normal: tuple[float, float] | None = None,
+    ) -> None:
+        if normal is None and not (math.isfinite(lower) and math.isfinite(upper) and lower <= upper):
+            raise ValueError(f"An interval of floats needs finite bounds in order, not [{lower}, {upper}].")
+        if is_log and lower <= 0:
+            raise ValueError(f"A logarithmic interval begins above 0, not at {lower}.")
+        if step is not None and step <= 0:
+            raise ValueError(f"The step is a positive number, not {step}.")
+        self.lower, self.upper, self.is_log, self.step, self.normal = lower, upper, is_log, step, normal
+
+    def draw(self, rng: np.random.Generator, spec: Any = None) -> float:
+        if self.normal is not None:
+            value = float(rng.normal(*self.normal))
+        elif self.is_log:
+            value = math.exp(rng.uniform(math.log(self.lower), math.log(self.upper)))
+        else:
+            value = float(rng.uniform(self.lower, self.upper))
+        return self.clip(value)
+
+    def is_valid(self, value: Any) -> bool:
+        return isinstance(value, (int, float, np.number)) and bool(self.lower <= value <= self.upper)
+
+    def clip(self, value: Any) -> float:
+        if self.step is not None:
+            value = _nearest_multiple(value, self.step)
+        return float(min(max(value, self.lower), self.upper))
+
+    def quantized(self, q: float) -> Float:
+        """The same distribution, rounded to multiples of q."""
+        return Float(self.lower, self.upper, is_log=self.is_log, step=q, normal=self.normal)
+
+    def uniform(self) -> Float:
+        """The same interval with even distribution."""
+        return Float(self.lower, self.upper, step=self.step)
+
+    def loguniform(self) -> Float:
+        """The same interval with even distribution of the logarithm."""
+        return Float(self.lower, self.upper, is_log=True, step=self.step)
+
+    @property
+    def domain_str(self) -> str:
+        if self.normal is not None:
+            return f"normal, mean {self.normal[0]}, sd {self.normal[1]}"
+        return (
+            f"{self.lower}, {self.upper}" + (", log" if self.is_log else "") + (f", step {self.step}" * bool(self.step))
+        )
+
+
+class Integer(Domain):
+    """A whole number.
+
+    Args:
+        lower: the smallest value.
+        upper: the bound above, which is not drawn; with a step, the largest value.
+        is_log: whether the logarithm is distributed evenly.
+        step: values are multiples of it.
+    """
+
+    def __init__(self, lower: int, upper: int, *, is_log: bool = False, step: int = 1) -> None:
+        if is_log and lower <= 0:
+            raise ValueError(f"A logarithmic range of integers begins above 0, not at {lower}.")
+        if step < 1:
+            raise ValueError(f"The step is a positive integer, not {step}.")
+        self.lower, self.upper, self.is_log, self.step = int(lower), int(upper), is_log, int(step)
+        if self.largest < self.lower:
+            raise ValueError(f"A range of integers has at least one, and [{lower}, {upper}) has none.")
+
+    @property
+    def largest(self) -> int:
+        """The largest value."""
+        return self.upper if self.step > 1 else self.upper - 1
+
+    def draw(self, rng: np.random.Generator, spec: Any = None) -> int:
+        if self.is_log:
+            value = math.exp(rng.uniform(math.log(self.lower), math.log(self.largest + 1)))
+            return self.clip(math.floor(value) if self.step == 1 else value)
+        return self.clip(int(rng.integers(self.lower, self.largest, endpoint=True)))
+
+    def is_valid(self, value: Any) -> bool:
+        return isinstance(value, (int, np.integer)) and bool(self.lower <= value <= self.largest)
+
+    def clip(self, value: Any) -> int:
+        if self.step > 1:
+            value = _nearest_multiple(value, self.step)
+        return int(min(max(round(value), self.lower), self.largest))
+
+    def quantized(self, q: int) -> Integer:
+        """The same distribution, rounded to multiples of q; the bound above belongs to it."""
+        return Integer(self.lower, self.upper, is_log=self.is_log, step=q)
+
+    @property
+    def domain_str(self) -> str:
+        return (
+            f"{self.lower}, {self.upper}" + (", log" if self.is_log else "") + f", step {self.step}" * (self.step > 1)
+        )
+
+
+class Categorical(Domain):
+    """One of several values, each equally likely."""
+
+    def __init__(self, categories: Sequence[Any]) -> None:
+        self.categories = list(categories)
+        if not self.categories:
+            raise ValueError("A choice has at least one value.")
+
+    def draw(self, rng: np.random.Generator, spec: Any = None) -> Any:
+        return self.categories[int(rng.integers(len(self.categories)))]
+
+    def is_valid(self, value: Any) -> bool:
+        return value in self.categories
+
+    def grid(self) -> dict[str, list[Any]]:
+        """All the values, as a grid."""
+        return grid_search(self.categories)
+
+    def __len__(self) -> int:
+        return len(self.categories)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.categories[index]
+
+    @property
+    def domain_str(self) -> str:
+        return repr(self.categories)
+
+
+class Function(Domain):
+    """A value that a function computes from the other parameters.
+
+    Args:
+        func: called with the specification, as `spec.config.lr`; a function without parameters is called so.
+    """
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
+
+    def draw(self, rng: np.random.Generator, spec: Any = None) -> Any:
+        return self.func(spec) if _takes_an_argument(self.func) else self.func()
+
+    def is_valid(self, value: Any) -> bool:
+        return True
+
+    @property
+    def domain_str(self) -> str:
+        return getattr(self.func, "__name__", repr(self.func))
+
+
+def _takes_an_argument(func: Callable[..., Any]) -> bool:
+    import inspect
+
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(
+        each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL) for each in parameters
+    )
+
+
+def uniform(lower: float, upper: float) -> Float:
+    """An even distribution between two bounds."""
+    return Float(lower, upper)
+
+
+def quniform(lower: float, upper: float, q: float) -> Float:
+    """An even distribution between two bounds, rounded to multiples of q."""
+    return Float(lower, upper, step=q)
+
+
+def loguniform(lower: float, upper: float, base: float = 10) -> Float:
+    """An even distribution of the logarithm; the base makes no difference to it."""
+    return Float(lower, upper, is_log=True)
+
+
+def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
+    """An even distribution of the logarithm, rounded to multiples of q."""
+    return Float(lower, upper, is_log=True, step=q)
+
+
+def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
+    """A normal distribution."""
+    return Float(normal=(mean, sd))
+
+
+def qrandn(mean: float, sd: float, q: float) -> Float:
+    """A normal distribution, rounded to multiples of q."""
+    return Float(normal=(mean, sd), step=q)
+
+
+def randint(lower: int, upper: int) -> Integer:
+    """An integer from lower to upper - 1."""
+    return Integer(lower, upper)
+
+
+def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
+    """An integer from lower to upper, both drawn, rounded to multiples of q."""
+    return Integer(lower, upper, step=q) if q > 1 else Integer(lower, upper + 1)
+
+
+def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
+    """An integer from lower to upper - 1 with an even distribution of the logarithm."""
+    return Integer(lower, upper, is_log=True)
+
+
+def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
+    """An integer from lower to upper, rounded to multiples of q, with an even distribution of the logarithm."""
+    return Integer(lower, upper, is_log=True, step=q) if q > 1 else Integer(lower, upper + 1, is_log=True)
+
+
+def choice(categories: Sequence[Any]) -> Categorical:
+    """One of the values, each equally likely."""
+    return Categorical(categories)
+
+
+def sample_from(func: Callable[..., Any]) -> Function:
+    """A value that the function computes, as `tune.sample_from(lambda spec: spec.config.width * 2)`."""
+    return Function(func)
+
+
+def grid_search(values: Sequence[Any]) -> dict[str, list[Any]]:
+    """Every one of the values: the trials are the cross product of all grids."""
+    return {"grid_search": list(values)}

@@ -1,0 +1,252 @@
+"""Stoppers: when a trial, or the whole experiment, ends.
+
+A stopper is called with each result, and says whether the trial ends; `stop_all` says whether the experiment does.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .trial import value_of
+
+__all__ = [
+    "CombinedStopper",
+    "ExperimentPlateauStopper",
+    "FunctionStopper",
+    "MaximumIterationStopper",
+    "NoopStopper",
+    "Stopper",
+    "TimeoutStopper",
+    "TrialPlateauStopper",
+    "stopper_of",
+]
+
+
+class Stopper:
+    """The base of the stoppers.
+
+    `reason` says in one sentence why the last trial was stopped.
+    """
+
+    reason: str = ""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        """Whether the trial ends after this result."""
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether the experiment ends."""
+        return False
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A trial has ended."""
+
+
+class NoopStopper(Stopper):
+    """A stopper that stops nothing."""
+
+
+class ThresholdStopper(Stopper):
+    """The end of a trial when one of several values is reached: `{"mean_accuracy": 0.9, "training_iteration": 100}`.
+
+    A value is reached when the result is equal or larger.
+
+    Raises:
+        KeyError: a result does not have the key.
+    """
+
+    def __init__(self, thresholds: Mapping[str, Any]) -> None:
+        self.thresholds = dict(thresholds)
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        for key, threshold in self.thresholds.items():
+            value = value_of(result, key)
+            if value is None:
+                own = ", ".join(name for name in result if name != "config")
+                raise KeyError(f"The stop criterion {key!r} is not in the result, which has: {own}.")
+            if value >= threshold:
+                self.reason = f"{key} = {value:.6g} has reached {threshold:.6g}"
+                return True
+        return False
+
+
+class FunctionStopper(Stopper):
+    """The end of a trial when a function of (trial id, result) says so."""
+
+    def __init__(self, function: Callable[[str, dict[str, Any]], bool]) -> None:
+        self.function = function
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.reason = f"{getattr(self.function, '__name__', 'the stop function')} returned True"
+        return bool(self.function(trial_id, result))
+
+
+class MaximumIterationStopper(Stopper):
+    """The end of a trial after a number of results."""
+
+    def __init__(self, max_iter: int) -> None:
+        self.max_iter = max_iter
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        self.counts[trial_id] = self.counts.get(trial_id, 0) + 1
+        self.reason = f"it has {self.counts[trial_id]} results, the maximum"
+        return self.counts[trial_id] >= self.max_iter
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
+        self.counts.pop(trial_id, None)
+
+
+class TimeoutStopper(Stopper):
+    """The end of the experiment after a time.
+
+    Args:
+        timeout: seconds, or a `datetime.timedelta`; counted from the first result.
+    """
+
+    def __init__(self, timeout: Any) -> None:
+        self.timeout_s = float(timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout)
+        self.began_at: float | None = None
+        self.now: float = 0.0
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        # The time of results: a replay of the journal decides as the first run did.
+        self.now = float(result.get("timestamp") or time.time())
+        if self.began_at is None:
+            self.began_at = self.now - float(result.get("time_total_s") or 0.0)
+        return False
+
+    def stop_all(self) -> bool:
+        return self.began_at is not None and self.now - self.began_at >= self.timeout_s
+
+
+class TrialPlateauStopper(Stopper):
+    """The end of a trial whose metric does not change any more.
+
+    Args:
+        metric: the result's key.
+        std: the standard deviation of the last results below which the trial ends.
+        num_results: number of results that are looked at.
+        grace_period: number of results before the first look.
+        metric_threshold, mode: stop only where the metric is beyond this value ("min": below; "max": above).
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        std: float = 0.01,
+        num_results: int = 4,
+        grace_period: int = 4,
+        metric_threshold: float | None = None,
+        mode: str | None = None,
+    ) -> None:
+        if metric_threshold is not None and mode not in ("min", "max"):
+            raise ValueError(f'With metric_threshold the mode is "min" or "max", not {mode!r}.')
+        self.metric, self.std, self.num_results, self.grace_period = metric, std, num_results, grace_period
+        self.metric_threshold, self.mode = metric_threshold, mode
+        self.counts: dict[str, int] = {}
+        self.windows: dict[str, deque[float]] = {}
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        value = value_of(result, self.metric)
+        if value is None:
+            return False
+        self.counts[trial_id] = self.counts.get(trial_id, 0) + 1
+        window = self.windows.setdefault(trial_id, deque(maxlen=self.num_results))
+        window.append(float(value))
+        if self.counts[trial_id] < self.grace_period or len(window) < self.num_results:
+            return False
+        if self.metric_threshold is not None:
+            is_short = value > self.metric_threshold if self.mode == "min" else value < self.metric_threshold
+            if is_short:
+                return False
+        deviation = statistics.pstdev(window)
+        self.reason = f"the last {len(window)} values of {self.metric} deviate by {deviation:.3g}, at most {self.std:g}"
+        return deviation < self.std
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
+        self.counts.pop(trial_id, None)
+        self.windows.pop(trial_id, None)
+
+
+class ExperimentPlateauStopper(Stopper):
+    """The end of the experiment when its best values do not improve any more.
+
+    Args:
+        metric: the result's key.
+        std: the standard deviation of the best values below which the experiment ends.
+        top: number of best values that are looked at.
+        mode: "min" or "max".
+        patience: number of results in a row on the plateau before the end.
+    """
+
+    def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError(f'The mode is "min" or "max", not {mode!r}.')
+        if top <= 1 or std < 0 or patience < 0:
+            raise ValueError("top is at least 2, std and patience are at least 0.")
+        self.metric, self.std, self.top, self.mode, self.patience = metric, std, top, mode, patience
+        self.best: list[float] = []
+        self.on_plateau = 0
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        value = value_of(result, self.metric)
+        if value is not None:
+            self.best = sorted([*self.best, float(value)], reverse=self.mode == "max")[: self.top]
+            is_flat = len(self.best) == self.top and statistics.pstdev(self.best) <= self.std
+            self.on_plateau = self.on_plateau + 1 if is_flat else 0
+        self.reason = f"the best {self.top} values of {self.metric} are on a plateau"
+        return self.stop_all()
+
+    def stop_all(self) -> bool:
+        return self.on_plateau > self.patience
+
+
+class CombinedStopper(Stopper):
+    """Several stoppers: one of them is enough."""
+
+    def __init__(self, *stoppers: Stopper) -> None:
+        self.stoppers = stoppers
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        # Each of them sees each result.
+        stopping = [stopper for stopper in self.stoppers if stopper(trial_id, result)]
+        self.reason = stopping[0].reason if stopping else ""
+        return bool(stopping)
+
+    def stop_all(self) -> bool:
+        return any(stopper.stop_all() for stopper in self.stoppers)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any]) -> None:
+        for stopper in self.stoppers:
+            stopper.on_trial_complete(trial_id, result)
+
+
+def stopper_of(stop: Any) -> Stopper | None:
+    """The stopper that a `stop` argument stands for.
+
+    Args:
+        stop: None, a dict of thresholds, a function of (trial id, result), a stopper, or a list of these.
+
+    Raises:
+        TypeError: something else.
+    """
+    if stop is None or (isinstance(stop, Mapping) and not stop):
+        return None
+    if isinstance(stop, Stopper):
+        return stop
+    if isinstance(stop, Mapping):
+        bad = [key for key in stop if not isinstance(key, str)]
+        if bad:
+            raise TypeError(f"The keys of stop are names of results, not {bad[0]!r}.")
+        return ThresholdStopper(stop)
+    if isinstance(stop, (list, tuple)):
+        found = [stopper for stopper in map(stopper_of, stop) if stopper is not None]
+        return CombinedStopper(*found)
+    if callable(stop):
+        return FunctionStopper(stop)
+    raise TypeError(f"stop is a dict, a function of (trial_id, result) or a Stopper, not {type(stop).__name__}.")

@@ -1,0 +1,145 @@
+"""One trial: its configuration, its state, its results so far."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct, field
+
+__all__ = ["Trial", "TrialState", "value_of"]
+
+
+class TrialState(str, Enum):
+    """The state of a trial; the values are Ray's."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    TERMINATED = "TERMINATED"
+    ERROR = "ERROR"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+# PENDING: waits for resources, perhaps with a checkpoint to start from.  PAUSED: the scheduler decides when it goes on.
+TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
+    TrialState.PENDING: frozenset({TrialState.RUNNING, TrialState.TERMINATED, TrialState.ERROR, TrialState.PAUSED}),
+    TrialState.RUNNING: frozenset({TrialState.PENDING, TrialState.PAUSED, TrialState.TERMINATED, TrialState.ERROR}),
+    TrialState.PAUSED: frozenset({TrialState.PENDING, TrialState.TERMINATED, TrialState.ERROR}),
+    TrialState.TERMINATED: frozenset(),
+    TrialState.ERROR: frozenset({TrialState.PENDING}),  # by `resume_errored`
+}
+
+
+def value_of(result: dict[str, Any], key: str) -> Any:
+    """A value of a nested result: "a/b" is result["a/b"], or result["a"]["b"]; None where there is none."""
+    if key in result:
+        return result[key]
+    found: Any = result
+    for part in key.split("/"):
+        if not isinstance(found, dict) or part not in found:
+            return None
+        found = found[part]
+    return found
+
+
+class SavedCheckpoint(Struct):
+    """A checkpoint in the trial's folder.
+
+    path: its folder.  iteration, time_total_s: of the result that it belongs to.  score: by which it is kept.
+    """
+
+    path: str
+    iteration: int
+    time_total_s: float = 0.0
+    score: float | None = None
+    metrics: dict[str, Any] = {}
+
+
+class Trial(Struct, eq=False, weakref=True, dict=True):
+    """One trial.
+
+    chosen: the values that the search chose, by their path.  config: the whole configuration.  restore_from: the
+    checkpoint with which it starts for the first time.
+    """
+
+    trial_id: str
+    trainable_name: str
+    config: dict[str, Any]
+    chosen: dict[str, Any]
+    index: int = 0
+    state: TrialState = TrialState.PENDING
+    experiment_tag: str = ""
+    name: str = ""
+    path: str = ""  # the trial's folder
+    last_result: dict[str, Any] = field(default_factory=dict)
+    iteration: int = 0  # of the last result
+    checkpoints: list[SavedCheckpoint] = field(default_factory=list)
+    restore_from: SavedCheckpoint | None = None
+    num_failures: int = 0
+    error: str = ""
+    error_pickle: bytes = b""
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    best: float | None = None  # of the experiment's metric
+    reason: str = ""  # of the last decision
+    starts: int = 0  # how often a process began with it
+    started_iteration: int = 0  # of the checkpoint from which the newest process began
+    started_time_s: float = 0.0
+    saves: int = 0  # checkpoints ever, for their names
+
+    def move(self, state: TrialState) -> None:
+        """Change the state, by the table.
+
+        Raises:
+            RuntimeError: the table does not have it.
+        """
+        if state not in TRANSITIONS[self.state]:
+            raise RuntimeError(f"Trial {self.trial_id} cannot go from {self.state} to {state}.")
+        self.state = state
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the trial has ended, with or without an error."""
+        return self.state in (TrialState.TERMINATED, TrialState.ERROR)
+
+    @property
+    def checkpoint(self) -> SavedCheckpoint | None:
+        """The checkpoint to go on from: the newest one."""
+        return self.checkpoints[-1] if self.checkpoints else self.restore_from
+
+    # --- names of Ray ---
+
+    @property
+    def status(self) -> str:
+        """The state, as text."""
+        return self.state.value
+
+    @property
+    def evaluated_params(self) -> dict[str, Any]:
+        """The values that the search chose."""
+        return self.chosen
+
+    @property
+    def logdir(self) -> str:
+        """The trial's folder."""
+        return self.path
+
+    @property
+    def local_path(self) -> str:
+        """The trial's folder."""
+        return self.path
+
+    @property
+    def error_file(self) -> str | None:
+        """The path of error.txt; None without an error."""
+        import os
+
+        return os.path.join(self.path, "error.txt") if self.error else None
+
+    def __str__(self) -> str:
+        return self.name or f"{self.trainable_name}_{self.trial_id}"
+
+    __repr__ = __str__

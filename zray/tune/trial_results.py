@@ -1,0 +1,73 @@
+"""Results of a trial: the keys that are filled in, the metrics that are needed, the checkpoints that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import naming
+from .events import Report
+from .trial import SavedCheckpoint, Trial, value_of
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+__all__ = ["filled_result", "missing_metric", "superfluous"]
+
+
+def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """The whole result: the user's metrics, and the keys that are filled in."""
+    metrics = event.metrics
+    former = trial.last_result
+    result = {
+        "done": False,
+        **metrics,
+        "training_iteration": event.iteration,
+        "trial_id": trial.trial_id,
+        "experiment_id": experiment_id,
+        "experiment_tag": trial.experiment_tag,
+        "time_this_iter_s": event.time_this_iter_s,
+        "time_total_s": event.time_total_s,
+        "timestamp": int(event.now),
+        "date": naming.date_of(event.now),
+        **facts,
+        "config": trial.config,
+        "iterations_since_restore": event.iteration - trial.started_iteration,
+        "time_since_restore": event.time_total_s - trial.started_time_s,
+    }
+    if "timesteps_this_iter" in metrics and "timesteps_total" not in metrics:
+        result["timesteps_total"] = former.get("timesteps_total", 0) + metrics["timesteps_this_iter"]
+    elif "timesteps_total" in metrics and "timesteps_this_iter" not in metrics:
+        result["timesteps_this_iter"] = metrics["timesteps_total"] - former.get("timesteps_total", 0)
+    if "episodes_this_iter" in metrics and "episodes_total" not in metrics:
+        result["episodes_total"] = former.get("episodes_total", 0) + metrics["episodes_this_iter"]
+    if "mean_loss" in metrics and "neg_mean_loss" not in metrics and metrics["mean_loss"] is not None:
+        result["neg_mean_loss"] = -metrics["mean_loss"]
+    return result
+
+
+def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> str:
+    """The error for a first result without a metric that something decides by; empty: it has them all.
+
+    wanted: metrics by what needs them.
+    """
+    for user, key in wanted.items():
+        if isinstance(key, str) and key and value_of(result, key) is None:
+            own = [name for name in result if name not in naming.AUTO_KEYS]
+            return (
+                f"The trial reported no {key!r}, which {user} needs: it reported {', '.join(own) or 'nothing'}.  "
+                f"Report {key!r} in each result, or name another metric."
+            )
+    return ""
+
+
+def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
+    """The checkpoints that are too many.  The newest one stays, since the trial goes on from it; then the best ones."""
+    limit = settings.keep
+    if limit is None or len(trial.checkpoints) <= limit:
+        return []
+    older = trial.checkpoints[:-1]
+    if settings.score_key:
+        sign = -1.0 if settings.score_order == "min" else 1.0
+        older = sorted(older, key=lambda each: sign * each.score if each.score is not None else float("-inf"))
+    return older[: len(trial.checkpoints) - limit]

@@ -1,0 +1,186 @@
+"""`tune.run`: an experiment as it was written from 2019 to 2023."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from .experiment import JOURNAL, Experiment
+from .results import ExperimentAnalysis, error_of
+from .tuner import experiment_of
+
+__all__ = ["run"]
+
+# Ways to say that an experiment goes on where it was; "PROMPT" and "AUTO" go on if there is one.
+_RESUMES = (True, "LOCAL", "REMOTE", "ERRORED_ONLY", "AUTO", "PROMPT", "LOCAL+ERRORED", "AUTO+ERRORED")
+
+# Arguments of former years: their work is done in another way, or was Ray's own.
+_WITHOUT_EFFECT = (
+    "storage_filesystem",
+    "sync_config",
+    "sync_to_driver",
+    "export_formats",
+    "resume_config",
+    "upload_dir",
+    "loggers",
+    "global_checkpoint_period",
+    "queue_trials",
+    "trial_executor",
+    "ray_auto_init",
+    "chdir_to_trial_dir",
+    "with_server",
+    "server_port",
+    "_remote",
+)
+
+
+def run(
+    run_or_experiment: Any,
+    *,
+    name: str | None = None,
+    metric: str | None = None,
+    mode: str | None = None,
+    stop: Any = None,
+    time_budget_s: Any = None,
+    config: dict[str, Any] | None = None,
+    resources_per_trial: Any = None,
+    num_samples: int = 1,
+    storage_path: str | None = None,
+    search_alg: Any = None,
+    scheduler: Any = None,
+    checkpoint_config: CheckpointConfig | None = None,
+    verbose: Any = None,
+    progress_reporter: Any = None,
+    log_to_file: Any = False,
+    trial_name_creator: Any = None,
+    trial_dirname_creator: Any = None,
+    max_failures: int = 0,
+    fail_fast: bool | str = False,
+    restore: str | None = None,
+    resume: Any = None,
+    reuse_actors: bool = False,
+    raise_on_failed_trial: bool = True,
+    callbacks: list[Any] | None = None,
+    max_concurrent_trials: int | None = None,
+    keep_checkpoints_num: int | None = None,
+    checkpoint_score_attr: str | None = None,
+    checkpoint_freq: int = 0,
+    checkpoint_at_end: bool = False,
+    local_dir: str | None = None,
+    seed: int | None = None,
+    **others: Any,
+) -> ExperimentAnalysis:
+    """Run an experiment.
+
+    Args:
+        run_or_experiment: a function, a subclass of Trainable, a registered name, or an `Experiment`.
+        name: the experiment's name.
+        metric, mode: what is optimised.
+        stop: a dict of thresholds, a function of (trial_id, result), or a Stopper.
+        time_budget_s: seconds after which the experiment ends.
+        config: the search space.
+        resources_per_trial: as {"cpu": 1, "gpu": 0.5}, or a PlacementGroupFactory.
+        num_samples: how often the search space is sampled.
+        storage_path, local_dir: the folder of experiments.
+        search_alg, scheduler: the searcher and the trial scheduler, or their names.
+        checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: checkpoints.
+        max_failures: restarts of each trial.
+        fail_fast: stop all trials at the first error; "raise": and raise it.
+        restore: a checkpoint with which every trial starts.
+        resume: go on with the experiment of this name.
+        raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
+        callbacks: a list of `Callback`.
+        others: arguments of former years, without effect here.
+
+    Returns:
+        The outcome, as `ExperimentAnalysis`.
+
+    Raises:
+        TuneError: trials have failed, or the experiment cannot be run.
+        TypeError: an unknown argument.
+    """
+    return _run(dict(locals()))
+
+
+def _run(given: dict[str, Any]) -> ExperimentAnalysis:
+    """`run`, with its arguments by name."""
+    from .experiments import Experiment as Spec
+    from .experiments import run_specs
+
+    wanted = given["run_or_experiment"]
+    if isinstance(wanted, (list, tuple, Spec)):
+        return run_specs(wanted, scheduler=given["scheduler"], search_alg=given["search_alg"])
+    unknown = sorted(set(given["others"]) - set(_WITHOUT_EFFECT))
+    if unknown:
+        raise TypeError(f"tune.run has no argument {unknown[0]!r}.")
+    if given["others"].get("loggers"):
+        warnings.warn(
+            "loggers are callbacks now: pass callbacks=[...]; result.json and progress.csv are written anyway.",
+            stacklevel=3,
+        )
+    tune_keys = ("metric", "mode", "search_alg", "scheduler", "num_samples", "max_concurrent_trials", "time_budget_s")
+    name_keys = ("trial_name_creator", "trial_dirname_creator", "seed")
+    run_keys = ("name", "verbose", "stop", "callbacks", "progress_reporter", "log_to_file")
+    experiment = experiment_of(
+        wanted,
+        given["config"],
+        TuneConfig(**{key: given[key] for key in (*tune_keys, *name_keys)}, reuse_actors=bool(given["reuse_actors"])),
+        RunConfig(
+            **{key: given[key] for key in run_keys},
+            storage_path=given["storage_path"] or given["local_dir"],
+            failure_config=FailureConfig(given["max_failures"], given["fail_fast"]),
+            checkpoint_config=_checkpoint_config(given),
+        ),
+    )
+    experiment.run_options["resources"] = given["resources_per_trial"]
+    if given["restore"] is not None:
+        experiment.settings.restore = os.path.abspath(os.path.expanduser(os.fspath(given["restore"])))
+    run_or_resume(experiment, given["resume"])
+    if given["fail_fast"] == "raise":
+        for error in map(error_of, experiment.controller.get_trials()):
+            if error is not None:
+                raise error
+    if given["raise_on_failed_trial"]:
+        experiment.raise_for_failures()
+    return ExperimentAnalysis(experiment)
+
+
+def _checkpoint_config(given: dict[str, Any]) -> CheckpointConfig:
+    """The options of checkpoints, in the spellings of 2019 and of today."""
+    saving = given["checkpoint_config"] or CheckpointConfig()
+    score, order = saving.checkpoint_score_attribute, saving.checkpoint_score_order
+    old_score = given["checkpoint_score_attr"]
+    if old_score:
+        score, order = old_score.removeprefix("min-"), "min" if old_score.startswith("min-") else "max"
+    return CheckpointConfig(
+        given["keep_checkpoints_num"] or saving.num_to_keep,
+        score,
+        order,
+        given["checkpoint_freq"] or saving.checkpoint_frequency,
+        given["checkpoint_at_end"] or saving.checkpoint_at_end,
+    )
+
+
+def run_or_resume(experiment: Experiment, resume: Any) -> None:
+    """Run an experiment, or go on with the one that its folder holds.
+
+    Raises:
+        ValueError: `resume` is something else than Ray knows.
+    """
+    if not resume:
+        experiment.fit()
+        return
+    if resume not in _RESUMES:
+        raise ValueError(f"resume is True, False or one of {', '.join(map(repr, _RESUMES[1:]))}, not {resume!r}.")
+    if not os.path.exists(os.path.join(experiment.path, JOURNAL)):
+        if resume is True or resume in ("LOCAL", "REMOTE", "ERRORED_ONLY", "LOCAL+ERRORED"):
+            warnings.warn(f"{experiment.path} holds no experiment: it begins.", stacklevel=3)
+        experiment.fit()
+        return
+    found = Experiment.load(experiment.path, experiment.trainable, replays=False)
+    found.run_options = experiment.run_options
+    experiment.__dict__.update(found.__dict__)
+    errored = resume in ("ERRORED_ONLY", "LOCAL+ERRORED", "AUTO+ERRORED")
+    experiment.resume(resume_errored=errored)

@@ -1,0 +1,153 @@
+"""`Tuner`: an experiment as it is written today."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from .experiment import STATE, Experiment
+from .results import ResultGrid, error_of
+from .settings import Settings
+
+__all__ = ["Tuner"]
+
+
+def experiment_of(
+    trainable: Any, space: dict[str, Any] | None, tune_config: TuneConfig | None, run_config: RunConfig | None
+) -> Experiment:
+    """The experiment that the options describe."""
+    tune, run = tune_config or TuneConfig(), run_config or RunConfig()
+    failure, saving = run.failure_config or FailureConfig(), run.checkpoint_config or CheckpointConfig()
+    budget = tune.time_budget_s
+    settings = Settings(
+        metric=tune.metric,  # type: ignore[arg-type]
+        mode=tune.mode,
+        num_samples=tune.num_samples,
+        max_concurrent=tune.max_concurrent_trials or 0,
+        max_failures=failure.max_failures,
+        fail_fast=bool(failure.fail_fast),
+        keep=saving.num_to_keep,
+        score_key=saving.checkpoint_score_attribute or "",
+        score_order=saving.checkpoint_score_order or "max",
+        checkpoint_at_end=bool(saving.checkpoint_at_end),
+        time_budget_s=float(budget.total_seconds() if hasattr(budget, "total_seconds") else budget or 0),
+        name_of=tune.trial_name_creator,
+        folder_of=tune.trial_dirname_creator,
+    )
+    return Experiment(
+        trainable,
+        space or {},
+        settings,
+        searcher=tune.search_alg,
+        scheduler=tune.scheduler,
+        stop=run.stop,
+        name=run.name,
+        storage_path=run.storage_path or run.local_dir,
+        seed=tune.seed,
+        run={
+            "reuses": tune.reuse_actors,
+            "frequency": saving.checkpoint_frequency or 0,
+            "callbacks": run.callbacks,
+            "reporter": run.progress_reporter,
+        },
+    )
+
+
+class Tuner:
+    """A hyper-parameter search.
+
+    Args:
+        trainable: a function of the configuration, a subclass of Trainable, or a registered name.
+        param_space: the search space, as a nested dict.
+        tune_config: what is searched, and how.
+        run_config: where results are kept, when trials stop, and what is shown.
+
+    Example:
+        def train(config):
+            for step in range(10):
+                tune.report({"loss": (config["x"] - 3) ** 2 / (step + 1)})
+
+        results = tune.Tuner(
+            train,
+            param_space={"x": tune.uniform(0, 10)},
+            tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=20),
+        ).fit()
+        print(results.get_best_result().config)
+    """
+
+    def __init__(
+        self,
+        trainable: Any = None,
+        *,
+        param_space: dict[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | None = None,
+        _experiment: Experiment | None = None,
+        _resume: dict[str, bool] | None = None,
+    ) -> None:
+        self._resume = _resume
+        self._run_config = run_config
+        self._experiment = _experiment or experiment_of(trainable, param_space, tune_config, run_config)
+
+    def fit(self) -> ResultGrid:
+        """Run the experiment, and return the outcomes.  Failed trials raise nothing: see `ResultGrid.errors`.
+
+        Raises:
+            TuneError: the experiment cannot be run.
+        """
+        experiment = self._experiment
+        if self._resume is not None:
+            experiment.resume(**self._resume)
+        else:
+            experiment.fit()
+        failure = self._run_config.failure_config if self._run_config is not None else None
+        if failure is not None and failure.fail_fast == "raise":
+            for error in map(error_of, experiment.controller.get_trials()):
+                if error is not None:
+                    raise error
+        return ResultGrid(experiment)
+
+    def get_results(self) -> ResultGrid:
+        """The outcomes so far, of an experiment that has run or was restored."""
+        return ResultGrid(self._experiment)
+
+    @classmethod
+    def restore(
+        cls,
+        path: str,
+        trainable: Any = None,
+        resume_unfinished: bool = True,
+        resume_errored: bool = False,
+        restart_errored: bool = False,
+        param_space: dict[str, Any] | None = None,
+        storage_filesystem: Any = None,
+    ) -> Tuner:
+        """Restore an experiment from its folder; `fit` goes on with it.
+
+        Args:
+            path: the experiment's folder.
+            trainable: the function or class; None: as it was.
+            resume_unfinished: go on with trials that had not ended, from their last checkpoint.
+            resume_errored: go on with failed trials, from their last checkpoint.
+            restart_errored: begin failed trials anew.
+            param_space: accepted for Ray's programs; the recorded configurations are used.
+
+        Raises:
+            TuneError: the folder holds no experiment.
+        """
+        del param_space, storage_filesystem
+        experiment = Experiment.load(path, trainable, replays=False)
+        resume = {
+            "resume_unfinished": resume_unfinished,
+            "resume_errored": resume_errored,
+            "restart_errored": restart_errored,
+        }
+        tuner = cls(_experiment=experiment, _resume=resume)
+        return tuner
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+        """Whether a folder holds an experiment."""
+        del storage_filesystem
+        return os.path.exists(os.path.join(os.path.expanduser(os.fspath(path)), STATE))

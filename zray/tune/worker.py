@@ -1,0 +1,261 @@
+"""The actor of a trial: it runs a function or a class, and answers with batches of results."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import socket
+import traceback
+from typing import Any
+
+from . import naming, session, storage
+from .checkpoint import Checkpoint, persist
+from .functions import FunctionRun
+from .trainable import Trainable
+
+__all__ = ["Assignment", "Batch", "TrialActor", "is_class"]
+
+# A call of `next` comes back after this time without a result, so that a stop is heeded.
+POLL_SECONDS = 1.0
+# A function that does not report ends with its process after this time.
+STOP_SECONDS = 2.0
+
+
+class Assignment(dict[str, Any]):
+    """What an actor is told of a trial, as a plain dict.
+
+    trainable: the function or class.  config.  facts: names, ids, folder.  checkpoint: its folder, or "".
+    packed: the checkpoint's files, where folders are not shared.  iteration, time_total_s: where the trial goes on.
+    saves: the number of checkpoints so far.  frequency: class trainables save after so many steps; 0: when asked.
+    """
+
+
+# results: (iteration, metrics, seconds, total seconds, path of a checkpoint, files of it where folders are not shared)
+Batch = dict[str, Any]
+
+
+def is_class(trainable: Any) -> bool:
+    """Whether a trainable is a class with steps, not a function."""
+    return isinstance(trainable, type)
+
+
+class TrialActor:
+    """Runs one trial after the other; is made remote with the resources of the trial."""
+
+    def __init__(self) -> None:
+        self._function: FunctionRun | None = None
+        self._object: Trainable | None = None
+        self._assignment: dict[str, Any] = {}
+        self._trainable: Any = None
+        self._iteration = 0
+        self._time_total_s = 0.0
+        self._saves = 0
+        self._is_shared = True
+        self._received = ""  # a checkpoint's folder that was unpacked here
+
+    def facts(self) -> dict[str, Any]:
+        """What results are marked with."""
+        from zray.util import get_node_ip_address
+
+        return {"pid": os.getpid(), "hostname": socket.gethostname(), "node_ip": get_node_ip_address()}
+
+    def begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
+        """Begin with a trial, and answer with its first results."""
+        try:
+            return self._begin(assignment, trainable)
+        except Exception as error:
+            return _failure(error)
+
+    def _begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
+        facts = assignment["facts"]
+        self._assignment = assignment
+        self._iteration, self._time_total_s = assignment["iteration"], assignment["time_total_s"]
+        self._saves = assignment["saves"]
+        self._is_shared = storage.is_shared(assignment["experiment_dir"], assignment["identity"])
+        path = assignment["checkpoint"]
+        if path and not self._is_shared:
+            if assignment["packed"] is None:
+                return {"needs_checkpoint": True, "results": [], "is_over": False}
+            self._received = path = os.path.join(self._local_folder(), "received")
+            shutil.rmtree(path, ignore_errors=True)
+            storage.unpack(bytes(assignment["packed"]), path)
+        checkpoint = Checkpoint(path) if path else None
+        os.makedirs(self._folder(), exist_ok=True)
+        if is_class(trainable):
+            self._begin_class(trainable, assignment["config"], facts, path)
+        else:
+            self._function = FunctionRun(trainable, assignment["config"], facts, checkpoint, self._persist)
+            self._function.start()
+        batch = self._next(False)
+        batch["facts"] = self.facts()
+        return batch
+
+    def _begin_class(self, trainable: Any, config: dict[str, Any], facts: dict[str, Any], path: str) -> None:
+        reused = self._object
+        self._object = None
+        if reused is not None and type(reused) is trainable and assignment_reuses(self._assignment):
+            reused._trial_facts, reused._logdir = facts, self._folder()
+            if reused.reset(config):
+                self._object = reused
+        if self._object is None:
+            if reused is not None:
+                reused.stop()
+            made = trainable.__new__(trainable)
+            made._trial_facts, made._logdir = facts, self._folder()
+            made.__init__(config)
+            self._object = made
+        if path:
+            self._object.restore(path)
+        self._object._iteration = self._iteration
+        self._object._restored_iteration = self._iteration
+        session.enter(_ObjectSession(facts))
+
+    def next(self, save: bool = False) -> Batch:
+        """Let the trial go on, and answer with its next results.  save: write a checkpoint first."""
+        try:
+            return self._next(save)
+        except Exception as error:
+            return _failure(error)
+
+    def _next(self, save: bool) -> Batch:
+        if self._function is not None:
+            return self._next_of_function(self._function)
+        assert self._object is not None
+        batch: Batch = {"results": [], "is_over": False}
+        if save:
+            batch["saved"] = (self._iteration, *self._save())
+        result = self._object.train()
+        self._iteration += 1
+        result["training_iteration"] = self._iteration
+        elapsed = float(result.get("time_this_iter_s", 0.0))
+        self._time_total_s += elapsed
+        saved: tuple[str, Any] = ("", None)
+        frequency = self._assignment["frequency"]
+        if frequency and self._iteration % frequency == 0:
+            saved = self._save()
+        metrics = {key: value for key, value in result.items() if key not in _FILLED}
+        batch["results"].append((self._iteration, metrics, elapsed, self._time_total_s, *saved))
+        return batch
+
+    def _next_of_function(self, run: FunctionRun) -> Batch:
+        results = []
+        for metrics, saved, elapsed in run.take(POLL_SECONDS):
+            self._iteration += 1
+            elapsed = metrics.pop("time_this_iter_s", elapsed)
+            self._time_total_s += elapsed
+            results.append((self._iteration, metrics, elapsed, self._time_total_s, *(saved or ("", None))))
+        batch: Batch = {"results": results, "is_over": run.is_over}
+        if run.is_over and run.error is not None:
+            batch.update(_failure(run.error), results=results)
+        if run.is_over:
+            self._function = None
+            session.leave()
+        return batch
+
+    def halt(self, save: bool = False) -> dict[str, Any]:
+        """Stop the trial.  save: write a checkpoint first; a function has only those that it has reported.
+
+        Returns:
+            "checkpoint": (folder, files), or None.  "is_stopped": False: its thread goes on, and the process must end.
+        """
+        checkpoint = None
+        is_stopped = True
+        if self._function is not None:
+            is_stopped = self._function.stop(STOP_SECONDS)
+            self._function = None
+        elif self._object is not None:
+            try:
+                if save:
+                    checkpoint = self._save()
+                if not assignment_reuses(self._assignment):
+                    self._object.stop()
+                    self._object = None
+            except Exception as error:
+                return {"checkpoint": None, "is_stopped": True, **_failure(error)}
+        session.leave()
+        return {"checkpoint": checkpoint, "is_stopped": is_stopped, "iteration": self._iteration}
+
+    def close(self) -> None:
+        """End the object of a class, before the process ends."""
+        if self._object is not None:
+            self._object.stop()
+            self._object = None
+
+    # --- checkpoints ---
+
+    def _folder(self) -> str:
+        return str(self._assignment["facts"]["trial_dir"]) if self._is_shared else self._local_folder()
+
+    def _local_folder(self) -> str:
+        """The folder of a trial on a machine that does not see the program's."""
+        import tempfile
+
+        name = f"zray-tune-{self._assignment['facts']['trial_id']}"
+        return os.path.join(tempfile.gettempdir(), name)
+
+    def _next_path(self) -> str:
+        path = naming.checkpoint_folder(str(self._assignment["facts"]["trial_dir"]), self._saves)
+        self._saves += 1
+        return path
+
+    def _persist(self, checkpoint: Checkpoint) -> tuple[str, Any]:
+        """Copy a function's checkpoint to the trial's folder, or pack its files for the program."""
+        path = self._next_path()
+        if not self._is_shared:
+            packed = storage.pack(checkpoint.path)
+            if checkpoint._is_temporary:
+                shutil.rmtree(checkpoint.path, ignore_errors=True)
+            return path, packed
+        persist(checkpoint, path)
+        return path, None
+
+    def _save(self) -> tuple[str, Any]:
+        """Save the object of a class."""
+        assert self._object is not None
+        path = self._next_path()
+        target = path if self._is_shared else os.path.join(self._local_folder(), "saved")
+        unfinished = f"{target}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        self._object.save(unfinished)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(unfinished, target)
+        if self._is_shared:
+            return path, None
+        packed = storage.pack(target)
+        shutil.rmtree(target, ignore_errors=True)
+        return path, packed
+
+
+_FILLED = frozenset(naming.AUTO_KEYS) - {"timesteps_total", "episodes_total", "done"}
+
+
+def assignment_reuses(assignment: dict[str, Any]) -> bool:
+    """Whether the object may be used for another trial."""
+    return bool(assignment.get("reuses", False))
+
+
+class _ObjectSession:
+    """The session of a class trainable: it may ask who it is, and returns its results."""
+
+    checkpoint: Checkpoint | None = None
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.facts = facts
+
+    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+        raise RuntimeError("A class trainable returns its metrics from step: report is for functions.")
+
+
+def _failure(error: BaseException) -> Batch:
+    """An error, as text without the frames of this package, and as a pickle."""
+    lines = traceback.TracebackException.from_exception(error)
+    own = os.path.dirname(__file__)
+    kept = [frame for frame in lines.stack if not frame.filename.startswith(own)]
+    lines.stack = traceback.StackSummary.from_list(kept)
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = b""
+    return {"results": [], "is_over": True, "error": "".join(lines.format()), "pickle": pickled}
