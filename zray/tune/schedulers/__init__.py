@@ -1,16 +1,40 @@
-"""Trial schedulers."""
+"""Trial schedulers: each in a file of its own, in the symbols of its paper."""
 
 from typing import Any
 
+from .asha import ASHAScheduler, AsyncHyperBandScheduler
+from .hyperband import HyperBandScheduler
+from .median_stopping import MedianStoppingRule
+from .pbt import PopulationBasedTraining
 from .trial_scheduler import FIFOScheduler, TrialScheduler
 
-__all__ = ["FIFOScheduler", "TrialScheduler", "create_scheduler"]
+__all__ = [
+    "ASHAScheduler",
+    "AsyncHyperBandScheduler",
+    "FIFOScheduler",
+    "HyperBandScheduler",
+    "MedianStoppingRule",
+    "PopulationBasedTraining",
+    "TrialScheduler",
+    "create_scheduler",
+]
 
-_BY_NAME = {"fifo": FIFOScheduler}
+_BY_NAME: dict[str, type[TrialScheduler]] = {
+    "fifo": FIFOScheduler,
+    "asha": AsyncHyperBandScheduler,
+    "async_hyperband": AsyncHyperBandScheduler,
+    "asynchyperband": AsyncHyperBandScheduler,
+    "hyperband": HyperBandScheduler,
+    "median_stopping_rule": MedianStoppingRule,
+    "medianstopping": MedianStoppingRule,
+    "medianstoppingrule": MedianStoppingRule,
+    "pbt": PopulationBasedTraining,
+    "populationbasedtraining": PopulationBasedTraining,
+}
 
 
 def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
-    """A scheduler by its name, as "fifo" or "asha".
+    """A scheduler by its name, as "asha" or "pbt", with its options.
 
     Raises:
         ValueError: no scheduler has the name.

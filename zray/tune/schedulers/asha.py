@@ -1,0 +1,187 @@
+"""ASHA: asynchronous successive halving.
+
+Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020 (arXiv 1810.05934), in its symbols:
+
+    r      minimum resource of a trial            grace_period
+    R      maximum resource of a trial            max_t
+    eta    reduction factor                       reduction_factor
+    s      minimum early-stopping rate            one bracket for each s
+    rung k  the trials that have reached resource r eta^(s + k)
+
+Two variants decide at a rung.
+
+    promotion   Algorithm 2 of the paper: a trial pauses at its rung; whenever a worker is free, the best unpromoted
+                trial of the top 1/eta of a rung goes on to the next rung, the highest rung first; else a new one begins
+    stopping    the variant of Ray: a trial goes on at once if it is in the top 1/eta of those that have reached the
+                rung before it, and stops otherwise; it needs no checkpoints
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..decisions import CONTINUE, PAUSE, STOP, Decision
+from ..trial import Trial, TrialState, value_of
+from .spellings import with_reward_attr
+from .trial_scheduler import TrialScheduler
+
+if TYPE_CHECKING:
+    from ..controller import Controller
+
+__all__ = ["ASHAScheduler", "AsyncHyperBandScheduler"]
+
+
+class Rung:
+    """The trials that have reached a resource, with their scores."""
+
+    def __init__(self, resource: float) -> None:
+        self.resource = resource
+        self.scores: dict[str, float] = {}
+        self.promoted: set[str] = set()
+
+    def cut(self, eta: float) -> float | None:
+        """The score that the top 1/eta has; None: nobody is here."""
+        if not self.scores:
+            return None
+        return float(np.nanpercentile(list(self.scores.values()), (1 - 1 / eta) * 100))
+
+    def promotable(self, eta: float) -> list[str]:
+        """The trials of the top 1/eta that are not promoted, the best first."""
+        count = int(len(self.scores) / eta)
+        best = sorted(self.scores, key=lambda trial_id: -self.scores[trial_id])[:count]
+        return [trial_id for trial_id in best if trial_id not in self.promoted]
+
+
+class Bracket:
+    """The rungs of one early-stopping rate s, the lowest first."""
+
+    def __init__(self, r: float, R: float, eta: float, s: int) -> None:
+        count = int(math.log(R / r) / math.log(eta) - s + 1 + 1e-9)
+        self.rungs = [Rung(r * eta ** (k + s)) for k in range(max(count, 1))]
+        # The end of a trial is at R: a rung there decides nothing.
+        self.rungs = [rung for rung in self.rungs if rung.resource < R] or self.rungs[:1]
+
+
+class AsyncHyperBandScheduler(TrialScheduler):
+    """Stops, or pauses, trials that are not among the best at a rung.
+
+    Args:
+        time_attr: the result's key that measures the resource.
+        metric, mode: what is compared.
+        max_t: R, after which a trial ends.
+        grace_period: r, before which none is stopped.
+        reduction_factor: eta.
+        brackets: the number of values of s; trials are spread over them.
+        stop_last_trials: whether trials end at max_t.
+        type: "stopping" or "promotion".
+    """
+
+    @with_reward_attr
+    def __init__(
+        self,
+        time_attr: str = "training_iteration",
+        metric: str | None = None,
+        mode: str | None = None,
+        max_t: float = 100,
+        grace_period: float = 1,
+        reduction_factor: float = 4,
+        brackets: int = 1,
+        stop_last_trials: bool = True,
+        type: str = "stopping",
+    ) -> None:
+        if max_t < grace_period or grace_period <= 0:
+            raise ValueError(f"grace_period lies between 0 and max_t: {grace_period} and {max_t} do not fit.")
+        if reduction_factor <= 1:
+            raise ValueError(f"reduction_factor is larger than 1, not {reduction_factor}.")
+        if type not in ("stopping", "promotion"):
+            raise ValueError(f'type is "stopping" or "promotion", not {type!r}.')
+        if brackets < 1:
+            raise ValueError(f"brackets is at least 1, not {brackets}.")
+        self.time_attr, self.metric, self.mode = time_attr, metric, mode
+        self.r, self.R, self.eta = grace_period, max_t, reduction_factor
+        self.is_promotion, self.stop_last_trials = type == "promotion", stop_last_trials
+        self.brackets = [Bracket(self.r, self.R, self.eta, s) for s in range(brackets)]
+        self.bracket_of: dict[str, Bracket] = {}
+        self.num_stopped = 0
+
+    def on_trial_add(self, controller: Controller, trial: Trial) -> None:
+        # Lower s, more trials: in proportion to the number of rungs that the halving goes through.
+        weights = np.array([self.eta ** len(bracket.rungs) for bracket in self.brackets], dtype=float)
+        rng = np.random.default_rng([len(self.brackets), trial.index])
+        place = int(rng.choice(len(self.brackets), p=weights / weights.sum()))
+        self.bracket_of[trial.trial_id] = self.brackets[place]
+
+    def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
+        t, score = value_of(result, self.time_attr), self.score(result)
+        if t is None or score is None:
+            return Decision()
+        if t >= self.R and self.stop_last_trials:
+            self._record(trial, t, score)
+            return Decision(STOP, f"{self.time_attr} = {t:g} has reached max_t = {self.R:g}")
+        rung = self._record(trial, t, score)
+        if rung is None:
+            return Decision()
+        if self.is_promotion:
+            return Decision(PAUSE, f"it waits in the rung of {rung.resource:g} with {len(rung.scores)} trials")
+        return self._stop_or_go(trial, rung, t, score)
+
+    def _record(self, trial: Trial, t: float, score: float) -> Rung | None:
+        """Enter a trial in the highest rung that it has reached for the first time; None: in none."""
+        for rung in reversed(self.bracket_of[trial.trial_id].rungs):
+            if t >= rung.resource:
+                if trial.trial_id in rung.scores:
+                    return None
+                self._cut = rung.cut(self.eta)  # of those before it
+                rung.scores[trial.trial_id] = score
+                return rung
+        return None
+
+    _cut: float | None = None
+
+    def _stop_or_go(self, trial: Trial, rung: Rung, t: float, score: float) -> Decision:
+        sign = -1.0 if self.mode == "min" else 1.0
+        where = f"the rung of {rung.resource:g} with {len(rung.scores)} trials"
+        if self._cut is None or score >= self._cut:
+            cut = "it is the first" if self._cut is None else f"the cut is {sign * self._cut:.6g}"
+            return Decision(CONTINUE, f"{self.metric} = {sign * score:.6g} passes {where}: {cut}")
+        self.num_stopped += 1
+        side = "above" if self.mode == "min" else "below"
+        return Decision(
+            STOP,
+            f"stopped at {self.time_attr} {t:g}: {self.metric} = {sign * score:.6g} is {side} {sign * self._cut:.6g}, "
+            f"the cut of {where}",
+        )
+
+    # --- promotion ---
+
+    def choose_trial_to_run(self, controller: Controller) -> Trial | None:
+        if self.is_promotion:
+            self._promote(controller)
+        return super().choose_trial_to_run(controller)
+
+    def _promote(self, controller: Controller) -> None:
+        """get_job of Algorithm 2, before a new trial begins."""
+        if next(iter(controller.pending()), None) is not None:
+            return
+        for bracket in self.brackets:
+            for rung in reversed(bracket.rungs):
+                for trial_id in rung.promotable(self.eta):
+                    trial = controller.get_trial(trial_id)
+                    rung.promoted.add(trial_id)
+                    if trial.state is TrialState.PAUSED:
+                        count, size = int(len(rung.scores) / self.eta), len(rung.scores)
+                        controller.unpause(trial, f"promoted: top {count} of {size} in the rung of {rung.resource:g}")
+                        return
+
+    def debug_string(self) -> str:
+        rungs = [
+            f"{rung.resource:g}: {len(rung.scores)}" for bracket in self.brackets for rung in reversed(bracket.rungs)
+        ]
+        kind = "promotion" if self.is_promotion else "stopping"
+        return f"Using ASHA ({kind}): trials in the rungs {', '.join(rungs)}; {self.num_stopped} stopped."
+
+
+ASHAScheduler = AsyncHyperBandScheduler

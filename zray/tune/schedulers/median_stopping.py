@@ -1,0 +1,99 @@
+"""The median stopping rule.
+
+Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017, section 3.2.2: a trial is stopped at
+step t if its best value up to t is worse than the median of the running averages, up to t, of all other trials that
+have got as far.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from ..decisions import PAUSE, STOP, Decision
+from ..trial import Trial, value_of
+from .spellings import with_reward_attr
+from .trial_scheduler import TrialScheduler
+
+if TYPE_CHECKING:
+    from ..controller import Controller
+
+__all__ = ["MedianStoppingRule"]
+
+
+class MedianStoppingRule(TrialScheduler):
+    """Stops trials whose best value is worse than the median of the others' running averages.
+
+    Args:
+        time_attr: the result's key that measures progress.
+        metric, mode: what is compared.
+        grace_period: progress before which no trial is stopped; values before it are left out of the averages.
+        min_samples_required: the number of other trials that have got as far.
+        min_time_slice: progress of a trial between two looks at it.
+        hard_stop: False: trials pause, and go on when nothing else is to be run.
+    """
+
+    @with_reward_attr
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        grace_period: float = 60.0,
+        min_samples_required: int = 3,
+        min_time_slice: float = 0,
+        hard_stop: bool = True,
+    ) -> None:
+        self.time_attr, self.metric, self.mode = time_attr, metric, mode
+        self.grace_period, self.min_samples_required = grace_period, min_samples_required
+        self.min_time_slice, self.hard_stop = min_time_slice, hard_stop
+        # trial -> (t, sum of scores up to t) of each result; the averages of a trial never change afterwards
+        self.sums: dict[str, list[tuple[float, float]]] = {}
+        self.best: dict[str, float] = {}
+        self.looked_at: dict[str, float] = {}
+        self.num_stopped = 0
+
+    def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
+        t, score = value_of(result, self.time_attr), self.score(result)
+        if t is None or score is None:
+            return Decision()
+        key = trial.trial_id
+        if t >= self.grace_period:
+            sums = self.sums.setdefault(key, [])
+            sums.append((t, (sums[-1][1] if sums else 0.0) + score))
+        self.best[key] = max(score, self.best.get(key, score))
+        if t < self.grace_period or t - self.looked_at.get(key, float("-inf")) < self.min_time_slice:
+            return Decision()
+        self.looked_at[key] = t
+        averages = [
+            average
+            for other in self.sums
+            if other != key and self.sums[other][-1][0] >= t and (average := self.running_average(other, t)) is not None
+        ]
+        if len(averages) < self.min_samples_required:
+            return Decision()
+        median = statistics.median(averages)
+        if self.best[key] >= median:
+            return Decision()
+        self.num_stopped += 1
+        sign = -1.0 if self.mode == "min" else 1.0
+        reason = (
+            f"at {self.time_attr} {t:g} its best {self.metric} = {sign * self.best[key]:.6g} is worse than "
+            f"{sign * median:.6g}, the median of the averages of {len(averages)} trials"
+        )
+        return Decision(STOP if self.hard_stop else PAUSE, reason)
+
+    def running_average(self, trial_id: str, t: float) -> float | None:
+        """The average of a trial's scores up to t; None: it has none."""
+        from bisect import bisect_right
+
+        sums = self.sums[trial_id]
+        count = bisect_right(sums, (t, float("inf")))
+        return sums[count - 1][1] / count if count else None
+
+    def on_idle(self, controller: Controller) -> None:
+        for trial in controller.get_trials():
+            controller.unpause(trial, "no other trial runs")
+
+    def debug_string(self) -> str:
+        return f"Using MedianStoppingRule: {self.num_stopped} stopped."

@@ -1,0 +1,210 @@
+"""Population based training.
+
+Jaderberg et al., "Population Based Training of Neural Networks", 2017 (arXiv 1711.09846), in its terms:
+
+    step     a result of a trial
+    eval     the metric of the result
+    ready    perturbation_interval of time_attr has passed since the trial was ready the last time
+    exploit  truncation selection: a trial of the bottom quantile takes weights and parameters of one of the top
+    explore  each parameter is resampled with a probability, or perturbed: numbers by a factor, others to a neighbour
+
+Two rules beyond the paper: a trial without a checkpoint is never copied, and a parameter that is given as a domain
+stays within its bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..decisions import PAUSE, Decision
+from ..spaces import Domain, Function
+from ..trial import Trial, value_of
+from .spellings import with_reward_attr
+from .trial_scheduler import TrialScheduler
+
+if TYPE_CHECKING:
+    from ..controller import Controller
+
+__all__ = ["PopulationBasedTraining", "explore"]
+
+
+def explore(
+    config: dict[str, Any],
+    mutations: Mapping[str, Any],
+    resample_probability: float,
+    factors: tuple[float, float],
+    rng: np.random.Generator,
+) -> tuple[dict[str, Any], list[str]]:
+    """A perturbed copy of a configuration, and one line for each parameter.
+
+    mutations: for each parameter a list of values, a domain, a function without arguments, or a nested dict.
+    """
+    new, changes = dict(config), []
+    for key, mutation in mutations.items():
+        old = config.get(key)
+        if isinstance(mutation, Mapping):
+            new[key], nested = explore(dict(old or {}), mutation, resample_probability, factors, rng)
+            changes += [f"{key}/{line}" for line in nested]
+            continue
+        is_resampled = rng.random() < resample_probability
+        if isinstance(mutation, (list, tuple)):
+            new[key] = _neighbour(list(mutation), old, is_resampled, rng)
+        elif is_resampled or not isinstance(old, (int, float)) or isinstance(old, bool):
+            new[key] = _drawn(mutation, rng)
+        else:
+            value = old * factors[0 if rng.random() < 0.5 else 1]
+            new[key] = int(round(value)) if isinstance(old, int) else value
+            if isinstance(mutation, Domain):
+                new[key] = mutation.clip(new[key])
+        changes.append(f"{key} {_shown(old)} -> {_shown(new[key])}" + " (resampled)" * is_resampled)
+    return new, changes
+
+
+def _neighbour(values: list[Any], old: Any, is_resampled: bool, rng: np.random.Generator) -> Any:
+    if is_resampled or old not in values:
+        return values[int(rng.integers(len(values)))]
+    place = values.index(old) + (-1 if rng.random() < 0.5 else 1)
+    return values[min(max(place, 0), len(values) - 1)]
+
+
+def _drawn(mutation: Any, rng: np.random.Generator) -> Any:
+    if isinstance(mutation, Domain):
+        return mutation.draw(rng)
+    if isinstance(mutation, Function) or callable(mutation):
+        return mutation()
+    raise ValueError(f"A mutation is a list, a domain, a function or a dict, not {type(mutation).__name__}.")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class PopulationBasedTraining(TrialScheduler):
+    """Trials of the bottom quantile go on from checkpoints of the top quantile, with perturbed parameters.
+
+    Args:
+        time_attr: the result's key that measures progress.
+        metric, mode: what is compared.
+        perturbation_interval: progress between two looks at a trial.
+        burn_in_period: progress before the first look.
+        hyperparam_mutations: for each parameter a list of values, a domain (`tune.uniform(...)`), a function without
+            arguments, or a nested dict.
+        quantile_fraction: the size of the quantiles, at most 0.5.
+        resample_probability: with which a parameter is drawn anew, not perturbed.
+        perturbation_factors: (up, down).
+        custom_explore_fn: a function of the new configuration that returns a changed one.
+        log_config: accepted for Ray's programs; decisions.jsonl has all changes.
+        require_attrs: raise an error for results without metric or time_attr.
+        synch: trials wait for one another at each interval.
+        seed: of the perturbations.
+    """
+
+    @with_reward_attr
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        metric: str | None = None,
+        mode: str | None = None,
+        perturbation_interval: float = 60.0,
+        burn_in_period: float = 0.0,
+        hyperparam_mutations: Mapping[str, Any] | None = None,
+        quantile_fraction: float = 0.25,
+        resample_probability: float = 0.25,
+        perturbation_factors: tuple[float, float] = (1.2, 0.8),
+        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        log_config: bool = True,
+        require_attrs: bool = True,
+        synch: bool = False,
+        seed: int = 0,
+    ) -> None:
+        del log_config
+        if not hyperparam_mutations and custom_explore_fn is None:
+            raise ValueError(
+                "PopulationBasedTraining needs hyperparam_mutations or custom_explore_fn: both are missing."
+            )
+        if not 0 <= quantile_fraction <= 0.5:
+            raise ValueError(f"quantile_fraction lies between 0 and 0.5, not {quantile_fraction}.")
+        if perturbation_interval <= 0:
+            raise ValueError(f"perturbation_interval is larger than 0, not {perturbation_interval}.")
+        for key, mutation in (hyperparam_mutations or {}).items():
+            if not isinstance(mutation, (list, tuple, Mapping, Domain)) and not callable(mutation):
+                raise TypeError(f"The mutation of {key!r} is a list, a domain, a function or a dict, not {mutation!r}.")
+        self.time_attr, self.metric, self.mode = time_attr, metric, mode
+        self.interval, self.burn_in, self.synch = perturbation_interval, burn_in_period, synch
+        self.mutations = dict(hyperparam_mutations or {})
+        self.quantile_fraction, self.resample_probability = quantile_fraction, resample_probability
+        self.factors, self.custom_explore_fn = perturbation_factors, custom_explore_fn
+        self.require_attrs, self.seed = require_attrs, seed
+        self.scores: dict[str, float] = {}
+        self.ready_at: dict[str, float] = {}  # trial -> time at its last look
+        self.num_checkpoints = self.num_perturbations = 0
+
+    def on_trial_add(self, controller: Controller, trial: Trial) -> None:
+        self.ready_at[trial.trial_id] = 0.0
+
+    def on_trial_result(self, controller: Controller, trial: Trial, result: dict[str, Any]) -> Decision:
+        t, score = value_of(result, self.time_attr), self.score(result)
+        if t is None or score is None:
+            if self.require_attrs:
+                missing = self.time_attr if t is None else self.metric
+                raise ValueError(f"Trial {trial} reported no {missing!r}, which PopulationBasedTraining needs.")
+            return Decision()
+        if t < self.burn_in or t - self.ready_at[trial.trial_id] < self.interval:
+            return Decision()
+        self.ready_at[trial.trial_id] = t
+        self.scores[trial.trial_id] = score
+        if self.synch:
+            return Decision(PAUSE, f"it waits for the population at {self.time_attr} {t:g}")
+        lower, upper = self.quantiles(controller)
+        if trial in upper:
+            self.num_checkpoints += 1
+            return Decision(save=True)
+        if trial in lower:
+            self._exploit(controller, trial, upper)
+        return Decision()
+
+    def quantiles(self, controller: Controller) -> tuple[list[Trial], list[Trial]]:
+        """The trials at the bottom and at the top, of those that live and have a score."""
+        ranked = sorted(
+            (trial for trial in controller.get_trials() if not trial.is_over and trial.trial_id in self.scores),
+            key=lambda trial: self.scores[trial.trial_id],
+        )
+        if len(ranked) < 2:
+            return [], []
+        count = min(int(np.ceil(len(ranked) * self.quantile_fraction)), len(ranked) // 2)
+        return ranked[:count], ranked[len(ranked) - count :]
+
+    def _exploit(self, controller: Controller, trial: Trial, upper: list[Trial]) -> None:
+        donors = [each for each in upper if each is not trial and each.checkpoint is not None]
+        if not donors:
+            return
+        rng = np.random.default_rng([self.seed, self.num_perturbations, trial.index])
+        donor = donors[int(rng.integers(len(donors)))]
+        config, changes = explore(donor.config, self.mutations, self.resample_probability, self.factors, rng)
+        if self.custom_explore_fn is not None:
+            config = self.custom_explore_fn(config)
+            if not isinstance(config, dict):
+                raise TypeError(f"custom_explore_fn returns a configuration, not {type(config).__name__}.")
+        sign = -1.0 if self.mode == "min" else 1.0
+        reason = (
+            f"{self.metric} = {sign * self.scores[trial.trial_id]:.6g} is at the bottom: goes on from {donor.trial_id} "
+            f"with {sign * self.scores[donor.trial_id]:.6g}; {', '.join(changes)}"
+        )
+        if controller.exploit(trial, donor, config, reason):
+            self.num_perturbations += 1
+            self.scores[trial.trial_id] = self.scores[donor.trial_id]
+
+    def on_idle(self, controller: Controller) -> None:
+        """All live trials wait: with synch, this is the moment of the exchange."""
+        lower, upper = self.quantiles(controller)
+        for trial in sorted(lower, key=lambda each: each.index):
+            self._exploit(controller, trial, upper)
+        for trial in controller.get_trials():
+            controller.unpause(trial)
+
+    def debug_string(self) -> str:
+        counts = f"{self.num_checkpoints} checkpoints, {self.num_perturbations} perturbations"
+        return f"Using PopulationBasedTraining: {counts}."
