@@ -1,14 +1,61 @@
-"""Searchers."""
+"""Searchers: what is tried next."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from ..spaces import grid_search
+from .ask_tell import AskTellSearch
 from .basic_variant import BasicVariantGenerator
+from .concurrency_limiter import ConcurrencyLimiter
+from .repeater import Repeater
 from .searcher import Searcher
 
-__all__ = ["BasicVariantGenerator", "Searcher", "as_searcher", "grid_search"]
+__all__ = [
+    "AskTellSearch",
+    "BasicVariantGenerator",
+    "ConcurrencyLimiter",
+    "Repeater",
+    "Searcher",
+    "as_searcher",
+    "create_searcher",
+    "grid_search",
+]
 
 
-def as_searcher(searcher: object) -> Searcher:
-    """The searcher that a `search_alg` stands for."""
+def as_searcher(searcher: Any) -> Searcher:
+    """The searcher that a `search_alg` stands for.
+
+    Args:
+        searcher: a Searcher, a name, or an object with `ask` and `tell`.
+
+    Raises:
+        TypeError: something else.
+    """
     if isinstance(searcher, Searcher):
         return searcher
-    raise TypeError(f"A searcher is a Searcher, not {type(searcher).__name__}.")
+    if isinstance(searcher, str):
+        return create_searcher(searcher)
+    if callable(getattr(searcher, "ask", None)) and callable(getattr(searcher, "tell", None)):
+        return AskTellSearch(searcher)
+    raise TypeError(f"search_alg is a Searcher, a name or an object with ask and tell, not {type(searcher).__name__}.")
+
+
+def create_searcher(search_alg: str, **options: Any) -> Searcher:
+    """A searcher by its name, as "optuna" or "random", with its options.
+
+    Raises:
+        ValueError: no searcher has the name.
+    """
+    name = search_alg.lower()
+    if name in ("variant_generator", "random"):
+        return BasicVariantGenerator(**options)
+    if name == "optuna":
+        from .optuna import OptunaSearch
+
+        return OptunaSearch(**options)
+    if name == "hyperopt":
+        from .hyperopt import HyperOptSearch
+
+        return HyperOptSearch(**options)
+    raise ValueError(f'No searcher is called {search_alg!r}.  The names are: "hyperopt", "optuna", "random".')

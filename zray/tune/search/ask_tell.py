@@ -1,0 +1,64 @@
+"""Any object with `ask` and `tell` as a searcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..trial import value_of
+from .searcher import Searcher
+
+__all__ = ["AskTellSearch"]
+
+
+class AskTellSearch(Searcher):
+    """An optimiser with `ask() -> configuration` and `tell(configuration, value)`.
+
+    Args:
+        optimizer: the object; where its `ask` returns None, no trial begins now, and StopIteration ends the search.
+        metric, mode: what is optimised.
+        minimizes: whether the optimiser takes lower values as better; values are negated where the mode is another.
+        to_config: makes a configuration of what `ask` returns; None: it is one.
+
+    Example:
+        tune.TuneConfig(search_alg=AskTellSearch(scikit_optimizer, to_config=lambda point: {"x": point[0]}))
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        metric: str | None = None,
+        mode: str | None = None,
+        minimizes: bool = True,
+        to_config: Any = None,
+    ) -> None:
+        super().__init__(metric, mode)
+        missing = [name for name in ("ask", "tell") if not callable(getattr(optimizer, name, None))]
+        if missing:
+            raise TypeError(f"An optimizer has ask() and tell(), and {type(optimizer).__name__} has no {missing[0]}.")
+        self.optimizer, self.minimizes, self.to_config = optimizer, minimizes, to_config
+        self.asked: dict[str, Any] = {}
+
+    def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
+        self._metric, self._mode = self._metric or metric, self._mode or mode
+        if not self._metric or self._mode not in ("min", "max"):
+            raise ValueError('AskTellSearch needs a metric and a mode, as metric="loss", mode="min".')
+        return False
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        try:
+            point = self.optimizer.ask()
+        except StopIteration:
+            return self.FINISHED
+        if point is None:
+            return None
+        self.asked[trial_id] = point
+        config = self.to_config(point) if self.to_config is not None else point
+        return dict(config)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        point = self.asked.pop(trial_id, None)
+        value = value_of(result or {}, self._metric or "")
+        if point is None or error or value is None:
+            return
+        is_turned = self.minimizes != (self._mode == "min")
+        self.optimizer.tell(point, -value if is_turned else value)

@@ -1,0 +1,158 @@
+"""HyperOpt's TPE as a searcher."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..spaces import Categorical, Domain, Float, Integer
+from ..trial import value_of
+from ..variants import has_unresolved_values
+from .searcher import Searcher
+
+__all__ = ["HyperOptSearch"]
+
+
+def _hyperopt() -> Any:
+    try:
+        import hyperopt
+    except ImportError:
+        raise ImportError(
+            "HyperOptSearch needs hyperopt, which is not installed: `pip install hyperopt`, or use OptunaSearch, whose "
+            "default sampler is TPE too."
+        ) from None
+    return hyperopt
+
+
+def _converted(space: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """HyperOpt's space of a space of Tune."""
+    hp = _hyperopt().hp
+    found: dict[str, Any] = {}
+    for key, value in space.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping):
+            found[key] = _converted(value, f"{name}/")
+        elif isinstance(value, Categorical):
+            found[key] = hp.choice(name, value.categories)
+        elif isinstance(value, Integer):
+            is_plain = value.step == 1 and not value.is_log
+            found[key] = (
+                hp.randint(name, value.lower, value.upper)
+                if is_plain
+                else hp.qloguniform(name, math.log(value.lower), math.log(value.largest), value.step)
+                if value.is_log
+                else hp.quniform(name, value.lower, value.largest, value.step)
+            )
+        elif isinstance(value, Float):
+            found[key] = _converted_float(hp, name, value)
+        elif isinstance(value, Domain):
+            raise ValueError(f"HyperOpt has no {value!r}, and {name} is one.")
+        else:
+            found[key] = value
+    return found
+
+
+def _converted_float(hp: Any, name: str, value: Float) -> Any:
+    if value.normal is not None:
+        return hp.normal(name, *value.normal) if value.step is None else hp.qnormal(name, *value.normal, value.step)
+    low, high = (math.log(value.lower), math.log(value.upper)) if value.is_log else (value.lower, value.upper)
+    if value.step is None:
+        return hp.loguniform(name, low, high) if value.is_log else hp.uniform(name, low, high)
+    return hp.qloguniform(name, low, high, value.step) if value.is_log else hp.quniform(name, low, high, value.step)
+
+
+class HyperOptSearch(Searcher):
+    """A search by HyperOpt's tree of Parzen estimators.
+
+    Args:
+        space: a space of Tune or of HyperOpt; None: the experiment's search space.
+        metric, mode: what is optimised.
+        points_to_evaluate: configurations that come first.
+        n_initial_points: random configurations before the estimator.
+        random_state_seed: the seed.
+        gamma: the fraction of observations that count as good.
+    """
+
+    def __init__(
+        self,
+        space: Any = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+        n_initial_points: int = 20,
+        random_state_seed: int | None = None,
+        gamma: float = 0.25,
+        reward_attr: str | None = None,
+        max_concurrent: int | None = None,
+    ) -> None:
+        super().__init__(reward_attr or metric, "max" if reward_attr else mode)
+        self._space, self._points = space, list(points_to_evaluate or ())
+        self._n_initial_points, self._gamma = n_initial_points, gamma
+        self._rng = np.random.default_rng(random_state_seed)
+        self.max_concurrent = max_concurrent
+        self._domain: Any = None
+        self._trials: Any = None
+        self._ids: dict[str, int] = {}
+
+    def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
+        self._metric, self._mode = self._metric or metric, self._mode or mode
+        if self._space is not None:
+            return False
+        if has_unresolved_values(config):
+            self._space = config
+        return self._space is not None
+
+    def _start(self) -> None:
+        hyperopt = _hyperopt()
+        if not self._metric or self._mode not in ("min", "max"):
+            raise ValueError('HyperOptSearch needs a metric and a mode, as metric="loss", mode="min".')
+        if self._space is None:
+            raise ValueError("HyperOptSearch needs a search space: pass param_space to Tuner, or space here.")
+        space = _converted(self._space) if has_unresolved_values(self._space) else self._space
+        self._domain = hyperopt.Domain(lambda config: config, space)
+        self._trials = hyperopt.Trials()
+        if self._points:
+            self._trials = hyperopt.fmin.generate_trials_to_calculate(self._points)
+            self._trials.refresh()
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        if self._domain is None:
+            self._start()
+        hyperopt = _hyperopt()
+        place = len(self._ids)
+        if place < len(self._points):
+            document = self._trials.trials[place]
+        else:
+            self._trials.refresh()
+            (number,) = self._trials.new_trial_ids(1)
+            seed = int(self._rng.integers(2**31))
+            suggest = hyperopt.rand.suggest if place < self._n_initial_points else hyperopt.tpe.suggest
+            options = {"gamma": self._gamma} if suggest is hyperopt.tpe.suggest else {}
+            (document,) = suggest([number], self._domain, self._trials, seed, **options)
+            self._trials.insert_trial_doc(document)
+            self._trials.refresh()
+        self._ids[trial_id] = document["tid"]
+        config = hyperopt.base.spec_from_misc(document["misc"])
+        control = hyperopt.base.Ctrl(self._trials, current_trial=document)
+        memo = self._domain.memo_from_config(config)
+        hyperopt.utils.use_obj_for_literal_in_memo(self._domain.expr, control, hyperopt.base.Ctrl, memo)
+        found = hyperopt.pyll.rec_eval(self._domain.expr, memo=memo, print_node_on_error=False)
+        return dict(found)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        number = self._ids.get(trial_id)
+        if number is None:
+            return
+        hyperopt = _hyperopt()
+        (document,) = (each for each in self._trials.trials if each["tid"] == number)
+        value = value_of(result or {}, self._metric or "")
+        if error or value is None:
+            document["state"] = hyperopt.JOB_STATE_ERROR
+            document["result"] = {"status": hyperopt.STATUS_FAIL}
+        else:
+            document["state"] = hyperopt.JOB_STATE_DONE
+            document["result"] = {"loss": -value if self._mode == "max" else value, "status": hyperopt.STATUS_OK}
+        self._trials.refresh()

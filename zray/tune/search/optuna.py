@@ -1,0 +1,241 @@
+"""Optuna's samplers as a searcher.
+
+Everything that decides is Optuna's own: with the same seed and one trial at a time the parameters are, trial by trial,
+those of `study.ask` and `study.tell` in a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..spaces import Categorical, Domain, Float, Function, Integer
+from ..trial import value_of
+from ..variants import has_unresolved_values
+from .searcher import Searcher
+
+__all__ = ["OptunaSearch", "distributions_of"]
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise ImportError("OptunaSearch needs optuna: install zray[tune], or `pip install optuna cmaes`.") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _leaves(space: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Domain]]:
+    found = []
+    for key, value in space.items():
+        here = (*path, str(key))
+        if isinstance(value, Mapping) and "grid_search" in value and len(value) == 1:
+            raise ValueError(f"Grids do not go with OptunaSearch, and {'/'.join(here)} is one: use tune.choice.")
+        if isinstance(value, Function):
+            raise ValueError(
+                f"Functions do not go with OptunaSearch, and {'/'.join(here)} is one: pass a define-by-run function as "
+                "space."
+            )
+        if isinstance(value, Domain):
+            found.append((here, value))
+        elif isinstance(value, Mapping):
+            found += _leaves(value, here)
+    return found
+
+
+def distributions_of(space: Mapping[str, Any]) -> dict[str, Any]:
+    """Optuna's distributions of a search space, by the path of the parameter.
+
+    Raises:
+        ValueError: a grid, a function, or a normal distribution, which Optuna does not have.
+    """
+    distributions = _optuna().distributions
+    found: dict[str, Any] = {}
+    for path, domain in _leaves(space):
+        name = "/".join(path)
+        if isinstance(domain, Categorical):
+            found[name] = distributions.CategoricalDistribution(domain.categories)
+        elif isinstance(domain, Integer):
+            # Optuna has no steps on a logarithmic scale.
+            step = 1 if domain.is_log else domain.step
+            low = domain.lower if step == 1 else -(-domain.lower // step) * step
+            found[name] = distributions.IntDistribution(low, domain.largest, log=domain.is_log, step=step)
+        elif isinstance(domain, Float) and domain.normal is None:
+            step_size = None if domain.is_log else domain.step
+            found[name] = distributions.FloatDistribution(domain.lower, domain.upper, log=domain.is_log, step=step_size)
+        else:
+            raise ValueError(f"Optuna has no normal distribution, and {name} is one: use tune.uniform with bounds.")
+    return found
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parents, last = name.split("/")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = value
+    return nested
+
+
+class OptunaSearch(Searcher):
+    """A search by one of Optuna's samplers, TPE if none is given.
+
+    Args:
+        space: a dict of Tune's domains, a dict of Optuna's distributions, or a define-by-run function of an
+            `optuna.Trial`; None: the experiment's search space.
+        metric, mode: what is optimised; lists for several objectives.
+        points_to_evaluate: configurations that come first.
+        sampler: one of `optuna.samplers`.
+        seed: of the default sampler.
+        evaluated_rewards: the metric of each of points_to_evaluate, which are then not run.
+        storage: a storage of Optuna, or the path of a journal file, which Optuna's dashboard opens.
+        study_name: the study's name in the storage.
+    """
+
+    def __init__(
+        self,
+        space: Any = None,
+        metric: Any = None,
+        mode: Any = None,
+        points_to_evaluate: list[dict[str, Any]] | None = None,
+        sampler: Any = None,
+        study_name: str | None = None,
+        storage: Any = None,
+        seed: int | None = None,
+        evaluated_rewards: list[float] | None = None,
+    ) -> None:
+        super().__init__(metric=metric, mode=mode)
+        if seed is not None and sampler is not None:
+            raise ValueError("The seed is that of the default sampler: give the seed to the sampler that you pass.")
+        self._space = space
+        self._points = list(points_to_evaluate or ())
+        self._rewards = list(evaluated_rewards or ())
+        self._sampler, self._seed = sampler, seed
+        self._storage, self._study_name = storage, study_name or "optuna"
+        self._study: Any = None
+        self._distributions: dict[str, Any] | None = None
+        self._trials: dict[str, Any] = {}
+        self._told: set[str] = set()
+
+    def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
+        if (self._metric and metric and self._metric != metric) or (self._mode and mode and self._mode != mode):
+            raise ValueError(
+                f"OptunaSearch and TuneConfig name different metrics or modes: {self._metric!r} ({self._mode}) and "
+                f"{metric!r} ({mode}).  Name them in one place."
+            )
+        self._metric, self._mode = self._metric or metric, self._mode or mode
+        if self._space is not None:
+            return False
+        if has_unresolved_values(config):
+            self._space = config
+        return self._space is not None
+
+    # --- the study ---
+
+    @property
+    def study(self) -> Any:
+        """Optuna's study."""
+        if self._study is None:
+            self._start()
+        return self._study
+
+    def _start(self) -> None:
+        optuna = _optuna()
+        if not self._metric or not self._mode:
+            raise ValueError('OptunaSearch needs a metric and a mode, as metric="loss", mode="min".')
+        if self._space is None:
+            raise ValueError("OptunaSearch needs a search space: pass param_space to Tuner, or space here.")
+        if not callable(self._space):
+            values = list(self._space.values())
+            is_own = bool(values) and all(isinstance(value, optuna.distributions.BaseDistribution) for value in values)
+            self._distributions = dict(self._space) if is_own else distributions_of(self._space)
+        modes = self._mode if isinstance(self._mode, (list, tuple)) else [self._mode]
+        metrics = self._metric if isinstance(self._metric, (list, tuple)) else [self._metric]
+        if len(modes) == 1 and len(metrics) > 1:
+            modes = list(modes) * len(metrics)
+        sampler = self._sampler or (
+            optuna.samplers.TPESampler(seed=self._seed)
+            if len(metrics) == 1
+            else optuna.samplers.NSGAIISampler(seed=self._seed)
+        )
+        self._study = optuna.create_study(
+            storage=self._made_storage(optuna),
+            sampler=sampler,
+            pruner=optuna.pruners.NopPruner(),
+            study_name=self._study_name,
+            directions=["minimize" if mode == "min" else "maximize" for mode in modes],
+            load_if_exists=True,
+        )
+        for place, point in enumerate(self._points):
+            if place < len(self._rewards):
+                self._add(optuna, point, self._rewards[place])
+            else:
+                self._study.enqueue_trial(point)
+
+    def _made_storage(self, optuna: Any) -> Any:
+        if isinstance(self._storage, str) and "://" not in self._storage:
+            journal = optuna.storages.journal
+            return optuna.storages.JournalStorage(journal.JournalFileBackend(self._storage))
+        return self._storage
+
+    def _add(self, optuna: Any, point: dict[str, Any], reward: Any) -> None:
+        if self._distributions is None:
+            raise ValueError("evaluated_rewards need a space of distributions, not a define-by-run function.")
+        values = list(reward) if isinstance(reward, (list, tuple)) else [reward]
+        self._study.add_trial(optuna.trial.create_trial(params=point, distributions=self._distributions, values=values))
+
+    def add_evaluated_point(
+        self,
+        parameters: dict[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: list[float] | None = None,
+    ) -> None:
+        """Add a result that is known from elsewhere."""
+        del error, pruned, intermediate_values
+        self._add(_optuna(), parameters, value) if self.study is not None else None
+
+    # --- ask and tell ---
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        study = self.study
+        if trial_id not in self._trials:
+            if self._distributions is not None:
+                self._trials[trial_id] = study.ask(fixed_distributions=self._distributions)
+            else:
+                self._trials[trial_id] = study.ask()
+        trial = self._trials[trial_id]
+        if self._distributions is not None:
+            self.chosen = dict(trial.params)
+            return _nested(trial.params)
+        define: Callable[[Any], Any] = self._space
+        constants = define(trial) or {}
+        self.chosen = {**trial.params, **constants}
+        return dict(self.chosen)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        if isinstance(self._metric, str) and trial_id in self._trials:
+            value = value_of(result, self._metric)
+            step = result.get("training_iteration")
+            if isinstance(value, (int, float)) and step is not None:
+                self._trials[trial_id].report(float(value), int(step))
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        trial = self._trials.get(trial_id)
+        if trial is None or trial_id in self._told:
+            return
+        self._told.add(trial_id)
+        optuna = _optuna()
+        metrics = self._metric if isinstance(self._metric, (list, tuple)) else [self._metric]
+        values = [value_of(result or {}, str(metric)) for metric in metrics]
+        if error or any(value is None or value != value for value in values):
+            self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        else:
+            self.study.tell(trial, [float(value) for value in values])  # type: ignore[arg-type]
+
+    def on_trial_restored(self, trial_id: str, config: dict[str, Any]) -> None:
+        """Accepted for Ray's programs: a replay of the journal asks for the same trials again."""
