@@ -1,6 +1,7 @@
 """Progress bars and dots of tasks on the driver's terminal, and in a pipe (real processes)."""
 
 import re
+import signal
 import subprocess
 import sys
 
@@ -38,6 +39,19 @@ PROGRAM = """
             time.sleep(0.01)
         print("!")
 
+    @zray.remote(num_cpus=0)
+    def nested(name, count):
+        number = 0
+        while not gate.is_open():
+            number += 1
+            for position in range(count):  # as tqdm draws its positions
+                text = f"{{chr(10) * position}}\\r{{name}}.{{position}} {{number}}" + "\\x1b[A" * position
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            time.sleep(0.01)
+        for position in range(count):
+            sys.stderr.write(f"\\r{{name}}.{{position}} is done\\n")
+
     refs = [{tasks}]
     print("driver: ready", flush=True)
     sys.stdin.readline()
@@ -54,8 +68,8 @@ def program(folder, tasks, how="num_cpus=2"):
 class OnTerminal:
     """A program whose standard output and error are a terminal."""
 
-    def __init__(self, folder, code):
-        self.terminal = Terminal()
+    def __init__(self, folder, code, height=24):
+        self.terminal = Terminal(height=height)
         self.gate = Gate(folder / "gate")
         command = [sys.executable, str(write_script(folder, code))]
         streams = {"stdin": subprocess.PIPE, "stdout": self.terminal.slave, "stderr": self.terminal.slave}
@@ -71,9 +85,14 @@ class OnTerminal:
         self.process.wait()
         self.terminal.close()
 
-    def until_last(self, pattern):
-        """Wait until the last row is such a one."""
-        until(lambda: re.fullmatch(pattern, (self.terminal.shown() or [""])[-1]))
+    def until_last(self, *patterns):
+        """Wait until the last rows are such ones, in any order."""
+
+        def are_there():
+            last = self.terminal.shown()[-len(patterns) :]
+            return len(last) == len(patterns) and all(any(re.fullmatch(p, row) for row in last) for p in patterns)
+
+        until(are_there)
 
     def end(self):
         """The rows without their workers, once it has run to its end."""
@@ -90,15 +109,39 @@ MARK = r"\([\w.-]+ pid=\d+\) "
 
 def test_bars_and_dots_are_on_the_terminal_while_they_are_drawn(tmp_path):
     with OnTerminal(tmp_path, program(tmp_path, "bar.remote('bar'), dots.remote()")) as running:
-        running.until_last(rf"{MARK}bar \d+")
-        running.until_last(MARK + r"[. ]+")
-        running.until_last(rf"{MARK}bar \d\d+")
+        running.until_last(rf"{MARK}bar \d+", MARK + r"[. ]+")
+        running.until_last(rf"{MARK}bar \d\d\d+", MARK + r"[. ]+")
         first, *others = running.terminal.shown()
-        assert first == "driver: ready" and len(others) == 1
+        assert first == "driver: ready" and len(others) == 2
         rows = running.end()
+        assert running.terminal.is_clean()
     assert rows[:2] == ["driver: ready", "driver: goes on"]
     dots = "".join(row for row in rows[2:] if row != "bar is done")
     assert rows.count("bar is done") == 1 and re.fullmatch(r"\.+!", dots), rows
+
+
+def test_each_bar_of_several_tasks_has_a_row_and_becomes_a_line_when_it_ends(tmp_path):
+    tasks = "bar.remote('one'), bar.remote('two'), nested.remote('three', 3)"
+    bars = ["one", "two", "three.0", "three.1", "three.2"]
+    with OnTerminal(tmp_path, program(tmp_path, tasks)) as running:
+        running.until_last(*(rf"{MARK}{re.escape(bar)} \d+" for bar in bars))
+        running.until_last(*(rf"{MARK}{re.escape(bar)} \d\d+" for bar in bars))
+        assert len(running.terminal.shown()) == 1 + len(bars)
+        rows = running.end()
+        assert running.terminal.is_clean()
+    assert rows[:2] == ["driver: ready", "driver: goes on"]
+    assert sorted(rows[2:]) == sorted(f"{bar} is done" for bar in bars)
+
+
+def test_program_that_is_interrupted_leaves_the_terminal_clean(tmp_path):
+    """Bars that were drawn are lines, the traceback is whole, and nothing is below it."""
+    with OnTerminal(tmp_path, program(tmp_path, "bar.remote('bar'), nested.remote('other', 30)"), 10) as running:
+        running.until_last(rf"{MARK}bar \d+", *[rf"{MARK}other\.\d+ \d+"] * 7, r"\.\.\. and \d+ more")
+        running.process.send_signal(signal.SIGINT)
+        until(lambda: running.terminal.read() or running.process.poll() is not None, 40)
+        rows = running.terminal.shown()
+        assert "KeyboardInterrupt" in "".join(rows) and not [row for row in rows if "more" in row]
+        assert running.terminal.is_clean()
 
 
 def test_bar_in_a_pipe_is_its_last_text_and_dots_are_soon_there(tmp_path):
@@ -124,8 +167,7 @@ def test_bar_of_a_task_on_another_node_is_on_the_terminal_while_it_is_drawn(tmp_
         code = program(tmp_path, "bar.remote('bar'), dots.remote()", f"address={cluster.address!r}")
         with OnTerminal(tmp_path, code) as running:
             mark = MARK.replace(r"\) ", r", ip=127\.0\.0\.1\) ")
-            running.until_last(rf"{mark}bar \d+")
-            running.until_last(mark + r"[. ]+")
-            running.until_last(rf"{mark}bar \d\d+")
+            running.until_last(rf"{mark}bar \d+", mark + r"[. ]+")
+            running.until_last(rf"{mark}bar \d\d\d+", mark + r"[. ]+")
             rows = running.end()
     assert rows.count("bar is done") == 1 and not [row for row in rows if row.startswith("bar") and row[-1].isdigit()]

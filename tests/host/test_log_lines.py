@@ -93,7 +93,26 @@ def test_bar_below_lines_is_said_with_them(log):
     assert said == [f"\r{log.label} epoch 1\n", f"{log.label} \n", f"\r{log.label} 10 %\n"]
 
 
-def test_latest_text_is_bounded(log):
-    log.take(b"\r" + b"x" * 10_000)
+def test_latest_text_of_each_row_is_bounded(log):
+    log.take(b"\r" + b"x" * 10_000 + b"\n\r" + b"y" * 1_500 + b"\x1b[A")
     (said,) = log.latest()
-    assert len(said) < log_lines.LATEST_BYTES_MAX + 100
+    assert len(said) < 2 * log_lines.LATEST_BYTES_MAX + 100
+
+
+def test_bars_of_one_task_are_said_as_rows_and_one_that_is_left_ends(log, now):
+    label = log.label
+    log.take(b"\r0: 1\x1f\n\r1: 1\x1b[A")
+    assert log.latest() == [f"\r{label} 0: 1 \x1f1: 1\n"]
+    log.take(b"\r0: done\n\r1: 2")
+    said = []
+    while now[0] < 110:
+        now[0] += 0.125
+        log.take(b"\r1: 2")
+        said += log.latest()
+    assert said == [
+        f"\r{label} 0: done\x1f1: 2\n",
+        f"\r{label} 0: done\n",
+        f"{label} \n",
+        f"\r{label} 1: 2\n",
+    ]
+    assert log.take(b"\r1: done\n") == [f"\r{label} 1: done\n", f"{label} \n"]

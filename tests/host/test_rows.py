@@ -9,7 +9,7 @@ def ended(*pieces):
     """The texts of the rows that these bytes end, and the latest text of those that are not ended."""
     rows = Rows()
     found = [row.text for piece in pieces for row in rows.take(piece)]
-    return found, rows.latest()
+    return found, b"  ".join(rows.latest())
 
 
 @pytest.mark.parametrize(
@@ -48,22 +48,47 @@ def test_two_bars_below_each_other_are_no_lines_while_they_are_drawn():
     for outer in range(3):
         for number in range(20):
             found += rows.take(inner % number)
-            assert rows.latest() == (b"outer %d  " % outer if outer else b"") + b"inner %d" % number
+            assert rows.latest() == [b"outer %d" % outer, b"inner %d" % number]
         found += rows.take(b"\n\r         \r\x1b[A\router %d" % (outer + 1))
-        assert rows.latest() == b"outer %d" % (outer + 1)
-    assert [row.text for row in found] == [b"outer 0"]  # before the second bar was to be seen
+        assert rows.latest() == [b"outer %d" % (outer + 1)]
+    assert not found
     assert not rows.take(b"\n")
     assert [row.text for row in rows.end_above()] == [b"outer 3"]
     assert [row.text for row in rows.take(b"next\n")] == [b"next"]
+
+
+def bar(position, text):
+    """What tqdm writes for a bar at a position."""
+    return b"\n" * position + b"\r" + text + b"\x1b[A" * position
+
+
+def test_bars_at_positions_have_rows_from_the_first_on_and_end_one_by_one():
+    rows = Rows()
+    assert not rows.take(b"".join(bar(position, b"bar %d: 0" % position) for position in range(3)))
+    assert rows.latest() == [b"bar 0: 0", b"bar 1: 0", b"bar 2: 0"]
+    assert not rows.end_left()
+    assert not rows.take(b"\rbar 0: done\n" + bar(0, b"bar 1: 1") + bar(1, b"bar 2: 1"))
+    assert rows.latest() == [b"bar 0: done", b"bar 1: 1", b"bar 2: 1"]
+    assert not rows.end_left()  # the cursor was there a moment ago
+    assert [row.text for row in rows.end_left()] == [b"bar 0: done"]
+    assert rows.latest() == [b"bar 1: 1", b"bar 2: 1"]
+    assert [row.text for row in rows.take(b"\rbar 1: done\n\rbar 2: done\nnext\n")][-1:] == [b"next"]
+
+
+def test_bars_below_each_other_are_bounded():
+    rows = Rows()
+    for position in range(2 * ROWS_MAX):
+        rows.take(bar(position, b"bar"))
+    assert len(rows.rows) <= ROWS_MAX
 
 
 def test_line_above_bars_is_a_row_of_its_own_wherever_the_cursor_is():
     rows = Rows()
     rows.take(b"\router 1")
     assert [row.text for row in rows.take(b"\r\x1b[Lone\n\r\x1b[Ltwo\n")] == [b"one", b"two"]
-    assert rows.latest() == b"outer 1"
+    assert rows.latest() == [b"outer 1"]
     rows.take(b"\n\rinner 1\x1b[A\router 2")
-    for latest in (b"outer 2  inner 1", b"outer 2  inner 2"):
+    for latest in ([b"outer 2", b"inner 1"], [b"outer 2", b"inner 2"]):
         assert [row.text for row in rows.take(b"\r\x1b[Lline\n")] == [b"line"]
         assert rows.latest() == latest
         rows.take(b"\n\rinner 2\x1b[A")

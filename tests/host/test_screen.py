@@ -9,7 +9,7 @@ import pytest
 
 from tests.terminals import Terminal
 from zray.host import screen as screens
-from zray.host.log_lines import LATEST, PART
+from zray.host.log_lines import LATEST, PART, ROW
 from zray.host.screen import Screen
 
 COLUMNS = 40
@@ -128,16 +128,64 @@ def test_text_without_an_end_grows_in_its_row(show, screen, terminal):
     assert show("(a) , really") == ["(b) line", "(a) ...done, really"]
     show(f"{PART}(a) rest")
     screen.close()
-    assert terminal.shown()[2:] == ["(a) rest"] and terminal.lines[-1] == ""
+    assert terminal.shown()[2:] == ["(a) rest"] and terminal.is_clean()
 
 
-def test_texts_of_several_workers_take_turns_and_each_is_whole_when_it_ends(show):
-    assert show(f"{PART}(a) .", f"{LATEST}(b) 10 %") == ["(a) ."]
-    assert show(f"{PART}(a) .") == ["(b) 10 %"]
-    assert show(f"{LATEST}(b) 20 %") == ["(a) .."]
-    assert show() == ["(b) 20 %"]
-    assert show("(a) .") == ["(a) ...", "(b) 20 %"]
-    assert show(f"{LATEST}(b) 30 %", "(b) ") == ["(a) ...", "(b) 30 %"]
+def test_texts_of_several_workers_have_a_row_each_and_are_whole_when_they_end(show):
+    assert show(f"{PART}(a) .", f"{LATEST}(b) 10 %") == ["(a) .", "(b) 10 %"]
+    assert show(f"{PART}(a) .") == ["(a) ..", "(b) 10 %"]
+    assert show(f"{LATEST}(b) 20 %", f"{LATEST}(c) 1 %") == ["(a) ..", "(b) 20 %", "(c) 1 %"]
+    assert show("(a) .") == ["(a) ...", "(b) 20 %", "(c) 1 %"]
+    assert show(f"{LATEST}(b) 30 %", "(b) ") == ["(a) ...", "(b) 30 %", "(c) 1 %"]
+    assert show(f"{LATEST}(c) ") == ["(a) ...", "(b) 30 %"]
+
+
+def test_bars_of_one_worker_have_a_row_each(show, screen, terminal):
+    assert show(f"{LATEST}(a) outer{ROW}inner", f"{LATEST}(b) 1 %") == ["(a) outer", "(a) inner", "(b) 1 %"]
+    assert show(f"{LATEST}(a) outer{ROW}inner 2{ROW}more") == ["(a) outer", "(a) inner 2", "(a) more", "(b) 1 %"]
+    assert show(f"{LATEST}(a) outer") == ["(a) outer", "(b) 1 %"]
+    show(f"{LATEST}(a) outer{ROW}inner")
+    screen.close()
+    assert terminal.shown() == ["(a) outer", "(a) inner", "(b) 1 %"] and terminal.is_clean()
+
+
+def test_worker_keeps_its_row_when_it_prints_a_line_above_it(show):
+    show(f"{LATEST}(a) 1 %", f"{LATEST}(b) 2 %")
+    rows = show(f"{LATEST}(a) epoch", "(a) ", f"{LATEST}(a) 3 %")
+    assert rows == ["(a) epoch", "(a) 3 %", "(b) 2 %"]
+
+
+def test_rows_beyond_the_terminal_and_beyond_a_bound_are_summed_up(show, terminal, monkeypatch):
+    terminal.resize(COLUMNS, 5)
+    bars = [f"{LATEST}({number}) 1 %" for number in range(10)]
+    assert show(*bars) == ["(0) 1 %", "(1) 1 %", "(2) 1 %", "... and 7 more"]
+    assert show(f"{LATEST}(0) 2 %", "(0) ") == ["(0) 2 %", "(1) 1 %", "(2) 1 %", "(3) 1 %", "... and 6 more"]
+    terminal.resize(COLUMNS, 100)
+    monkeypatch.setattr(screens, "ROWS_SHOWN_MAX", 6)
+    assert show()[1:] == [*(f"({number}) 1 %" for number in range(1, 6)), "... and 4 more"]
+    terminal.resize(COLUMNS, 2)
+    assert show() == ["(0) 2 %", "(1) 1 %"]
+    terminal.resize(COLUMNS, 1)
+    assert show() == ["(0) 2 %"]
+
+
+def test_rows_at_the_bottom_of_the_terminal_scroll_lines_and_no_more(show, terminal):
+    terminal.resize(COLUMNS, 6)
+    show(f"{LATEST}(a) 1 %", f"{LATEST}(b) 2 %")
+    for number in range(20):
+        rows = show(f"(c) line {number}")
+        assert rows == [*(f"(c) line {before}" for before in range(number + 1)), "(a) 1 %", "(b) 2 %"]
+    assert terminal.row == terminal.top + 3  # two rows are below it
+
+
+def test_resized_terminal_is_drawn_anew(show, terminal, monkeypatch):
+    """Although nothing has changed, and it is not time."""
+    monkeypatch.setattr(screens, "DRAW_SECONDS", 1e9)
+    assert show(f"{LATEST}(a) {'x' * 50}")[0][:-1] == "(a) " + "x" * (COLUMNS - 5)
+    terminal.resize(COLUMNS * 2, 24)
+    assert show() == [f"(a) {'x' * 50}"]
+    written = len(terminal.text)
+    assert show() and len(terminal.text) == written
 
 
 def test_row_is_drawn_at_most_so_often(show, terminal, monkeypatch):
@@ -190,16 +238,44 @@ def test_print_statements_of_the_program_have_rows_of_their_own(show, name):
 def test_line_that_the_program_has_begun_is_not_overwritten(show):
     show(f"{LATEST}(a) 10 %")
     print("Waiting ...", end="")
-    assert show(f"{LATEST}(a) 20 %") == ["Waiting ..."]
+    assert show(f"{LATEST}(a) 20 %") == ["Waiting ...", "(a) 20 %"]
     print(" done")
     assert show() == ["Waiting ... done", "(a) 20 %"]
+    print("Waiting ...", end="")
+    assert show("(b) line", f"{LATEST}(a) 30 %")[1:] == ["Waiting ...", "(b) line", "(a) 30 %"]
+
+
+def test_bars_of_the_program_are_not_overwritten(show):
+    """As tqdm draws a loop in a loop, in the program itself; rows of workers come back below one bar."""
+    show(f"{LATEST}(a) 10 %")
+    print("\router", end="")
+    assert show() == ["outer", "(a) 10 %"]
+    for number in range(3):
+        for piece in ("\n", f"\rinner {number}", "\x1b[A"):
+            print(piece, end="")
+        assert show(f"{LATEST}(a) 20 %") == ["outer", f"inner {number}"]
+    for piece in ("\n", "\r       \r", "\x1b[A", "\router is done", "\n"):
+        print(piece, end="")
+    assert [row.rstrip() for row in show()] == ["outer is done", "(a) 20 %"]
+
+
+def test_standard_output_that_is_replaced_leaves_the_terminal_clean(show, screen, terminal, monkeypatch):
+    show(f"{LATEST}(a) 10 %")
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", io.StringIO())
+        screen.draw()
+        assert terminal.shown() == []
+        screen.write(["(b) line\n"])
+        assert sys.stdout.getvalue() == "(b) line\n"
+    assert show() == ["(a) 10 %"]
 
 
 def test_text_that_another_process_writes_is_not_lost(show, terminal):
     show(f"{LATEST}(a) 10 %")
     os.write(terminal.slave, b" from below\n")
-    rows = show(f"{LATEST}(a) 20 %", "(b) line")
-    assert rows == ["(a) 10 % from below", "(b) line", "(a) 20 %"]
+    assert show(f"{LATEST}(a) 20 %", "(b) line") == [" from below", "(b) line", "(a) 20 %"]
+    os.write(terminal.slave, b"Name? ")
+    assert show(f"{LATEST}(a) 30 %")[2:] == ["Name? ", "(a) 30 %"]
 
 
 def test_streams_are_as_before_when_nothing_is_live(show, screen, terminal):
@@ -231,10 +307,10 @@ def test_forked_child_prints_as_if_nothing_were_live(show, screen):
             print(" child")
             os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
-    assert show() == ["(a) 10 % child"]
+    assert show(f"{LATEST}(a) 20 %") == [" child", "(a) 20 %"]
 
 
 def test_program_that_ends_with_a_live_line_ends_it(show, screen, terminal):
     show(f"{LATEST}(a) 10 %", f"{LATEST}(b) 20 %")
     screen.close()
-    assert terminal.shown() == ["(a) 10 %", "(b) 20 %"] and terminal.lines[-1] == ""
+    assert terminal.shown() == ["(a) 10 %", "(b) 20 %"] and terminal.is_clean()

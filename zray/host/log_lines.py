@@ -2,7 +2,8 @@
 
     (train pid=4711) text           a line that is ended; behind a part of it, its rest
     \t(train pid=4711) text         a part of a line that is not ended: it is quiet, or old
-    \r(train pid=4711) text         the latest text of a line that is drawn again and again, instead of all before
+    \r(train pid=4711) text         the latest text of a line that is drawn again and again, instead of all before;
+                                    of several bars, with \x1f between each two
 
 The names are in the log (log_marks.py); before the first mark the label is the worker's, as (worker-1 pid=4711).
 
@@ -19,14 +20,16 @@ import time
 from .log_marks import MARK, split_at_marks
 from .rows import LINE_BYTES_MAX, Row, Rows
 
-PART, LATEST = "\t", "\r"
+PART, LATEST, ROW = "\t", "\r", "\x1f"
 # The beginning of a line is shown when its worker has printed nothing for so long,
 QUIET_SECONDS = 0.5
 # or when it is so old: with the looks at the log, within a second.
 PART_SECONDS = 0.8
 # A line that is drawn again and again is read twice a second at most.
 LATEST_SECONDS = 0.5
-LATEST_BYTES_MAX = 1_000  # more than a terminal shows of it
+LATEST_BYTES_MAX = 1_000  # of each row: more than a terminal shows of it
+# A bar above the cursor has ended when the cursor was not there for so long: several bars are drawn more often.
+LEFT_SECONDS = 2.0
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -46,8 +49,9 @@ class Log:
         self.is_cut = False  # the beginning of the row was shown as a line of its own
         self.grew_at = 0.0
         self.begun_at = 0.0  # when the oldest byte came that was not shown; 0: there is none
-        self.said = b""  # the latest text of rows that was shown
+        self.said: list[bytes] = []  # the latest texts of rows that were shown
         self.said_at = 0.0
+        self.left_at = 0.0  # when it was looked at last which bars the cursor has left
 
     def take(self, data: bytes) -> list[str]:
         """The lines that the next bytes of the log make complete."""
@@ -90,7 +94,11 @@ class Log:
             now = time.monotonic()
             if now - self.grew_at >= QUIET_SECONDS and (ended := self.rows.end_above()):
                 return self._ended(ended)
-            return self._latest(now) if now - self.said_at >= LATEST_SECONDS else []
+            shown: list[str] = []
+            if now - self.left_at >= LEFT_SECONDS:
+                self.left_at = now
+                shown = self._ended(self.rows.end_left())
+            return shown + self._latest(now) if shown or now - self.said_at >= LATEST_SECONDS else []
         if not self.begun_at:
             return []
         now = time.monotonic()
@@ -99,11 +107,12 @@ class Log:
         return self._part()
 
     def _latest(self, now: float) -> list[str]:
-        text = self.rows.latest()[:LATEST_BYTES_MAX]
-        if text == self.said:
+        rows = [row[:LATEST_BYTES_MAX] for row in self.rows.latest()]
+        if rows == self.said:
             return []
-        self.said, self.said_at = text, now
-        return [f"{LATEST}{self.label} {_new_decoder('backslashreplace').decode(text)}\n"]
+        self.said, self.said_at = rows, now
+        text = ROW.join(_new_decoder("backslashreplace").decode(row).replace(ROW, " ") for row in rows)
+        return [f"{LATEST}{self.label} {text}\n"]
 
     def _part(self) -> list[str]:
         row = self.rows.row
@@ -140,7 +149,7 @@ class Log:
                 shown += [LATEST + self._line(text, row.left_out), self._line(b"")]
             elif text or row.is_shown or not self.is_cut:
                 shown.append(self._line(text, row.left_out))
-            self.said, self.is_cut = b"", False
+            self.said, self.is_cut = [], False
         return shown
 
     def _line(self, line: bytes, left_out: int = 0) -> str:

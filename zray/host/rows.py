@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 
 LINE_BYTES_MAX = 64 << 10
-# As many bars as a program shows at a time.
-ROWS_MAX = 16
+# More bars than a program shows at a time; further ones are lines.
+ROWS_MAX = 64
+# So far it is looked for the move of the cursor back to a bar above: the text of one row, with colours.
+_LOOK_AHEAD_BYTES_MAX = 2_000
 # Cursor to a row above (A, F) and to the first column (G); erase in a row (K); insert a row (L).
 _MOVES = re.compile(rb"\x1b\[([0-9]{0,3})([AFGKL])")
+_VERTICAL = re.compile(rb"\x1b\[([0-9]{0,3})[AF]|\n")
 _TORN = re.compile(rb"\x1b(?:\[[0-9]{0,3})?\Z")
 _TORN_BYTES_MAX = 5
 
@@ -35,6 +38,10 @@ class Row:
     def is_blank(self) -> bool:
         """Whether nothing is to be seen of it; a bar is often wiped out with spaces."""
         return not (self.text.strip() if self.is_redrawn else self.text)
+
+    def is_bar(self) -> bool:
+        """Whether there is something of it that is drawn again and again."""
+        return self.is_redrawn or self.is_returned
 
     def add(self, piece: bytes) -> None:
         """Text without what moves the cursor."""
@@ -81,6 +88,7 @@ class Rows:
     def __init__(self) -> None:
         self.rows = [Row()]
         self.at = 0
+        self.top = 0  # the highest row with the cursor since the last `end_left`
         self.held = b""  # the beginning of a move of the cursor
 
     @property
@@ -91,7 +99,7 @@ class Rows:
     @property
     def is_redrawn(self) -> bool:
         """Whether this is no mere beginning of a line."""
-        return len(self.rows) > 1 or self.row.is_redrawn or self.row.is_returned
+        return len(self.rows) > 1 or self.row.is_bar()
 
     def plain(self, data: bytes) -> bytes | None:
         """These further bytes with simple ends of lines; None where something is overwritten, here or by them."""
@@ -112,11 +120,27 @@ class Rows:
         first, *others = (data[: torn.start()] if torn else data).split(b"\n")
         self._write(first)
         ended = []
+        upto = len(first)
         for line in others:
-            ended += self._end_row()
+            if not self._begin_row_below(data, upto + 1):
+                ended += self._end_row()
             self._write(line)
+            upto += 1 + len(line)
         self.held = torn.group() if torn else b""
         return ended
+
+    def _begin_row_below(self, data: bytes, start: int) -> bool:
+        """Whether the last row is a bar that goes on, since the cursor comes back from the row below, which begins."""
+        if self.at + 1 < len(self.rows) or not self.row.is_bar() or len(self.rows) >= ROWS_MAX:
+            return False
+        below = 1
+        for move in _VERTICAL.finditer(data, start, start + _LOOK_AHEAD_BYTES_MAX):
+            below += 1 if move.group() == b"\n" else -int(move.group(1) or 1)
+            if below <= 0:
+                self.rows.append(Row())
+                self.at += 1
+                return True
+        return False
 
     def _write(self, piece: bytes) -> None:
         start = 0
@@ -136,6 +160,7 @@ class Rows:
             missing = min(max(0, count - self.at), ROWS_MAX - len(self.rows))
             self.rows[:0] = [Row(is_above=True) for _ in range(missing)]
             self.at = max(0, self.at + missing - count)
+            self.top = min(self.top + missing, self.at)
         row = self.row
         if letter == b"L":
             if len(self.rows) <= ROWS_MAX:
@@ -160,17 +185,28 @@ class Rows:
         """All rows, and the rest of what was held back; a new one begins."""
         self.row.write(self.held)
         ended = [row for row in self.rows if row.text or not row.is_above]
-        self.rows, self.at, self.held = [Row()], 0, b""
+        self.rows, self.at, self.top, self.held = [Row()], 0, 0, b""
         return ended
 
     def end_above(self) -> list[Row]:
         """The rows above the cursor, where that is in an empty last one, as behind the last bar that ends."""
         if self.at == 0 or self.at + 1 < len(self.rows) or self.row.text.strip():
             return []
-        ended = [row for row in self.rows[:-1] if not row.is_blank()]
-        self.rows, self.at = [Row()], 0
+        return self._end_first(self.at)
+
+    def end_left(self) -> list[Row]:
+        """The rows that the cursor was above of since the last call: bars that have ended, while others go on."""
+        ended = self._end_first(self.top)
+        self.top = self.at
         return ended
 
-    def latest(self) -> bytes:
-        """All of them as one line."""
-        return b"  ".join(text for row in self.rows if (text := row.text.rstrip()))
+    def _end_first(self, count: int) -> list[Row]:
+        ended = [row for row in self.rows[:count] if not row.is_blank()]
+        del self.rows[:count]
+        self.at -= count
+        self.top = max(0, self.top - count)
+        return ended
+
+    def latest(self) -> list[bytes]:
+        """The text of each."""
+        return [text for row in self.rows if (text := row.text.rstrip())]

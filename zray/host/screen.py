@@ -2,13 +2,16 @@
 
 Lines that are ended are printed.  A line that is not ended yet (log_lines.py) is live:
 
-- On a terminal, the last row shows one live line, cut to the terminal's width and redrawn in place twice a second at
-  most.  Several live lines take turns.  Each is printed when it ends, above that row, and so is every other line.
+- On a terminal, each live line has a row of its own below the cursor, and several progress bars of one task have one
+  each.  The rows are cut to the terminal's width and redrawn in place twice a second at most.  Rows beyond the height
+  of the terminal, and beyond ROWS_SHOWN_MAX, are summed up in the last one.  A live line that ends is printed above the
+  rows, and so is every other line.
 - Elsewhere (a pipe, a file, a notebook) each part of a live line is printed as a line.  Of a line that is drawn again
   and again only the last text is printed, when it ends.
 
-Nothing is moved up or down: text of the program, or of a process that it has started, is never overwritten.  Print
-statements of the program erase the live line first (OwnOutput); it comes back below.
+The cursor stays where the text above has ended, and only what is below it is erased.  Text of the program, or of a
+process that it has started, is therefore never overwritten, and a terminal that was resized is right after the next
+redraw.  Print statements of the program erase the live rows first (OwnOutput); the rows come back below.
 
 Lines keep their colours.  What else acts on a terminal in them is shown as escapes (`coloured`), so that no line hides
 the label of its worker.
@@ -16,96 +19,30 @@ the label of its worker.
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import re
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ..printable import coloured
-from .log_lines import LATEST, PART
+from .log_lines import LATEST, PART, ROW
+from .own_output import OwnOutput, is_terminal
 from .rows import LINE_BYTES_MAX
 
 DRAW_SECONDS = 0.5
 LIVE_MAX = 1_000
+ROWS_SHOWN_MAX = 20  # more would leave little of the terminal to lines
 LABEL_MAX = 200  # characters; what is longer is no label of a worker's
-_ERASE = "\r\x1b[K"
+_ERASE_BELOW = "\x1b[J"
+# With the cursor behind text that has not ended: from the next row on.  The first two make sure that there is one.
+_ERASE_NEXT = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[J\x1b8"
+_SAVE, _RESTORE, _DOWN, _ROW_BELOW = "\x1b7", "\x1b8", "\x1bD", "\x1b[B\r"
 # Terminals cut a long row themselves while they do not wrap.
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
-
-
-def is_terminal(stream: Any) -> bool:
-    """Whether a line can be redrawn there.  Only streams of Python's own are asked: others may do anything."""
-    try:
-        return (
-            type(stream) is io.TextIOWrapper
-            and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-            and stream.isatty()
-        )
-    except ValueError:
-        return False  # it is closed
-
-
-class OwnOutput:
-    """The program's print statements while a live line may be on the screen: each erases that line first.
-
-    The methods `write` of the two standard streams are replaced for that time.
-    """
-
-    def __init__(self, erase: Callable[[], None]) -> None:
-        self.erase = erase
-        self.lock = threading.RLock()  # a signal's handler may print in the middle of a print
-        self.pid = os.getpid()
-        self.is_line_open = False  # the program has begun a line, so the live line has no row of its own
-        self.replaced: list[tuple[Any, Callable[[str], int], Callable[[str], int]]] = []
-
-    def watch(self, stream: Any) -> None:
-        """That stream, and standard error."""
-        if any(watched is stream for watched, _, _ in self.replaced):
-            return
-        self.let_go()
-        for each in (stream, sys.stderr):
-            if is_terminal(each) and all(watched is not each for watched, _, _ in self.replaced):
-                former = each.write
-                mine = self._writer(former)
-                each.write = mine  # type: ignore[method-assign]
-                self.replaced.append((each, former, mine))
-
-    def _writer(self, former: Callable[[str], int]) -> Callable[[str], int]:
-        def write(text: str) -> int:
-            if os.getpid() != self.pid:  # a forked child: its copy of the lock may be taken for ever
-                return former(text)
-            with self.lock:
-                if text:
-                    self.erase()
-                    self.is_line_open = text[-1] != "\n"
-                return former(text)
-
-        return write
-
-    def let_go(self) -> None:
-        """As it was."""
-        with self.lock:
-            for stream, former, mine in self.replaced:
-                if stream.__dict__.get("write") is mine:
-                    del stream.write
-                    if stream.write != former:  # the program has replaced it before us
-                        stream.write = former
-            self.replaced.clear()
-            self.is_line_open = False
-
-    def former(self, stream: Any) -> Callable[[str], Any]:
-        """How that stream is written to, past us."""
-        for watched, former, _ in self.replaced:
-            if watched is stream:
-                return former
-        write: Callable[[str], Any] = stream.write
-        return write
 
 
 class Live:
@@ -114,18 +51,22 @@ class Live:
     __slots__ = ("is_latest", "text")
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text = ""  # rows of several progress bars have ROW between them
         self.is_latest = False  # it is drawn again and again
+
+    def rows(self) -> list[str]:
+        """Return the texts of its rows."""
+        return self.text.split(ROW)
 
 
 class Screen:
     """Where lines of workers are shown."""
 
     def __init__(self) -> None:
-        self.live: dict[str, Live] = {}  # by label, which is in front of the text
-        self.changed: dict[str, None] = {}  # those whose latest text was not drawn; a queue
-        self.drawn = ""  # the label of the live line on the screen
-        self.drawn_on: Any = None  # its terminal; None: there is none
+        self.live: dict[str, Live] = {}  # by label, which is in front of the text; in the order of the rows
+        self.has_changed = False  # since the rows were drawn
+        self.drawn_on: Any = None  # the terminal with the rows; None: there are none
+        self.drawn_size = (0, 0)  # of that terminal
         self.drawn_at = -math.inf
         self.own = OwnOutput(self._erase_now)
 
@@ -136,8 +77,11 @@ class Screen:
             Exception: what the stream raises.
         """
         if self.live or any(line[0] in (PART, LATEST) for line in lines):
-            on_terminal = is_terminal(sys.stdout)
+            on_terminal, before = is_terminal(sys.stdout), list(self.live)
             lines = [text for line in lines for text in self._take(line, on_terminal)]
+            # A bar with a line above it has ended and begun again: it keeps its row.
+            kept = {label: self.live[label] for label in before if label in self.live}
+            self.live = kept | self.live
         if lines:
             self._print(lines)
 
@@ -150,18 +94,17 @@ class Screen:
             return [line[len(mark) :]]
         if not mark:
             live = self.live.pop(label, None)
-            self.changed.pop(label, None)
             if live is None:
                 return [line]
+            self.has_changed = True
             if on_terminal or live.is_latest:
-                return [label + live.text + text + "\n"]
+                return _lines(label, live.text + text)
             return [line] if text else []  # its beginning was printed as a line
+        self.has_changed = True
         if mark == LATEST and not text:
             self.live.pop(label, None)  # it was wiped out
-            self.changed.pop(label, None)
             return []
         live = self.live.setdefault(label, Live())
-        self.changed[label] = None
         if mark == LATEST:
             live.text, live.is_latest = text, True
         elif not on_terminal:
@@ -175,23 +118,24 @@ class Screen:
 
     def _ended(self, label: str) -> list[str]:
         live = self.live.pop(label)
-        self.changed.pop(label, None)
-        return [f"{label}{live.text}\n"] if live.text else []
+        self.has_changed = True
+        return _lines(label, live.text) if live.text else []
 
     def _print(self, lines: list[str]) -> None:
-        """Ended ones, above the live line."""
+        """Ended ones.  The rows come back with the next `draw`."""
         with self.own.lock:
             stream = sys.stdout
             text = coloured("".join(lines))
+            if self.own.is_line_open and self.own.is_watched(stream):
+                text = "\n" + text  # no line of a worker continues one of the program
             if self._is_on(stream):
-                text = _ERASE + text
+                text = self._erasing() + text
                 self.drawn_on = None
-                if self.drawn in self.live and not self.own.is_line_open:
-                    text += self._drawing(stream, self.drawn)
             self._show(stream, text)
+            self.own.is_line_open = False
 
     def draw(self) -> None:
-        """The live line whose turn it is, when it is time.
+        """Redraw the live rows, when they have changed and it is time, or when they were erased.
 
         Raises:
             Exception: what the stream raises.
@@ -201,46 +145,64 @@ class Screen:
                 self.own.let_go()
             return
         stream = sys.stdout
-        if not is_terminal(stream):
-            return
         with self.own.lock:
-            self.own.watch(stream)
-            is_on = self._is_on(stream)
-            is_right = is_on and self.drawn in self.live
-            now = time.monotonic()
-            is_due = now - self.drawn_at >= DRAW_SECONDS
-            if self.own.is_line_open or (not is_due and is_right == is_on) or (is_right and not self.changed):
+            if not self._is_on(stream):
+                self._erase_now()  # from the terminal that standard output was before
+            if not is_terminal(stream):
                 return
-            text = _ERASE if is_on else ""
-            self.drawn_on = None
-            if self.live:
-                former = self.drawn if self.drawn in self.live else next(iter(self.live))
-                text += self._drawing(stream, next(iter(self.changed), former))
-                self.drawn_at = now
-            self._show(stream, text)
+            self.own.watch(stream)
+            if self.own.rows_below:
+                return  # nested progress bars of the program itself are there
+            size, now = _size(stream), time.monotonic()
+            if self._is_on(stream):
+                is_due = now - self.drawn_at >= DRAW_SECONDS
+                if self.live and not ((self.has_changed and is_due) or size != self.drawn_size):
+                    return
+            if rows := self._rows(*size):
+                self._show(stream, self._drawing(rows))
+                self.drawn_on, self.drawn_size, self.drawn_at = stream, size, now
+            else:
+                self._erase_now()
+            self.has_changed = False
 
-    def _drawing(self, stream: Any, label: str) -> str:
-        self.changed.pop(label, None)
-        self.drawn, self.drawn_on = label, stream
-        live = self.live[label]
-        text = coloured(label + live.text)
-        width = _width(stream)
-        if not live.is_latest and len(text) > width:
-            # The end of a line that grows is of interest.
-            text = _COLOUR.sub("", text)
-            text = f"{label}... {text[len(label) :][-max(1, width - len(label) - 4) :]}"
-        return _NO_WRAP + text + _WRAP
+    def _rows(self, columns: int, lines: int) -> list[str]:
+        """The texts of the rows, for a terminal of that size; one line of it is the cursor's."""
+        shown_max = min(ROWS_SHOWN_MAX, lines - 1)
+        rows: list[str] = []
+        count = 0
+        for label, live in self.live.items():
+            texts = live.rows()
+            count += len(texts)
+            if len(rows) < shown_max:
+                rows += [_row(label, text, columns, is_latest=live.is_latest) for text in texts]
+        if count > shown_max > 1:
+            rows[shown_max - 1 :] = [f"... and {count - shown_max + 1:,} more"]
+        return rows[: max(0, shown_max)]
+
+    def _drawing(self, rows: list[str]) -> str:
+        """What draws these rows below the cursor, and leaves the cursor where it is.
+
+        Room below the cursor is made first: a terminal that scrolls after the cursor was saved restores it to a wrong
+        row.
+        """
+        count = len(rows)
+        start = "" if self.own.is_line_open else _ERASE_BELOW
+        room = f"{_DOWN * count}\x1b[{count}A"
+        return f"{start}{room}{_SAVE}{_NO_WRAP}{_ROW_BELOW}{_ERASE_BELOW}{_ROW_BELOW.join(rows)}{_WRAP}{_RESTORE}"
 
     def _is_on(self, stream: Any) -> bool:
-        """Whether a live line is there."""
+        """Whether live rows are there."""
         return self.drawn_on is not None and self.drawn_on is stream
 
+    def _erasing(self) -> str:
+        return _ERASE_NEXT if self.own.is_line_open else _ERASE_BELOW
+
     def _erase_now(self) -> None:
-        """The program prints.  With the lock held."""
+        """Erase the rows, if there are any.  With the lock held."""
         stream, self.drawn_on = self.drawn_on, None
         if stream is not None:
             try:
-                self.own.former(stream)(_ERASE)
+                self.own.former(stream)(self._erasing())
                 stream.flush()
             except (OSError, ValueError):
                 pass  # whoever prints hears of it
@@ -265,19 +227,40 @@ class Screen:
             Exception: what the stream raises.
         """
         try:
+            with self.own.lock:
+                if not self._is_on(sys.stdout):
+                    self._erase_now()
             lines = [line for label in list(self.live) for line in self._ended(label)]
-            if lines or self.drawn_on is not None:
+            if lines:
                 self._print(lines)
         finally:
             self.let_go()
 
     def let_go(self) -> None:
         """Nothing more is shown, and the program's print statements are as before."""
-        self.own.let_go()
+        with self.own.lock:
+            self._erase_now()
+            self.own.let_go()
 
 
-def _width(stream: Any) -> int:
+def _lines(label: str, text: str) -> list[str]:
+    """A line for each row."""
+    return [f"{label}{row}\n" for row in text.split(ROW)]
+
+
+def _row(label: str, text: str, columns: int, *, is_latest: bool) -> str:
+    shown = coloured(label + text)
+    if is_latest or len(shown) <= columns:
+        return shown
+    # The end of a line that grows is of interest.
+    shown = _COLOUR.sub("", shown)
+    return f"{label}... {shown[len(label) :][-max(1, columns - len(label) - 4) :]}"
+
+
+def _size(stream: Any) -> tuple[int, int]:
+    """(columns, lines) of a terminal; some do not know."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
+        columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
-        return 80
+        columns, lines = 0, 0
+    return columns or 80, lines or 24

@@ -22,7 +22,7 @@ class JobOutput(Message, tag=92):
     """local scheduler -> local scheduler, that of the driver.  Lines, each marked with its worker.
 
     A tab ahead of the mark says that the line is a part of an unfinished line.  A carriage return marks the latest text
-    of a line that is drawn repeatedly.
+    of a line that is drawn repeatedly.  The texts of several such rows have a unit separator between them.
     """
 
     job_id: ShortBytes
