@@ -158,6 +158,78 @@ def edit_and_import_again(project, module):
     project.load()
 
 
+def edit_only(project, module):
+    project.write("edited, and not reloaded")
+
+
+def fail_to_reload(project, module):
+    (project.folder / f"{project.name}.py").write_text("VERSION = (")
+    with pytest.raises(SyntaxError):
+        importlib.reload(module)
+
+
+def fail_to_import_again(project, module):
+    (project.folder / f"{project.name}.py").write_text("1 / 0")
+    del sys.modules[project.name]
+    with pytest.raises(ZeroDivisionError):
+        project.load()
+
+
+def fresh_worker_version(module):
+    """A task whose process runs no other task."""
+
+    @zray.remote(max_calls=1)
+    def version():
+        return module.version()
+
+    return version
+
+
+@pytest.mark.parametrize("change", [edit_only, fail_to_reload, fail_to_import_again])
+def test_workers_use_the_version_that_the_program_has_in_memory(start, project, change):
+    """Fresh workers and actors, those that run, and what imports the module itself; until the next reload."""
+    sys.path.append(str(project.folder))
+    helper = project.load()
+    start(num_cpus=2)
+    fresh, by_import, actor_class = fresh_worker_version(helper), importer(project.name), keeper_of(helper)
+
+    def seen():
+        refs = [fresh.remote(), fresh.remote(), by_import.remote(), zray.remote(helper.version).remote()]
+        return {*get([*refs, actor_class.remote().version.remote()])}
+
+    assert seen() == {"first"}
+    change(project, helper)
+    assert seen() == {"first"}
+    sys.modules[project.name] = helper
+    edit(project, helper)
+    assert seen() == {"the second one"}
+    change(project, helper)
+    assert seen() == {"the second one"}
+
+
+def test_traceback_of_an_edited_module_shows_the_lines_that_have_run(start, project):
+    text = "VERSION = 1\ndef version():\n    raise ValueError(VERSION)  # as imported\n"
+    (project.folder / f"{project.name}.py").write_text(text)
+    sys.path.append(str(project.folder))
+    helper = project.load()
+    start(num_cpus=1)
+    get(zray.remote(lambda: 1).remote())
+    project.write("edited")
+    with pytest.raises(zray.exceptions.TaskError, match="as imported"):
+        get(fresh_worker_version(helper).remote())
+
+
+def test_second_session_goes_on_with_the_version_in_memory(start, project):
+    sys.path.append(str(project.folder))
+    helper = project.load()
+    start(num_cpus=1)
+    assert get(fresh_worker_version(helper).remote()) == "first"
+    zray.shutdown()
+    project.write("edited")
+    start(num_cpus=1)
+    assert get(fresh_worker_version(helper).remote()) == "first"
+
+
 @pytest.mark.parametrize("change", [edit, edit_and_import_again])
 def test_reloaded_module_is_that_of_new_tasks_and_actors(start, project, change):
     """A function by its name, one that uses the module, one that imports it; an actor that runs keeps its own."""
@@ -312,3 +384,50 @@ def test_reloaded_module_is_that_of_new_tasks_and_actors_on_all_nodes(joined, pr
     assert seen() == {"first"}
     edit(project, helper)
     assert get([actor.version.remote() for actor in old]) == ["first"] * 2
+
+
+@pytest.mark.parametrize("change", [edit_only, fail_to_reload])
+def test_all_nodes_use_the_version_that_the_program_has_in_memory(joined, project, change):
+    """On each node in fresh workers and actors; also where another module is reloaded, or imported, later."""
+    sys.path.append(str(project.folder))
+    helper = project.load()
+    other = Project(project.folder, "other")
+    other.write("first")
+    fresh, actor_class = fresh_worker_version(helper), keeper_of(helper)
+
+    def seen():
+        actors = [actor_class.options(resources={name: 0.1}).remote() for name in NODES]
+        return {*on_all(fresh), *on_all(zray.remote(helper.version)), *get([one.version.remote() for one in actors])}
+
+    assert seen() == {"first"}
+    change(project, helper)
+    assert seen() == {"first"}
+    loaded = other.load()
+    assert {*on_all(fresh_worker_version(loaded))} == {"first"}
+    edit(other, loaded)
+    assert {*on_all(fresh_worker_version(loaded))} == {"the second one"} and seen() == {"first"}
+    edit(project, helper)
+    assert seen() == {"the second one"}
+
+
+def test_part_of_a_package_that_is_edited_and_not_reloaded_stays_as_it_is(joined, project):
+    """Although the package travels again, since another part of it was reloaded."""
+    package = project.folder / f"package_{project.name}"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    for name in ("one", "two"):
+        (package / f"{name}.py").write_text("VERSION = 1\n")
+    sys.path.append(str(project.folder))
+    one, two = (importlib.import_module(f"{package.name}.{name}") for name in ("one", "two"))
+
+    @zray.remote(max_calls=1)
+    def versions():
+        return one.VERSION, two.VERSION
+
+    assert {*on_all(versions)} == {(1, 1)}
+    (package / "one.py").write_text("VERSION = 22\n")
+    (package / "two.py").write_text("VERSION = 22\n")
+    importlib.reload(one)
+    assert {*on_all(versions)} == {(22, 1)}
+    importlib.reload(two)
+    assert {*on_all(versions)} == {(22, 22)}

@@ -1,6 +1,7 @@
 """The look-out for modules that a program imports anew, and sys.path in a worker."""
 
 import importlib
+import importlib.util
 import os
 import sys
 from types import ModuleType, SimpleNamespace
@@ -30,26 +31,57 @@ def watch(module):
     watch.close()
 
 
-def test_reloads_of_own_modules_are_noted_once(watch, module):
+def names(reloaded):
+    return [each.name for each in reloaded]
+
+
+def write(module, text):
+    with open(module.__file__, "w") as file:
+        file.write(text)
+
+
+def test_reloads_of_own_modules_are_noted_once_in_the_version_that_was_executed(watch, module):
     assert watch.take() == []
     importlib.reload(module)
+    write(module, "VERSION = 22\n")
     importlib.reload(module)
-    assert watch.noted and watch.take() == [module.__name__] and watch.take() == []
+    write(module, "VERSION = 333\n")
+    (reloaded,) = watch.take()
+    assert watch.noted and reloaded[:2] == (module.__name__, module.__file__)
+    assert reloaded.version.data == b"VERSION = 22\n" and watch.take() == []
+
+
+@pytest.mark.parametrize("text, error", [("VERSION = (", SyntaxError), ("VERSION = 2\n1 / 0\n", ZeroDivisionError)])
+def test_reloads_that_fail_are_not_noted(watch, module, text, error):
+    write(module, text)
+    with pytest.raises(error):
+        importlib.reload(module)
+    assert not watch.noted and watch.take() == []
+    write(module, "VERSION = 33333333\n")
+    importlib.reload(module)
+    assert names(watch.take()) == [module.__name__] and module.VERSION == 33333333
+
+
+def test_reloaded_module_is_as_without_the_watch(watch, module):
+    importlib.reload(module)
+    assert type(module.__loader__) is importlib.machinery.SourceFileLoader
+    assert "exec_module" not in vars(module.__loader__)
 
 
 def test_second_import_of_an_own_module_is_noted(watch, module):
     del sys.modules[module.__name__]
     importlib.import_module(module.__name__)
-    assert watch.take() == [module.__name__]
+    assert names(watch.take()) == [module.__name__]
 
 
-def test_import_that_is_under_way_is_noted_when_the_module_is_there(watch, module):
-    """Another thread looks between the finder's answer and the module's appearance."""
+def test_import_that_is_under_way_is_noted_when_it_has_ended(watch, module):
     del sys.modules[module.__name__]
-    watch.find_spec(module.__name__)
+    spec = watch.find_spec(module.__name__)
+    again = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = again
     assert watch.take() == []
-    sys.modules[module.__name__] = module
-    assert watch.take() == [module.__name__] and watch.take() == []
+    spec.loader.exec_module(again)
+    assert names(watch.take()) == [module.__name__] and watch.take() == []
 
 
 def test_first_imports_and_those_that_fail_are_not_noted(watch, tmp_path):
@@ -63,7 +95,7 @@ def test_first_imports_and_those_that_fail_are_not_noted(watch, tmp_path):
     assert not watch.noted
     del sys.modules[f"new_{tmp_path.name}"]
     importlib.import_module(f"new_{tmp_path.name}")
-    assert watch.take() == [f"new_{tmp_path.name}"]
+    assert names(watch.take()) == [f"new_{tmp_path.name}"]
 
 
 def test_modules_that_are_not_the_programs_are_passed_over(watch):
@@ -77,7 +109,7 @@ def test_finder_of_another_library_does_not_hide_imports(watch, module, monkeypa
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     watch.learn()
     importlib.reload(module)
-    assert watch.take() == [module.__name__] and sys.meta_path.count(watch) == 1
+    assert names(watch.take()) == [module.__name__] and sys.meta_path.count(watch) == 1
 
 
 def test_files_that_change_between_cells_count_as_reloaded_where_autoreload_is_on(module, monkeypatch):
@@ -93,14 +125,15 @@ def test_files_that_change_between_cells_count_as_reloaded_where_autoreload_is_o
     assert name == "pre_run_cell"
 
     def edit(text):
-        with open(module.__file__, "w") as file:
-            file.write(text)
+        write(module, text)
         begin_cell(None)
-        return watch.take()
+        return names(watch.take())
 
     assert edit("VERSION = 22\n") == []
     monkeypatch.setitem(sys.modules, "IPython.extensions.autoreload", ModuleType("autoreload"))
     assert edit("VERSION = 333\n") == [module.__name__]
+    assert edit("VERSION = 4444 +\n") == []  # %autoreload fails, too
+    assert edit("VERSION = 55555\n") == [module.__name__]
     begin_cell(None)
     assert watch.take() == []
     os.unlink(module.__file__)

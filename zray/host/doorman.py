@@ -235,7 +235,7 @@ class Doorman:
             self.node.end(f"its driver {reason}")  # nobody needs to undo what it had submitted: all of it ends
         else:
             self.node.tell_local(ProcessLeft(address, reason))
-            self.node.session.remove_job_logs(self.jobs.pop(address))
+            self.node.session.remove_job(self.jobs.pop(address))
 
     def drop(self, peer: Peer, error: Exception) -> None:
         """It has sent what cannot be read, or what no role can handle: it is told, and treated as dead."""

@@ -26,6 +26,7 @@ from .processes import how_it_ended, last_lines
 from .reloads import ReloadWatch
 from .runtime import Runtime
 from .session import Session
+from .sources import Sources
 from .spawn import import_path, paths_of
 from .submitter import Submitter
 from .versions import python_version, what_differs
@@ -96,6 +97,7 @@ class Driver(Runtime):
         self.has_all_output = False  # of other nodes, in the logs
         self.on_other = self._on_other
         self.watch = ReloadWatch(self._has_reloaded)
+        self.sources = Sources(session.job_sources(job_id))
         # Of sys.path and sys.modules: another number has us look, ahead of the next frame.
         self.path_count = self.modules_count = -1
         self.runtime_env = runtime_env
@@ -129,7 +131,7 @@ class Driver(Runtime):
         self.__dict__.pop("submit", None)
 
     def _has_reloaded(self) -> None:
-        """A module is about to be imported anew."""
+        """A module was imported anew."""
         self.modules_count = -1
         if (shipper := self.shipper) is not None:
             shipper.modules_seen = -1
@@ -138,9 +140,8 @@ class Driver(Runtime):
         """Before anything is sent: what has changed for imports goes first.  With the lock held."""
         if len(sys.path) != self.path_count or len(_modules) != self.modules_count:
             self.path_count, self.modules_count = len(sys.path), len(_modules)
-            self.watch.learn()
             sys_path, _ = paths_of(self.runtime_env, import_path())
-            has_reloaded = self.shipper is None and bool(self.watch.take())  # else its code goes first
+            has_reloaded = self.shipper is None and bool(self.imported_anew())  # else its code goes first
             if sys_path == self.facts.sys_path:
                 sys_path = ()
             else:
@@ -148,6 +149,14 @@ class Driver(Runtime):
             if sys_path or has_reloaded:
                 self.client.say_first(PublishCode([], sys_path, has_reloaded))
         return ()
+
+    def imported_anew(self) -> set[str]:
+        """Modules of the program's own in another version than workers have.  Whatever it has imported is kept."""
+        self.watch.learn()
+        changed = self.sources.learn()
+        reloaded = self.watch.take()
+        self.sources.reloaded(reloaded)
+        return {*changed, *(module.name for module in reloaded)}
 
     def look_for_code(self, function: Any = None) -> None:
         """What others need to unpickle what comes next."""

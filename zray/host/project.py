@@ -11,8 +11,7 @@ import functools
 import os
 import re
 import sys
-import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 from types import CodeType, ModuleType
 from typing import Any
@@ -55,8 +54,18 @@ class TooLarge(ValueError):
     """More than a bundle can hold."""
 
 
-def pack(files: Iterable[File], what: str) -> bytes:
-    """The bundle.
+def read_file(source: str) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open(source, "rb") as opened:
+        return opened.read()
+
+
+def pack(files: Iterable[File], what: str, read: Callable[[str], bytes] = read_file) -> bytes:
+    """The bundle.  read: from where the bytes of each source come.
 
     Raises:
         TooLarge: names the largest files, and the limit.
@@ -73,8 +82,8 @@ def pack(files: Iterable[File], what: str) -> bytes:
         )
     entries = []
     for path in sorted(found):
-        with open(found[path].source, "rb") as opened:
-            entries.append((path, os.access(found[path].source, os.X_OK), opened.read()))
+        source = found[path].source
+        entries.append((path, os.access(source, os.X_OK), read(source)))
     return msgpack.encode(entries)
 
 
@@ -114,16 +123,17 @@ def files_at(path: str, excludes: Iterable[str] = ()) -> list[File]:
 
 def is_installed(path: str) -> bool:
     """Python's own, installed, or zray's."""
-    parts = path.split(os.sep)
-    if "site-packages" in parts or "dist-packages" in parts or path.startswith(_ZRAY + os.sep):
-        return True
-    return path.startswith(_standard_library())
+    return "/site-packages/" in path or "/dist-packages/" in path or path.startswith(_not_own())
 
 
 @functools.cache
-def _standard_library() -> tuple[str, ...]:
-    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
-    return tuple(place + os.sep for path in places for place in (path, os.path.realpath(path)))
+def _not_own() -> tuple[str, ...]:
+    """The folders of zray and of the standard library."""
+    # As sysconfig says, which takes milliseconds to ask.
+    library = os.path.join(sys.platlibdir, f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    bases = {sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix}
+    places = [os.path.dirname(os.__file__), *(os.path.join(base, library) for base in bases)]
+    return (_ZRAY + os.sep, *{place + os.sep for path in places for place in (path, os.path.realpath(path))})
 
 
 class Project:

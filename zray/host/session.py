@@ -202,9 +202,14 @@ class Session:
         except OSError:
             pass  # it is not there, or the session ends
 
-    def remove_job_logs(self, job_id: bytes) -> None:
-        """Its driver has ended: nobody follows them.  The logs stay."""
+    def remove_job(self, job_id: bytes) -> None:
+        """Its driver has ended: nobody follows its logs, or imports its modules.  The logs themselves stay."""
         shutil.rmtree(self.job_logs(job_id), ignore_errors=True)
+        shutil.rmtree(self.job_sources(job_id), ignore_errors=True)
+
+    def job_sources(self, job_id: bytes) -> str:
+        """Where one job's driver keeps its own modules for workers of this node (sources.py)."""
+        return os.path.join(self.folder, "sources", job_id.hex())
 
     def job_logs(self, job_id: bytes) -> str:
         """Where the logs of one job's workers can be found: its driver follows them, and no others."""

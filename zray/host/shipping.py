@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..exceptions import ZrayError
 from ..object_ref import ObjectRef
 from ..wire.scheduling import MODULES, WORKING_DIR, Bundle, PublishCode
-from .project import File, Project, TooLarge, files_at, files_below, names_in, pack
+from .project import File, Project, TooLarge, files_at, files_below, names_in, pack, read_file
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -62,8 +62,7 @@ class Shipper:
             return
         with self.lock:
             self.modules_seen = len(sys.modules)
-            self.driver.watch.learn()
-            reloaded = self.driver.watch.take()
+            reloaded = self.driver.imported_anew()
             self.project.forget(reloaded)
             files = self.project.take(names_in(function) if function is not None else ())
             if files:
@@ -75,11 +74,15 @@ class Shipper:
         try:
             if len(self.refs) >= BUNDLES_MAX:
                 raise TooLarge(f"they came in more than {BUNDLES_MAX} steps")
-            self._send(MODULES, pack(files, "What this program has imported of its own"))
+            self._send(MODULES, pack(files, "What this program has imported of its own", self._bytes_of))
         except (OSError, ValueError, ZrayError) as error:
             if not self.has_warned:
                 self.has_warned = True
                 warnings.warn(f"Modules of this program do not travel to other nodes: {error}", stacklevel=2)
+
+    def _bytes_of(self, source: str) -> bytes:
+        """All nodes get the same version of a module."""
+        return self.driver.sources.data_of(source) if source.endswith(".py") else read_file(source)
 
     def _send(self, kind: str, data: bytes) -> None:
         ref = self.driver.put(data)

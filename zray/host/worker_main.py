@@ -44,6 +44,7 @@ from .failures import failure
 from .leaving import Parting, heard_before_exit, leave
 from .log_room import LogRoom
 from .logs import begun_lines
+from .pinned import PinnedFinder
 from .returns import several
 from .runtime import Runtime
 from .session import Session
@@ -169,6 +170,8 @@ class Worker(Runtime):
         set_env_vars((*facts.env_vars, *message.env_vars))
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
         self.code_changes.show_path(facts.sys_path)
+        if self.code is None:
+            PinnedFinder(self.paths.job_sources(message.job_id)).install()
         try:
             os.chdir(facts.working_dir)
         except OSError:
