@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import zray
 from tests.scripts import environment
 from zray.cluster_utils import Cluster
-from zray.host import context
+from zray.host import context, shipping
 
 DEADLINE_S = 40
 NODES = ("a", "b")
@@ -67,6 +68,9 @@ class Keeper:
 
     def version_of(self, name):
         return importlib.import_module(name).version()
+
+    def path_folders(self, part):
+        return sum(part in entry for entry in sys.path)
 
 
 def keeper_of(module):
@@ -431,3 +435,33 @@ def test_part_of_a_package_that_is_edited_and_not_reloaded_stays_as_it_is(joined
     assert {*on_all(versions)} == {(22, 1)}
     importlib.reload(two)
     assert {*on_all(versions)} == {(22, 22)}
+
+
+def test_newest_version_travels_however_often_a_module_is_reloaded(joined, project, monkeypatch):
+    monkeypatch.setattr(shipping, "BUNDLES_MAX", 5)
+    sys.path.append(str(project.folder))
+    helper = project.load()
+    fresh = fresh_worker_version(helper)
+    keeper = zray.remote(Keeper).options(num_cpus=0, resources={NODES[1]: 0.1}).remote(helper)
+    for number in range(10):
+        project.write("x" * (number + 1))
+        importlib.reload(helper)
+        get([fresh.remote(), keeper.version.remote()])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert {*on_all(fresh)} == {"x" * 10}
+    assert get(keeper.path_folders.remote("/code/")) <= 5
+    assert len(context.runtime.shipper.sent) <= 5
+
+
+def test_modules_that_are_imported_one_by_one_all_travel(joined, project, monkeypatch):
+    monkeypatch.setattr(shipping, "BUNDLES_MAX", 5)
+    sys.path.append(str(project.folder))
+    made = [Project(project.folder, f"module{number}") for number in range(12)]
+    for one in made:
+        one.write(one.name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert {*on_all(fresh_worker_version(one.load()))} == {one.name}
+    assert len(context.runtime.shipper.sent) <= 5
+    assert {*on_all(fresh_worker_version(made[0].load()))} == {made[0].name}

@@ -46,7 +46,7 @@ class Node(Desk):
         object_id = put_id(b"d" * 16, self.puts)
         self.puts += 1
         self.tell(DRIVER, PutObjects([PutObject(object_id, b"\xc4\x00")]))
-        return Bundle(bytes([self.puts]) * 32, object_id, 100)
+        return Bundle(self.puts.to_bytes(32, "big"), object_id, 100)
 
     def publish(self, *bundles, by=DRIVER):
         self.tell(by, PublishCode(list(bundles)))
@@ -155,6 +155,24 @@ def test_only_the_jobs_driver_publishes_and_so_much():
     assert node.job.facts.code == ()
     node.publish(bundle)
     assert node.job.facts.code == (bundle,)
+
+
+def test_bundles_that_later_ones_have_replaced_are_named_no_more(away):
+    """Each node names the newest, however many there have been."""
+    node = Node()
+    node.submit(node.new_spec())
+    node.acknowledge()
+    kept = node.put_bundle()
+    node.publish(kept)
+    former = None
+    for _ in range(2 * BUNDLES_MAX):
+        newest = node.put_bundle()
+        node.tell(DRIVER, PublishCode([newest], replaced=[former.object_id] if former else []))
+        former = newest
+    assert node.job.facts.code == (kept, newest)
+    *_, (_, added) = node.sent_kinds(CodeAdded)
+    away.tell(FAR, CodeAdded(b"job-away", replace(added.facts, home=FAR)))
+    assert away.scheduler.jobs[b"job-away"].facts.code == (kept, newest)
 
 
 def test_a_bundle_that_is_not_there_is_named_and_not_shared():

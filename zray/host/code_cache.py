@@ -59,6 +59,12 @@ class CodeCache:
         self.held[name] = lock
         return path
 
+    def release(self, path: str) -> None:
+        """Use a folder no more."""
+        lock = self.held.pop(os.path.basename(path), None)
+        if lock is not None:
+            os.close(lock)
+
     def _bring(self, name: str, path: str, digest: bytes, data: bytes) -> None:
         if sha256(data).digest() != digest:
             raise RuntimeEnvSetupError(f"The code that came is not what was sent: its digest is not {digest.hex()}.")

@@ -165,7 +165,7 @@ class Driver(Runtime):
 
     def code_refs(self) -> list[ObjectRef]:
         """As what was sent: a driver is told of no code."""
-        return list(shipper.refs) if (shipper := self.shipper) is not None else []
+        return shipper.refs() if (shipper := self.shipper) is not None else []
 
     def ask_for_output(self) -> FlushOutput | None:
         """That all of it comes; None: there are no other nodes, or it is not wanted."""

@@ -168,6 +168,11 @@ class Project:
                         waiting |= imports_of(file.source) & known
         return files
 
+    def take_again(self) -> list[File]:
+        """The files of all that was taken so far."""
+        names, self.taken = self.taken, set()
+        return self.take(names)
+
     def forget(self, names: Iterable[str]) -> None:
         """They were imported anew, and are to be taken again."""
         self.taken -= {name.partition(".")[0] for name in names}

@@ -11,19 +11,23 @@ import os
 import sys
 import threading
 import warnings
+from collections import deque
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
 from ..object_ref import ObjectRef
 from ..wire.scheduling import MODULES, WORKING_DIR, Bundle, PublishCode
-from .project import File, Project, TooLarge, files_at, files_below, names_in, pack, read_file
+from .project import File, Project, files_at, files_below, names_in, pack, read_file
 
 if TYPE_CHECKING:
     from .driver import Driver
 
-# Of one job: imports that come one by one make one each.
+# Of one job, at a time.  Imports that come one by one make one each; beyond this, a new one takes the place of all.
 BUNDLES_MAX = 200
+# Bundles that newer ones have replaced: nodes with older news of the job may be about to fetch them.
+REPLACED_MAX = 200
+REPLACED_BYTES_MAX = 64 << 20
 
 
 def asked_bundles(runtime_env: dict[str, Any]) -> list[tuple[str, bytes]]:
@@ -43,6 +47,18 @@ def asked_bundles(runtime_env: dict[str, Any]) -> list[tuple[str, bytes]]:
     return found
 
 
+class Sent:
+    """A bundle of the project that nodes import from."""
+
+    __slots__ = ("is_held", "names", "ref", "size")
+
+    def __init__(self, ref: ObjectRef, size: int, names: set[str]) -> None:
+        self.ref = ref
+        self.size = size
+        self.names = names  # top-level files and folders that are in no newer bundle
+        self.is_held = False  # by a detached actor, which outlives its program
+
+
 class Shipper:
     """Of one driver."""
 
@@ -51,10 +67,12 @@ class Shipper:
         self.project = Project()
         self.lock = threading.RLock()
         self.modules_seen = 0
-        self.refs: list[ObjectRef] = []  # they live as long as the driver
+        self.asked: list[ObjectRef] = []  # what runtime_env names; they live as long as the driver
+        self.sent: list[Sent] = []  # the newest last
+        self.replaced: deque[Sent] = deque()
         self.has_warned = False
         for kind, data in asked:
-            self._send(kind, data)
+            self.asked.append(self._send(kind, data))
 
     def look(self, function: Any = None) -> None:
         """What has been imported since the last look, and what this function imports, travels from now on."""
@@ -70,21 +88,53 @@ class Shipper:
             if reloaded:
                 self.driver.say(PublishCode([], has_reloaded=True))
 
+    def refs(self) -> list[ObjectRef]:
+        """All bundles, for a detached actor that is about to be made."""
+        with self.lock:
+            for sent in self.sent:
+                sent.is_held = True
+            return [*self.asked, *(sent.ref for sent in self.sent)]
+
     def _send_files(self, files: list[File]) -> None:
         try:
-            if len(self.refs) >= BUNDLES_MAX:
-                raise TooLarge(f"they came in more than {BUNDLES_MAX} steps")
-            self._send(MODULES, pack(files, "What this program has imported of its own", self._bytes_of))
+            if len(self.asked) + len(self.sent) >= BUNDLES_MAX:
+                files = self.project.take_again()
+            data = pack(files, "What this program has imported of its own", self._bytes_of)
+            names = {file.path.partition("/")[0] for file in files}
+            replaced = self._replaced_by(names)
+            ref = self._send(MODULES, data, [sent.ref.id for sent in replaced])
         except (OSError, ValueError, ZrayError) as error:
             if not self.has_warned:
                 self.has_warned = True
                 warnings.warn(f"Modules of this program do not travel to other nodes: {error}", stacklevel=2)
+            return
+        self.sent = [sent for sent in self.sent if sent not in replaced]
+        for sent in self.sent:
+            sent.names -= names
+        self.sent.append(Sent(ref, len(data), names))
+        self._keep_for_a_while(replaced)
+
+    def _replaced_by(self, names: set[str]) -> list[Sent]:
+        """The bundles that nobody needs once there is one with these names."""
+        replaced = [sent for sent in self.sent if sent.names <= names and not sent.is_held]
+        room = BUNDLES_MAX - 1 - len(self.asked)
+        # Detached actors that are made between reloads hold one each.  Where these are too many, the oldest goes: a
+        # restart of its actor would import the newest version.
+        others = [sent for sent in self.sent if sent not in replaced]
+        others.sort(key=lambda sent: not sent.names <= names)
+        return replaced + others[: max(0, len(others) - room)]
+
+    def _keep_for_a_while(self, replaced: list[Sent]) -> None:
+        self.replaced += replaced
+        size = sum(sent.size for sent in self.replaced)
+        while self.replaced and (len(self.replaced) > REPLACED_MAX or size > REPLACED_BYTES_MAX):
+            size -= self.replaced.popleft().size
 
     def _bytes_of(self, source: str) -> bytes:
         """All nodes get the same version of a module."""
         return self.driver.sources.data_of(source) if source.endswith(".py") else read_file(source)
 
-    def _send(self, kind: str, data: bytes) -> None:
+    def _send(self, kind: str, data: bytes, replaced: list[bytes] | None = None) -> ObjectRef:
         ref = self.driver.put(data)
-        self.refs.append(ref)
-        self.driver.say(PublishCode([Bundle(sha256(data).digest(), ref.id, len(data), kind)]))
+        self.driver.say(PublishCode([Bundle(sha256(data).digest(), ref.id, len(data), kind)], replaced=replaced or []))
+        return ref

@@ -40,7 +40,7 @@ class Worker(Process):
         self.job_id = b""
         self.env_vars: EnvVars = ()
         self.code: tuple[Bundle, ...] = ()  # of the job, where its driver is elsewhere
-        self.taken = 0  # of these
+        self.taken: set[bytes] = set()  # of these
         self.actor: Any = None
         self.recovery: Recovery | None = None  # of an actor that recovers
         self.is_told_to_stop = False
@@ -200,13 +200,13 @@ class Worker(Process):
 
     def _take_code(self) -> Generator[Any, Any, None]:
         """As a worker fetches the modules of its job: what came must be what was sent."""
-        while self.taken < len(self.code):
-            bundle = self.code[self.taken]
+        while new := [bundle for bundle in self.code if bundle.object_id not in self.taken]:
+            bundle = new[0]
             self.client.hold(bundle.object_id)
             self.stack[-1].refs.append(bundle.object_id)
             value = yield say.Get(Ref(bundle.object_id))
             assert sha256(repr(value).encode()).digest() == bundle.digest, "other code than was sent"
-            self.taken += 1
+            self.taken.add(bundle.object_id)
 
     def _arguments(
         self, top: Activation, spec: TaskSpec, given: list[bytes | StoredValue]

@@ -263,6 +263,7 @@ class PublishCode(Message, tag=98):
     bundles: Many[Bundle]
     sys_path: Several[Text] = ()
     has_reloaded: bool = False
+    replaced: Many[ObjectID] = []  # earlier bundles whose contents are all in later ones
 
 
 class CodeAdded(Message, tag=99):

@@ -1,6 +1,7 @@
 """The code of jobs on other nodes: what drivers publish, and who is told of it (docs/design/storage.md).
 
-    PublishCode -> the job's facts name the bundles, which are objects that the driver holds; or another sys_path; or
+    PublishCode -> the job's facts name the bundles, which are objects that the driver holds, and no more those that
+    later ones have replaced; or another sys_path; or
     one more reload, upon which workers that have modules of the program leave
     with the first task or actor that leaves, they are shared at the shards like its arguments; later ones at once
     whatever leaves takes the facts along, and CodeAdded goes ahead of calls; a node that had older ones tells its
@@ -40,13 +41,17 @@ class JobCode:
         node = self.node
         process = node.processes.get(node.sender)
         job = process.job if process is not None else None
-        if job is None or process is not job.driver or len(job.facts.code) + len(message.bundles) > BUNDLES_MAX:
+        if job is None or process is not job.driver:
             node.reject("code that is not its sender's to publish")
             return
-        facts = job.facts
+        facts, replaced = job.facts, frozenset(message.replaced)
+        code = (*(bundle for bundle in facts.code if bundle.object_id not in replaced), *message.bundles)
+        if len(code) > BUNDLES_MAX:
+            node.reject("more code than a program publishes")
+            return
         job.facts = replace(
             facts,
-            code=(*facts.code, *message.bundles),
+            code=code,
             sys_path=message.sys_path or facts.sys_path,
             reloads=facts.reloads + message.has_reloaded,
             revision=facts.revision + 1,
