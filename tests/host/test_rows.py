@@ -30,6 +30,7 @@ def ended(*pieces):
         ("grün\b\b\b".encode(), [], b"g"),
         (b"\b\b\bone\b\b\b\b\btwo", [], b"two"),
         (b"old \b\b\b\b\rnew\n", [b"new"], b""),  # an old Keras
+        (b"\x1b[?25ltext\x1b[?25h\n", [b"text"], b""),
         (b"plain\x1b[K text\n", [b"plain text"], b""),
         (b"plain\x1b[1A text\n", [b"plain\x1b[1A text"], b""),  # no bar: nothing is hidden
         (b"plain\x1b[31m red\x1b[0m\n", [b"plain\x1b[31m red\x1b[0m"], b""),
@@ -73,6 +74,28 @@ def test_bars_at_positions_have_rows_from_the_first_on_and_end_one_by_one():
     assert [row.text for row in rows.end_left()] == [b"bar 0: done"]
     assert rows.latest() == [b"bar 1: 1", b"bar 2: 1"]
     assert [row.text for row in rows.take(b"\rbar 1: done\n\rbar 2: done\nnext\n")][-1:] == [b"next"]
+
+
+def drawn_by_rich(bars, line=b"", former=3):
+    """What rich writes for bars: the cursor stays in the last one; a line goes above them."""
+    up = b"\r\x1b[2K" + b"\x1b[1A\x1b[2K" * (former - 1)
+    return b"\x1b[?25l" + up + b"".join(text + b"\n" for text in [line] if text) + b"\n".join(bars)
+
+
+def test_line_above_bars_of_rich_ends_and_the_bars_go_on():
+    rows = Rows()
+    bars = [b"one", b"two", b"three"]
+    rows.take(drawn_by_rich(bars))
+    assert not rows.take(drawn_by_rich(bars)) and rows.latest() == bars
+    assert not rows.take(drawn_by_rich(bars, b"line"))
+    for _ in range(2):
+        assert rows.latest() == [b"line", *bars]
+        assert not rows.take(drawn_by_rich(bars)) and not rows.end_above()
+    rows.end_left()
+    rows.take(drawn_by_rich(bars))
+    assert [row.text for row in rows.end_left()] == [b"line"] and rows.latest() == bars
+    rows.take(b"\n\x1b[?25h")
+    assert [row.text for row in rows.end_above()] == bars and not rows.latest()
 
 
 def test_bars_below_each_other_are_bounded():

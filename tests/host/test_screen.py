@@ -84,6 +84,14 @@ def test_pipe_gets_nothing_of_a_bar_that_was_wiped_out(piped, screen, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_pipe_gets_bars_of_one_worker_as_lines(piped, screen, capsys):
+    assert piped(f"{LATEST}(a) outer{ROW}inner") == []
+    assert piped("(a) ") == ["(a) outer", "(a) inner"]
+    piped(f"{LATEST}(a) outer 2{ROW}inner 2")
+    screen.close()
+    assert capsys.readouterr().out == "(a) outer 2\n(a) inner 2\n"
+
+
 def test_pipe_gets_bars_that_have_not_ended_when_the_program_ends(piped, screen, capsys):
     piped(f"{LATEST}(a) 50 %", f"{LATEST}(b) 20 %", f"{PART}(c) ...")
     screen.close()

@@ -17,8 +17,10 @@ _LOOK_AHEAD_BYTES_MAX = 2_000
 # Cursor to a row above (A, F) and to the first column (G); erase in a row (K); insert a row (L).
 _MOVES = re.compile(rb"\x1b\[([0-9]{0,3})([AFGKL])")
 _VERTICAL = re.compile(rb"\x1b\[([0-9]{0,3})[AF]|\n")
-_TORN = re.compile(rb"\x1b(?:\[[0-9]{0,3})?\Z")
-_TORN_BYTES_MAX = 5
+# Cursor hidden, and shown again: around bars of rich.
+_CURSOR = re.compile(rb"\x1b\[\?25[hl]")
+_TORN = re.compile(rb"\x1b(?:\[\??[0-9]{0,3})?\Z")
+_TORN_BYTES_MAX = 6
 
 
 class Row:
@@ -105,7 +107,9 @@ class Rows:
         """These further bytes with simple ends of lines; None where something is overwritten, here or by them."""
         if self.held or self.is_redrawn or b"\b" in data:
             return None
-        if b"\x1b" in data and (_MOVES.search(data) or _TORN.search(data, max(0, len(data) - _TORN_BYTES_MAX))):
+        if b"\x1b" in data and (
+            _CURSOR.search(data) or _MOVES.search(data) or _TORN.search(data, max(0, len(data) - _TORN_BYTES_MAX))
+        ):
             return None  # not only colours
         if b"\r" in data:
             if data[-1:] == b"\r" or data.count(b"\r") != data.count(b"\r\n"):
@@ -116,6 +120,8 @@ class Rows:
     def take(self, data: bytes) -> list[Row]:
         """The rows that these further bytes end."""
         data, self.held = self.held + data, b""
+        if b"\x1b" in data:
+            data = _CURSOR.sub(b"", data)
         torn = _TORN.search(data, max(0, len(data) - _TORN_BYTES_MAX))
         first, *others = (data[: torn.start()] if torn else data).split(b"\n")
         self._write(first)
@@ -130,15 +136,24 @@ class Rows:
         return ended
 
     def _begin_row_below(self, data: bytes, start: int) -> bool:
-        """Whether the last row is a bar that goes on, since the cursor comes back from the row below, which begins."""
+        """Whether the last row is a bar that goes on: the cursor comes back from the row below, which begins.
+
+        Several bars have another row: a line was written above them, for which rich moves them down.
+        """
         if self.at + 1 < len(self.rows) or not self.row.is_bar() or len(self.rows) >= ROWS_MAX:
             return False
+        if self.at == 0 and not self._comes_back(data, start):
+            return False
+        self.rows.append(Row())
+        self.at += 1
+        return True
+
+    @staticmethod
+    def _comes_back(data: bytes, start: int) -> bool:
         below = 1
         for move in _VERTICAL.finditer(data, start, start + _LOOK_AHEAD_BYTES_MAX):
             below += 1 if move.group() == b"\n" else -int(move.group(1) or 1)
             if below <= 0:
-                self.rows.append(Row())
-                self.at += 1
                 return True
         return False
 

@@ -122,7 +122,7 @@ class Screen:
         return _lines(label, live.text) if live.text else []
 
     def _print(self, lines: list[str]) -> None:
-        """Ended ones.  The rows come back with the next `draw`."""
+        """Ended ones, above the rows."""
         with self.own.lock:
             stream = sys.stdout
             text = coloured("".join(lines))
@@ -130,7 +130,13 @@ class Screen:
                 text = "\n" + text  # no line of a worker continues one of the program
             if self._is_on(stream):
                 text = self._erasing() + text
-                self.drawn_on = None
+                self.own.is_line_open = False
+                self.drawn_size = _size(stream)
+                if rows := self._rows(*self.drawn_size):
+                    text += self._drawing(rows)
+                else:
+                    self.drawn_on = None
+                self.has_changed = False
             self._show(stream, text)
             self.own.is_line_open = False
 
