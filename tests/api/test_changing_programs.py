@@ -4,84 +4,32 @@ import importlib
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 import zray
+from tests.changing import (
+    Keeper,
+    Project,
+    edit,
+    edit_and_import_again,
+    edit_only,
+    fail_to_import_again,
+    fail_to_reload,
+    fresh_worker_version,
+    get,
+    importer,
+    keeper_of,
+    project_in,
+)
 from tests.scripts import environment
-from zray.cluster_utils import Cluster
-from zray.host import context, shipping
-
-DEADLINE_S = 40
-NODES = ("a", "b")
-
-
-class Project:
-    """A folder with modules, which differ from test to test by name."""
-
-    def __init__(self, folder, name):
-        self.folder = folder
-        self.name = f"{name}_{os.path.basename(folder)}"
-
-    def write(self, version):
-        """No two versions have the same length, so that files of the same second differ for Python."""
-        (self.folder / f"{self.name}.py").write_text(f"VERSION = {version!r}\ndef version():\n    return VERSION\n")
-
-    def load(self):
-        importlib.invalidate_caches()
-        return importlib.import_module(self.name)
+from zray.host import context
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    made = Project(tmp_path, "helper")
-    made.write("first")
-    yield made
-    sys.modules.pop(made.name, None)
-
-
-def get(refs):
-    return zray.get(refs, timeout=DEADLINE_S)
-
-
-def importer(name):
-    """A task that imports a module in its body: the program need not have it."""
-
-    @zray.remote
-    def version_of():
-        return importlib.import_module(name).version()
-
-    return version_of
-
-
-class Keeper:
-    """An actor that uses a module."""
-
-    def __init__(self, module):
-        self.module = module
-
-    def version(self):
-        return self.module.version()
-
-    def version_of(self, name):
-        return importlib.import_module(name).version()
-
-    def path_folders(self, part):
-        return sum(part in entry for entry in sys.path)
-
-
-def keeper_of(module):
-    """The module is pickled by its name."""
-
-    @zray.remote(num_cpus=0)
-    class Holder:
-        def version(self):
-            return module.version()
-
-    return Holder
+    yield from project_in(tmp_path, monkeypatch)
 
 
 # --- sys.path ---
@@ -149,44 +97,6 @@ print(zray.get(zray.remote(late.version).remote(), timeout=40))
 
 
 # --- modules that are reloaded ---
-
-
-def edit(project, module):
-    project.write("the second one")
-    importlib.reload(module)
-
-
-def edit_and_import_again(project, module):
-    project.write("the second one")
-    del sys.modules[project.name]
-    project.load()
-
-
-def edit_only(project, module):
-    project.write("edited, and not reloaded")
-
-
-def fail_to_reload(project, module):
-    (project.folder / f"{project.name}.py").write_text("VERSION = (")
-    with pytest.raises(SyntaxError):
-        importlib.reload(module)
-
-
-def fail_to_import_again(project, module):
-    (project.folder / f"{project.name}.py").write_text("1 / 0")
-    del sys.modules[project.name]
-    with pytest.raises(ZeroDivisionError):
-        project.load()
-
-
-def fresh_worker_version(module):
-    """A task whose process runs no other task."""
-
-    @zray.remote(max_calls=1)
-    def version():
-        return module.version()
-
-    return version
 
 
 @pytest.mark.parametrize("change", [edit_only, fail_to_reload, fail_to_import_again])
@@ -329,139 +239,3 @@ def test_watch_over_imports_ends_with_the_session(start):
     assert context.runtime.watch in sys.meta_path
     zray.shutdown()
     assert sys.meta_path == before
-
-
-# --- several nodes ---
-
-
-@pytest.fixture(scope="module")
-def cluster(nothing_left):
-    """Two nodes; the program is on the first one's."""
-    with Cluster(True, head_node_args={"num_cpus": 1, "resources": {"a": 1}}) as cluster:
-        for name in NODES[1:]:
-            cluster.add_node(num_cpus=1, resources={name: 1})
-        cluster.wait_for_nodes()
-        yield cluster
-
-
-@pytest.fixture
-def joined(cluster):
-    with zray.init(address=cluster.address):
-        yield
-
-
-def on_all(function):
-    return get([function.options(resources={name: 0.1}).remote() for name in NODES])
-
-
-def test_path_that_grows_reaches_all_nodes(joined, project):
-    """What the task imports travels to nodes that do not see the folder, or is found there."""
-    assert on_all(zray.remote(lambda: 1)) == [1, 1]
-    sys.path.append(str(project.folder))
-    version_of = importer(project.name)
-    assert on_all(version_of) == ["first"] * 2
-    late = project.load()
-    assert on_all(zray.remote(late.version)) == ["first"] * 2
-    files = on_all(zray.remote(lambda: late.__file__))
-    assert files[0] == late.__file__ and all(file.endswith(f"/{project.name}.py") for file in files[1:])
-
-
-def test_reloaded_module_is_that_of_new_tasks_and_actors_on_all_nodes(joined, project):
-    sys.path.append(str(project.folder))
-    helper = project.load()
-    by_use, actor_class = zray.remote(lambda: helper.version()), keeper_of(helper)
-    old = [actor_class.options(resources={name: 0.1}).remote() for name in NODES]
-
-    def seen():
-        new = [actor_class.options(resources={name: 0.1}).remote() for name in NODES]
-        return {*on_all(by_use), *on_all(zray.remote(helper.version)), *get([actor.version.remote() for actor in new])}
-
-    assert seen() == {"first"}
-    assert get([actor.version.remote() for actor in old]) == ["first"] * 2
-    edit(project, helper)
-    assert seen() == {"the second one"}
-    project.write("third")
-    importlib.reload(helper)
-    assert seen() == {"third"}
-    project.write("first")  # the same bytes as once before
-    importlib.reload(helper)
-    assert seen() == {"first"}
-    edit(project, helper)
-    assert get([actor.version.remote() for actor in old]) == ["first"] * 2
-
-
-@pytest.mark.parametrize("change", [edit_only, fail_to_reload])
-def test_all_nodes_use_the_version_that_the_program_has_in_memory(joined, project, change):
-    """On each node in fresh workers and actors; also where another module is reloaded, or imported, later."""
-    sys.path.append(str(project.folder))
-    helper = project.load()
-    other = Project(project.folder, "other")
-    other.write("first")
-    fresh, actor_class = fresh_worker_version(helper), keeper_of(helper)
-
-    def seen():
-        actors = [actor_class.options(resources={name: 0.1}).remote() for name in NODES]
-        return {*on_all(fresh), *on_all(zray.remote(helper.version)), *get([one.version.remote() for one in actors])}
-
-    assert seen() == {"first"}
-    change(project, helper)
-    assert seen() == {"first"}
-    loaded = other.load()
-    assert {*on_all(fresh_worker_version(loaded))} == {"first"}
-    edit(other, loaded)
-    assert {*on_all(fresh_worker_version(loaded))} == {"the second one"} and seen() == {"first"}
-    edit(project, helper)
-    assert seen() == {"the second one"}
-
-
-def test_part_of_a_package_that_is_edited_and_not_reloaded_stays_as_it_is(joined, project):
-    """Although the package travels again, since another part of it was reloaded."""
-    package = project.folder / f"package_{project.name}"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    for name in ("one", "two"):
-        (package / f"{name}.py").write_text("VERSION = 1\n")
-    sys.path.append(str(project.folder))
-    one, two = (importlib.import_module(f"{package.name}.{name}") for name in ("one", "two"))
-
-    @zray.remote(max_calls=1)
-    def versions():
-        return one.VERSION, two.VERSION
-
-    assert {*on_all(versions)} == {(1, 1)}
-    (package / "one.py").write_text("VERSION = 22\n")
-    (package / "two.py").write_text("VERSION = 22\n")
-    importlib.reload(one)
-    assert {*on_all(versions)} == {(22, 1)}
-    importlib.reload(two)
-    assert {*on_all(versions)} == {(22, 22)}
-
-
-def test_newest_version_travels_however_often_a_module_is_reloaded(joined, project, monkeypatch):
-    monkeypatch.setattr(shipping, "BUNDLES_MAX", 5)
-    sys.path.append(str(project.folder))
-    helper = project.load()
-    fresh = fresh_worker_version(helper)
-    keeper = zray.remote(Keeper).options(num_cpus=0, resources={NODES[1]: 0.1}).remote(helper)
-    for number in range(10):
-        project.write("x" * (number + 1))
-        importlib.reload(helper)
-        get([fresh.remote(), keeper.version.remote()])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert {*on_all(fresh)} == {"x" * 10}
-    assert get(keeper.path_folders.remote("/code/")) <= 5
-    assert len(context.runtime.shipper.sent) <= 5
-
-
-def test_modules_that_are_imported_one_by_one_all_travel(joined, project, monkeypatch):
-    monkeypatch.setattr(shipping, "BUNDLES_MAX", 5)
-    sys.path.append(str(project.folder))
-    made = [Project(project.folder, f"module{number}") for number in range(12)]
-    for one in made:
-        one.write(one.name)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert {*on_all(fresh_worker_version(one.load()))} == {one.name}
-    assert len(context.runtime.shipper.sent) <= 5
-    assert {*on_all(fresh_worker_version(made[0].load()))} == {made[0].name}

@@ -91,8 +91,7 @@ class Driver(Runtime):
         super().__init__(connection, session.name, welcome.inline_bytes_max, Submitter(root_task_id(job_id), "driver"))
         self.job_id = job_id
         self.node_id = welcome.node_id
-        self.facts = hello.facts
-        self.namespace = self.facts.namespace
+        self.facts, self.namespace = hello.facts, hello.facts.namespace
         self.said_goodbye = False
         self.has_all_output = False  # of other nodes, in the logs
         self.on_other = self._on_other

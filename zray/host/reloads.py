@@ -86,8 +86,10 @@ class ReloadWatch:
     def _found_by_others(self, name: str, path: Any, target: Any) -> Any:
         finders: list[Any] = list(sys.meta_path)
         for finder in finders[finders.index(self) + 1 :] if self in finders else ():
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
+            find_spec = getattr(finder, "find_spec", None)
+            if find_spec is None:
+                return None  # an old kind, which only Python itself asks
+            if (spec := find_spec(name, path, target)) is not None:
                 return spec
         return None
 
