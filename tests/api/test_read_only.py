@@ -13,6 +13,7 @@ import zray
 pytestmark = pytest.mark.usefixtures("session")
 
 LARGE, SMALL = 50_000, 100  # elements: in shared memory, and in the messages of zray
+HEAD_BYTES = 64  # ahead of an array's elements
 WORDS = "this process ends because it wrote into an array that others read too"
 
 
@@ -41,9 +42,62 @@ def test_write_into_a_large_argument_ends_the_worker_and_is_explained(how):
 
     with pytest.raises(zray.exceptions.WorkerCrashedError) as caught:
         zray.get(change.remote(ref))
-    for words in ("SIGSEGV", WORDS, "in change", "@zray.remote(writable=True)"):
+    named = f"object {ref.hex()} ({8 * LARGE + HEAD_BYTES:,} bytes), argument 'table' of task "
+    for words in ("SIGSEGV", WORDS, named, "in change", "@zray.remote(writable=True)"):
         assert words in str(caught.value)
     assert not zray.get(ref).any()
+
+
+@pytest.mark.parametrize("count", [20_000, 1_000_000])
+def test_write_of_torch_is_explained(count):
+    pytest.importorskip("torch", reason="torch is not installed")
+    ref = zray.put({"table": np.zeros(count)})
+
+    @zray.remote(max_retries=0)
+    def change(_, *, tables):
+        import torch
+
+        torch.from_numpy(tables["table"]).add_(1)
+
+    with pytest.raises(zray.exceptions.WorkerCrashedError) as caught:
+        zray.get(change.remote(1, tables=ref))
+    for words in (WORDS, f"object {ref.hex()} (", "argument 'tables' of task ", "in change", "writable=True"):
+        assert words in str(caught.value)
+    assert not zray.get(ref)["table"].any()
+
+
+@pytest.mark.parametrize(
+    "call, origin",
+    [
+        (lambda writer, ref: writer.change.remote(ref), "Writer.change"),
+        (lambda writer, ref: writer.get_and_change.remote([ref]), "which zray.get() or an await gave."),
+        (lambda writer, ref: writer.change_kept.remote(), "argument 'kept' of the constructor of "),
+    ],
+    ids=["method", "get", "constructor"],
+)
+def test_message_says_how_the_array_came(call, origin):
+    """Other arrays are in use at the same time: the one that is written is named."""
+    refs = [zray.put(np.zeros(LARGE)) for _ in range(3)]
+
+    @zray.remote
+    class Writer:
+        def __init__(self, kept, others):
+            self.kept, self.others = kept, zray.get(others)
+
+        def change_kept(self):
+            np.add.at(self.kept, [0], 1)
+
+        def change(self, table):
+            np.add.at(table, [0], 1)
+
+        def get_and_change(self, refs):
+            np.add.at(zray.get(refs[0]), [0], 1)
+
+    is_kept = "'kept'" in origin
+    writer = Writer.remote(refs[0], refs[1:2])
+    with pytest.raises(zray.exceptions.ActorDiedError) as caught:
+        zray.get(call(writer, refs[2]))
+    assert f"object {refs[0 if is_kept else 2].hex()} (" in str(caught.value) and origin in str(caught.value)
 
 
 def test_write_of_an_actor_into_what_it_got_is_explained():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zray.exceptions import DeserializationError
 from zray.object_ref import ObjectRef
-from zray.store.arguments import NO_ARGUMENTS, deserialize_arguments, serialize_arguments
+from zray.store.arguments import NO_ARGUMENTS, argument_of_dep, deserialize_arguments, serialize_arguments
 from zray.store.values import deserialize, to_bytes
 
 REFS = [ObjectRef(bytes([n]) * 20) for n in range(40)]
@@ -36,6 +36,12 @@ def test_arguments_come_back_with_deps_in_place(args, kwargs):
     )
     assert arguments.deps == tuple(deps)
     assert arguments.holds == tuple(holds)
+    places = {}
+    for place, value in [*enumerate(args), *kwargs.items()]:
+        if type(value) is ObjectRef:
+            places.setdefault(value.id, place)
+    assert [argument_of_dep(arguments.payload, index) for index in range(len(deps))] == [places[dep] for dep in deps]
+    assert argument_of_dep(arguments.payload, len(deps)) is None
 
 
 def test_no_arguments_take_no_bytes():

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from zray.store import write_faults
 from zray.store.segment import Segment, segment_name, unlink_session
 
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no handler for this machine")
@@ -123,3 +124,36 @@ ctypes.CDLL(None).signal(11, ctypes.cast(repair, ctypes.c_void_p))
 def test_writer_of_this_process_is_not_stopped(session):
     done = run(session, "others[:] = 1; print(others.sum())")
     assert done.stdout == b"64\n" and done.returncode == 0
+
+
+THREE = """
+arrays = [view.read(0, at, 64, list, f"Object {at}. ") for at in (0, 128, 256)]
+del arrays[0]"""
+
+
+@pytest.mark.parametrize(
+    "at, said", [(0, None), (63, None), (127, None), (128, 128), (191, 128), (192, None), (256, 256)]
+)
+def test_object_at_the_address_is_named(session, at, said):
+    """An array that is gone is not named any more."""
+    done = run(session, f"ctypes.memset(array.ctypes.data + {at}, 1, 1)", after=THREE)
+    assert done.returncode == -11
+    named = b"" if said is None else f"Object {said}. ".encode()
+    assert WORDS + b"  " + named + b"zray.get() and the arguments" in done.stderr
+
+
+def test_slots_are_used_again_and_more_arrays_than_slots_are_allowed(session):
+    after = """
+from zray.store import write_faults
+for _ in range(3):
+    count = write_faults.SLOTS_MAX + 5
+    kept = [view.read(0, 64 * (at % 1000), 64, list, "Other object. ") for at in range(count)]
+    assert not write_faults._free
+    del kept
+assert len(write_faults._free) == write_faults.SLOTS_MAX
+last = view.read(0, 0, 64, list, "Object. " + "\u00e4" * 300)
+"""
+    done = run(session, "ctypes.memset(array.ctypes.data, 1, 1)", after=after)
+    assert done.returncode == -11, done.stderr
+    said = done.stderr[done.stderr.index(b"Object. ") : done.stderr.index(b"zray.get() and")]
+    assert said.endswith(b"...  ") and len(said) == write_faults.SAID_BYTES_MAX - 1

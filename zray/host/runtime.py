@@ -36,6 +36,7 @@ from . import (
 from .connection import Connection
 from .flusher import flush_forever
 from .futures import Futures
+from .origins import OF_GET, words_of
 from .stack import require_room
 from .submitter import Submitter
 from .waiting import Waiting
@@ -284,13 +285,14 @@ class Runtime:
             raise deserialize_error(value)
         return deserialize_writable(value) if writable else deserialize(value)
 
-    def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False) -> Any:
+    def read_stored(self, object_id: bytes, place: StoredValue, *, writable: bool = False, origin: str = OF_GET) -> Any:
         """A large value: arrays in it are views of the arena, and pin it there; or copies, if writable."""
         self.refuse_in_the_middle()
         unread = self.unread
         with self.lock:
             self.client.read_begins(object_id)
-        array = self.arena.read(place.segment, place.offset, place.size, lambda: unread.append(object_id))
+        said = "" if writable else words_of(object_id, place.size, origin)
+        array = self.arena.read(place.segment, place.offset, place.size, lambda: unread.append(object_id), said)
         return deserialize_writable(array) if writable else deserialize(array)
 
     def wait(self, ids: list[bytes], count: int, timeout: float | None, fetch: bool) -> Callable[[bytes], bool]:

@@ -44,6 +44,7 @@ from .failures import failure
 from .leaving import Parting, heard_before_exit, leave
 from .log_room import LogRoom
 from .logs import begun_lines
+from .origins import Origins
 from .pinned import PinnedFinder
 from .returns import several
 from .runtime import Runtime
@@ -95,6 +96,7 @@ class Worker(Runtime):
         self.printed_by = b""  # the task that printed last
         self.more_messages = self.executor.take_messages
         self.functions: dict[bytes, Callable[..., Any]] = {}
+        self.origins = Origins(self)
         self.calls: Counter[bytes] = Counter()  # of functions with max_calls
         self.parting: Parting | None = None  # this process ends behind the task in hand
         self.call: Call | None = None  # what the main thread runs, and threads that it started
@@ -368,9 +370,10 @@ class Worker(Runtime):
             return deserialize_arguments(spec.args, ())
         resolved = []
         writable = bool(spec.options) and parse_options(spec.options).writable
-        for object_id, value in zip(spec.deps, self.executor.begin(spec), strict=True):
+        for index, value in enumerate(self.executor.begin(spec)):
             if type(value) is StoredValue:
-                resolved.append(self.read_stored(object_id, value, writable=writable))
+                origin = "" if writable else self.origins.of_argument(spec, index)
+                resolved.append(self.read_stored(spec.deps[index], value, writable=writable, origin=origin))
             elif is_error(value):
                 raise deserialize_error(value)
             else:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exceptions import ObjectLostError
+from . import write_faults
 from .segment import Segment, SegmentCutError, segment_name
 
 OnRelease = Callable[[], object]
@@ -25,10 +26,11 @@ OnRelease = Callable[[], object]
 class _Pin(weakref.ref):  # type: ignore[type-arg]
     """Dies with nothing said unless its array dies first."""
 
-    __slots__ = ("on_release", "key")
+    __slots__ = ("on_release", "key", "slot")
 
     on_release: OnRelease
     key: int
+    slot: int  # of write_faults
 
 
 # Pins must live as long as their arrays: a weak reference that is itself gone calls nobody.
@@ -37,6 +39,7 @@ _pins: dict[int, _Pin] = {}
 
 def _released(pin: _Pin) -> None:
     if _pins.pop(pin.key, None) is not None:
+        write_faults.forget(pin.slot)
         pin.on_release()
 
 
@@ -82,22 +85,27 @@ class ArenaView:
         """The session is over: a segment is unmapped with the last array that reads it, here if there is none."""
         self._segments.clear()
 
-    def read(self, segment_number: int, offset: int, size: int, on_release: OnRelease | None = None) -> Any:
+    def read(
+        self, segment_number: int, offset: int, size: int, on_release: OnRelease | None = None, said: str = ""
+    ) -> Any:
         """A range as a read-only 1-d uint8 array, for `values.deserialize`.
 
         on_release: called once, when the array and all that was made from it are gone.
+        said: which value it is, for the message of a process that writes into it; kept until that call.
 
         Raises:
             ObjectLostError: somebody has removed or truncated the shared memory.
         """
         try:
-            array = self.segment(segment_number, offset, size).view(offset, size)
+            segment = self.segment(segment_number, offset, size)
+            array = segment.view(offset, size)
         except SegmentCutError as error:
             raise ObjectLostError(f"The value is lost: {error.strerror}") from None
         if on_release is not None:
             pin = _Pin(array, _released)
             pin.on_release = on_release
             pin.key = id(pin)
+            pin.slot = write_faults.name(segment.address_of(offset), size, said) if said else -1
             _pins[pin.key] = pin
         return array
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.msgpack import Decoder, Encoder
 
 from ..exceptions import DeserializationError, ZrayError
@@ -32,6 +32,7 @@ _MIXED_HEAD = bytes((MIXED,))
 _SIMPLE = frozenset((bool, int, float, str, bytes, type(None)))
 _encode = Encoder().encode
 _decode = Decoder(list[Any]).decode
+_decode_places = Decoder(tuple[list[Raw], dict[str, Raw]]).decode
 _decode_mixed = Decoder(tuple[list[int | bytes], dict[str, int | bytes]]).decode
 
 
@@ -124,6 +125,22 @@ def deserialize_arguments(payload: bytes, dep_values: Sequence[Any]) -> tuple[li
         raise
     except (ValueError, IndexError, TypeError) as error:
         raise DeserializationError(f"arguments of {len(payload)} bytes cannot be read: {error}") from error
+
+
+def argument_of_dep(payload: bytes, index: int) -> int | str | None:
+    """The first argument that takes this dep: its position or its keyword; None where none does."""
+    try:
+        if payload[0] == MIXED:
+            mark = _encode(index)
+            said, named = _decode_places(payload[1:])
+            marks: list[tuple[int | str, Any]] = [*enumerate(said), *named.items()]
+            return next((place for place, part in marks if memoryview(part) == mark), None)
+        args = _decode(payload)
+        kwargs = args.pop() if type(args[-1]) is dict else {}
+        parts: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        return next((place for place, part in parts if part == [index]), None)
+    except (ValueError, IndexError, TypeError):
+        return None
 
 
 def _serialize_simple(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments | None:

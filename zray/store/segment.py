@@ -61,7 +61,7 @@ class SegmentFullError(OSError):
 class Segment:
     """One mapped segment.  name; size in bytes; mapping: until the last view is gone, writable where that was asked."""
 
-    __slots__ = ("name", "size", "mapping", "_begin", "_descriptor", "_read_only")
+    __slots__ = ("name", "size", "mapping", "_address", "_begin", "_descriptor", "_read_only")
 
     def __init__(
         self, name: str, size: int, descriptor: int, *, writable: bool = True, part: tuple[int, int] | None = None
@@ -80,6 +80,7 @@ class Segment:
                 raise OSError(errno.ENOMEM, _why_not_mapped(length)) from None
             raise
         self._descriptor = descriptor
+        self._address = 0
         # numpy asks the memory below an array before it makes it writable again: this one says no.
         self._read_only = memoryview(self.mapping).toreadonly()
 
@@ -192,8 +193,12 @@ class Segment:
 
         from .write_faults import watch
 
-        address = numpy.frombuffer(self.mapping, numpy.uint8, 1).ctypes.data
-        watch(address, address + len(self.mapping))
+        self._address = numpy.frombuffer(self.mapping, numpy.uint8, 1).ctypes.data
+        watch(self._address, self._address + len(self.mapping))
+
+    def address_of(self, offset: int) -> int:
+        """Where a part of a mapping that `explain_writes` knows lies in this process."""
+        return self._address + offset - self._begin
 
     def bytes_of(self, offset: int, size: int) -> memoryview:
         """A range as plain bytes, read-only, without numpy.

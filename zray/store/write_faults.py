@@ -9,7 +9,9 @@ the code restores the handler that was there before and returns, so that the ins
 as without us: faulthandler prints the stack, a debugger or a core dump sees the fault itself.  A signal that somebody
 has sent is sent again.
 
-    table, a page behind the code:  low | high | address of the text | its length | the earlier sigaction (32 bytes)
+    table, a page behind the code    low | high | slots begin | slots end | the earlier sigaction (32 bytes)
+                                     three iovecs: what has happened | which object | what to do instead
+    slots, each of an array in use   low | high | address of its text | length of its text
 """
 
 from __future__ import annotations
@@ -22,17 +24,29 @@ import signal
 import struct
 import threading
 
-TEXT = (
-    "\nzray: this process ends because it wrote into an array that others read too.  zray.get() and the arguments of "
-    "tasks and actors give arrays in read-only shared memory.  numpy refuses to write into these; numpy.add.at, "
-    "torch.from_numpy, ctypes and __array_interface__ do not ask numpy.  The stack below shows the line.  Write into a "
-    "copy instead: array.copy(), zray.get(ref, writable=True), @zray.remote(writable=True).\n\n"
+TEXT = "\nzray: this process ends because it wrote into an array that others read too.  "
+ADVICE = (
+    "zray.get() and the arguments of tasks and actors give arrays in read-only shared memory.  numpy refuses to write "
+    "into these; numpy.add.at, torch.from_numpy, ctypes and __array_interface__ do not ask numpy.  The stack below "
+    "shows the line.  Write into a copy instead: array.copy(), zray.get(ref, writable=True), "
+    "@zray.remote(writable=True).\n\n"
 )
+# Arrays in use whose objects are named: of more, the text says only what has happened.  Their slots take 1.7 MB, of
+# which pages that no array has used yet are not there.
+SLOTS_MAX = 4096
+SAID_BYTES_MAX = 384
 _TABLE_AT = mmap.PAGESIZE
 _TABLE = struct.Struct("<4Q")
 _ACTION_AT = _TABLE_AT + _TABLE.size
 _ACTION_BYTES = 32  # the kernel's: handler, flags, restorer, mask
-_TEXT_AT = _ACTION_AT + _ACTION_BYTES
+_IOVECS_AT = _ACTION_AT + _ACTION_BYTES
+_IOVECS = struct.Struct("<6Q")
+_TEXT_AT = _IOVECS_AT + _IOVECS.size
+_SLOTS_AT = _TABLE_AT + mmap.PAGESIZE  # the texts end before
+_SLOT = struct.Struct("<4Q")
+_NO_RANGE = bytes(16)
+_SAID_AT = _SLOTS_AT + SLOTS_MAX * _SLOT.size
+_PAGES_BYTES = _SAID_AT + SLOTS_MAX * SAID_BYTES_MAX
 _SA_SIGINFO, _SA_ONSTACK = 4, 0x08000000
 
 # By machine: the code, what in it stands for the table's address, and the number of the system call rt_sigaction.
@@ -40,31 +54,40 @@ _PLACE = (0x1122334455667788).to_bytes(8, "little")
 _CODE = {
     # endbr64; mov r8, TABLE; mov r9d, [rsi+8] (si_code); cmp r9d, 2 (SEGV_ACCERR); jne restore
     # mov rax, [rsi+16] (si_addr); cmp rax, [r8]; jb restore; cmp rax, [r8+8]; jae restore
-    # mov rsi, [r8+16]; mov rdx, [r8+24]; mov edi, 2; mov eax, 1 (write); syscall
+    # mov rdx, [r8+16]; scan: cmp rdx, [r8+24]; jae say; cmp rax, [rdx]; jb next; cmp rax, [rdx+8]; jae next
+    # mov rcx, [rdx+16]; mov [r8+80], rcx; mov rcx, [rdx+24]; mov [r8+88], rcx; jmp say; next: add rdx, 32; jmp scan
+    # say: lea rsi, [r8+64]; mov edx, 3; mov edi, 2; mov eax, 20 (writev); syscall
     # restore: lea rsi, [r8+32]; mov edi, 11; xor edx, edx; mov r10d, 8; mov eax, 13 (rt_sigaction); syscall
     # test r9d, r9d; jg done; mov eax, 186 (gettid); syscall; mov edi, eax; mov esi, 11; mov eax, 200 (tkill); syscall
     # done: ret
     "x86_64": (
-        "f30f1efa49b88877665544332211448b4e084183f9027523488b4610493b00721a493b40087314498b7010498b5018bf02000000b801000000"
-        "0f05498d7020bf0b00000031d241ba08000000b80d0000000f054585c97f15b8ba0000000f0589c7be0b000000b8c80000000f05c3",
+        "f30f1efa49b88877665544332211448b4e084183f9027551488b4610493b007248493b40087342498b5010493b50187323483b027218"
+        "483b42087312488b4a1049894850488b4a1849894858eb064883c220ebd7498d7040ba03000000bf02000000b8140000000f05498d70"
+        "20bf0b00000031d241ba08000000b80d0000000f054585c97f15b8ba0000000f0589c7be0b000000b8c80000000f05c3",
         13,
     ),
     # ldr x4, TABLE; ldr w6, [x1, 8] (si_code); cmp w6, 2 (SEGV_ACCERR); b.ne restore
     # ldr x3, [x1, 16] (si_addr); ldr x5, [x4]; cmp x3, x5; b.lo restore; ldr x5, [x4, 8]; cmp x3, x5; b.hs restore
-    # mov x0, 2; ldr x1, [x4, 16]; ldr x2, [x4, 24]; mov x8, 64 (write); svc 0
+    # ldr x5, [x4, 16]; ldr x7, [x4, 24]; scan: cmp x5, x7; b.hs say
+    # ldr x0, [x5]; cmp x3, x0; b.lo next; ldr x0, [x5, 8]; cmp x3, x0; b.hs next
+    # ldr x0, [x5, 16]; ldr x1, [x5, 24]; stp x0, x1, [x4, 80]; b say; next: add x5, x5, 32; b scan
+    # say: mov x0, 2; add x1, x4, 64; mov x2, 3; mov x8, 66 (writev); svc 0
     # restore: mov x0, 11; add x1, x4, 32; mov x2, 0; mov x3, 8; mov x8, 134 (rt_sigaction); svc 0
     # cmp w6, 0; b.gt done; mov x8, 178 (gettid); svc 0; mov x1, 11; mov x8, 130 (tkill); svc 0
     # done: ret; TABLE
     "aarch64": (
-        "c4030058260840b9df080071a1010054230840f9850040f97f0005eb23010054850440f97f0005ebc2000054400080d2810840f9820c40f9"
-        "080880d2010000d4600180d281800091020080d2030180d2c81080d2010000d4df000071cc000054481680d2010000d4610180d2481080d2"
-        "010000d4c0035fd68877665544332211",
+        "c4050058260840b9df080071a1030054230840f9850040f97f0005eb23030054850440f97f0005ebc2020054850840f9870c40f9bf00"
+        "07eba2010054a00040f97f0000eb03010054a00440f97f0000eba2000054a00840f9a10c40f9800405a903000014a5800091f3ffff17"
+        "400080d281000191620080d2480880d2010000d4600180d281800091020080d2030180d2c81080d2010000d4df000071cc0000544816"
+        "80d2010000d4610180d2481080d2010000d4c0035fd68877665544332211",
         134,
     ),
 }
 _installing = threading.Lock()
 _pages: mmap.mmap | None = None  # with the code and its table: they stay as long as the process
+_start = 0  # their address
 _is_tried = False
+_free = list(range(SLOTS_MAX - 1, -1, -1))  # slots; taken and given back without a lock
 
 
 def watch(low: int, high: int) -> None:
@@ -81,24 +104,52 @@ def watch(low: int, high: int) -> None:
             _pages[_TABLE_AT : _TABLE_AT + 16] = struct.pack("<2Q", low, high)
 
 
+def name(low: int, size: int, said: str) -> int:
+    """From now on a write into this range is explained with these words too.  Returns a slot for `forget`, or -1."""
+    pages = _pages
+    if pages is None:
+        return -1
+    try:
+        slot = _free.pop()
+    except IndexError:
+        return -1
+    text = said.encode("utf-8", "backslashreplace")
+    if len(text) > SAID_BYTES_MAX:
+        text = text[: SAID_BYTES_MAX - 6] + b"...  "
+    at = _SAID_AT + slot * SAID_BYTES_MAX
+    pages[at : at + len(text)] = text
+    _SLOT.pack_into(pages, _SLOTS_AT + slot * _SLOT.size, low, low + size, _start + at, len(text))
+    return slot
+
+
+def forget(slot: int) -> None:
+    """The array of that slot is gone.  Called in the middle of anything: it takes no lock."""
+    if slot >= 0 and _pages is not None:
+        at = _SLOTS_AT + slot * _SLOT.size
+        _pages[at : at + len(_NO_RANGE)] = _NO_RANGE
+        _free.append(slot)
+
+
 def _install() -> None:
     """Nothing happens where the machine is another one, or the system allows no code of our own."""
-    global _pages
+    global _pages, _start
     code, number = _CODE.get(platform.machine(), ("", 0))
     if not code:
         return
-    text = TEXT.encode()
+    text, advice = TEXT.encode(), ADVICE.encode()
     libc = ctypes.CDLL(None)
     pages = mmap.mmap(
         -1,
-        -(-(_TEXT_AT + len(text)) // mmap.PAGESIZE) * mmap.PAGESIZE,
+        -(-_PAGES_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE,
         flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,  # a forked child has its own
     )
     start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
     filled = bytes.fromhex(code).replace(_PLACE, (start + _TABLE_AT).to_bytes(8, "little"))
     pages[: len(filled)] = filled
-    pages[_TEXT_AT : _TEXT_AT + len(text)] = text
-    pages[_TABLE_AT : _TABLE_AT + _TABLE.size] = _TABLE.pack(0, 0, start + _TEXT_AT, len(text))
+    pages[_TEXT_AT : _TEXT_AT + len(text) + len(advice)] = text + advice
+    _TABLE.pack_into(pages, _TABLE_AT, 0, 0, start + _SLOTS_AT, start + _SAID_AT)
+    at = start + _TEXT_AT
+    _IOVECS.pack_into(pages, _IOVECS_AT, at, len(text), at, 0, at + len(text), len(advice))
     first = (ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE))
     if libc.mprotect(*first, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
         return
@@ -110,7 +161,7 @@ def _install() -> None:
     # glibc's and musl's: handler, mask (128 bytes), flags, restorer.
     action = struct.pack("<Q128xixxxxQ", start, _SA_SIGINFO | _SA_ONSTACK, 0)
     if libc.sigaction(ctypes.c_int(signal.SIGSEGV), action, None) == 0:
-        _pages = pages
+        _pages, _start = pages, start
 
 
 def _handler_of(libc: ctypes.CDLL, number: int, action: ctypes.c_void_p) -> int:
