@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from types import MemberDescriptorType
 from typing import Any
 
 HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: a class made by Python code.
@@ -29,16 +31,28 @@ def exception_parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, An
     if len(reduced) > 2 and isinstance(reduced[2], dict):
         state.update(reduced[2])
     state.update(getattr(error, "__dict__", {}))
-    for cls in type(error).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            mangled = f"_{cls.__name__.lstrip('_')}{name}" if name[:2] == "__" != name[-2:] else name
-            if mangled not in ("__dict__", "__weakref__") and hasattr(error, mangled):
-                state[mangled] = getattr(error, mangled)
+    for name, slot in slots_of(type(error)):
+        if name not in state:
+            try:
+                state[name] = slot.__get__(error)
+            except AttributeError:
+                continue  # it was never set
     arguments = reduced[1]
     if is_group(base):
         arguments = (error.message, error.exceptions)  # type: ignore[attr-defined]
     return arguments, state
+
+
+def slots_of(cls: type) -> Iterator[tuple[str, MemberDescriptorType]]:
+    """Slots of instances that Python code has given them, with the names that the class knows them by.
+
+    By their types: `__slots__` may be an iterator that is used up, and has other names for private ones.
+    """
+    for base in cls.__mro__:
+        if base.__flags__ & HEAP_TYPE:
+            for name, part in vars(base).items():
+                if type(part) is MemberDescriptorType:
+                    yield name, part
 
 
 def is_group(cls: type) -> bool:
@@ -49,14 +63,46 @@ def is_group(cls: type) -> bool:
 def exception_from_parts(cls: type, arguments: tuple[Any, ...], state: dict[str, Any]) -> Any:
     """The reverse of `exception_parts`, for cls or a subclass of it."""
     base = builtin_base(cls)
-    error = base.__new__(cls, *arguments)
+    try:
+        error = base.__new__(cls, *arguments)
+    except TypeError:
+        if not is_group(cls):
+            raise
+        error = _group_of_any(cls, arguments)
     base.__init__(error, *arguments)
+    set_state(error, state)
+    return error
+
+
+def set_state(error: Any, state: dict[str, Any]) -> None:
+    """Set attributes and slots of an exception, whose own __setstate__ knows no slots."""
     for name, value in state.items():
         try:
             object.__setattr__(error, name, value)
         except (AttributeError, TypeError):
             error.__dict__[name] = value  # A property without a setter stands in the way.
+
+
+def _group_of_any(cls: type, arguments: tuple[Any, ...]) -> Any:
+    """A group with members that are no Exceptions, of a class that is an Exception: Python itself makes none."""
+    plain: Any = type(cls.__name__, (builtin_base(cls),), {})
+    error = plain.__new__(plain, *arguments)
+    error.__class__ = cls
     return error
+
+
+def with_members(group: BaseException, replaced: Callable[[BaseException], BaseException]) -> tuple[BaseException, ...]:
+    """Members of a group, with those at any depth that are no groups passed through `replaced`."""
+    members = []
+    for member in exception_parts(group)[0][1]:
+        if is_group(type(member)):
+            (message, before), state = exception_parts(member)
+            inside = with_members(member, replaced)
+            is_same = all(one is other for one, other in zip(before, inside, strict=True))
+            members.append(member if is_same else exception_from_parts(type(member), (message, inside), state))
+        else:
+            members.append(replaced(member))
+    return tuple(members)
 
 
 class ExceptionInParts:

@@ -39,7 +39,7 @@ from typing import Any
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
-from .exception_parts import exception_from_parts, exception_parts, in_parts
+from .exception_parts import exception_from_parts, exception_parts, in_parts, is_group, with_members
 from .printable import escaped
 
 # The first byte of a value that is an error: bytes that begin no msgpack scalar and no pickle (0x80).
@@ -119,7 +119,10 @@ class TaskError(ZrayError):
     def _copied_into(self, dual: type[TaskError]) -> TaskError:
         cause = self.cause
         assert cause is not None
-        error: Any = exception_from_parts(dual, *exception_parts(cause))
+        arguments, state = exception_parts(cause)
+        if is_group(type(cause)):
+            arguments = (arguments[0], with_members(cause, _without_interrupt))
+        error: Any = exception_from_parts(dual, arguments, state)
         # Not through setattr: the user's class may have made these names read-only properties.
         error.__dict__.update(self.__dict__)
         # `raise ... from` shows the cause; the remote traceback is in the text already.
@@ -129,6 +132,14 @@ class TaskError(ZrayError):
 
 
 RayTaskError = TaskError
+
+
+def _without_interrupt(member: BaseException) -> BaseException:
+    """A KeyboardInterrupt counts as a cancellation, in a group as alone: in a caller it would mean the caller's own."""
+    if not isinstance(member, KeyboardInterrupt):
+        return member
+    said = f": {member}" if member.args else ""
+    return TaskCancelledError(f"The task raised {type(member).__name__} in a group, so it counts as cancelled{said}")
 
 
 class _Dual(TaskError):

@@ -1,6 +1,7 @@
 """Errors of classes that derive from BaseException only, and KeyboardInterrupt, in tasks and actors."""
 
 import asyncio
+import sys
 
 import pytest
 
@@ -66,6 +67,18 @@ def test_error_of_a_base_exception_class_is_raised_as_that_class(kind):
     with pytest.raises(Alarm) as caught:
         zray.get(ref, timeout=30)
     assert isinstance(caught.value, TaskError) and caught.value.args == ("fire", 3)
+    assert actor is None or zray.get(actor.answer.remote(), timeout=30) == 42
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exception groups came with Python 3.11")
+@pytest.mark.parametrize("kind", KINDS)
+def test_group_of_base_exceptions_is_raised_as_that_group(kind):
+    members = [Alarm("fire"), KeyboardInterrupt(), ValueError(1)]
+    ref, actor = call_that_fails(kind, lambda: BaseExceptionGroup("several", members))  # noqa: F821
+    with pytest.raises(BaseExceptionGroup, match="several") as caught:  # noqa: F821
+        zray.get(ref, timeout=30)
+    assert isinstance(caught.value, TaskError)
+    assert [type(member) for member in caught.value.exceptions] == [Alarm, TaskCancelledError, ValueError]
     assert actor is None or zray.get(actor.answer.remote(), timeout=30) == 42
 
 

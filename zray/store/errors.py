@@ -170,6 +170,11 @@ def _stand_in(error: BaseException, what: str, why: str) -> ZrayError:
     return ZrayError(f"An exception {what}.  It was {_said(error)}{why}")
 
 
+def stand_in_for(member: BaseException, error: BaseException) -> ZrayError:
+    """The error that stands for a group's member which does not pickle.  error: why not."""
+    return _stand_in(member, "isn't serializable", f"\n({_safe(error)})")
+
+
 def _said(error: BaseException) -> str:
     """Type and text of an exception."""
     cls = type(error)

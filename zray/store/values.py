@@ -21,10 +21,11 @@ from typing import Any
 from msgspec.msgpack import Decoder, Encoder
 
 from .. import object_ref
-from ..exceptions import SYSTEM_ERROR, TASK_ERROR, DeserializationError, ZrayError
+from ..exceptions import SYSTEM_ERROR, TASK_ERROR, DeserializationError, SerializationError, ZrayError
 from ..object_ref import ObjectRef, collect_refs
 from .arrays import array_parts, decode_array, encode_array
 from .copying import copy_bytes
+from .exception_values import MemberTrials, mentions_slots, with_slots
 from .layout import (
     BYTES,
     BYTES_HEAD,
@@ -231,14 +232,14 @@ def _needs_care(data: bytes) -> bool:
 
     A refusal: user code has swallowed the error of a ref that it tried to pickle. `__main__`: it mentions
     what no worker can import. `_reconstruct`: numpy wrote an array's elements in band, so it would come out
-    writable. All may be found by accident, which costs time only.
+    writable. Slots of an exception, which pickle loses. All may be found by accident, which costs time only.
     """
     global _refusals_seen
     refusals = object_ref.refusals
     if refusals != _refusals_seen:
         _refusals_seen = refusals
         return True
-    if _custom or data.find(b"__main__") >= 0 or data.find(b"_reconstruct") >= 0:
+    if _custom or data.find(b"__main__") >= 0 or data.find(b"_reconstruct") >= 0 or mentions_slots(data):
         return True
     cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
     # By getattr: another thread may be half through importing it.
@@ -257,21 +258,32 @@ def _serialize_collecting(value: Any) -> Serialized:
         if not data or _needs_care(data):
             ids.clear()
             buffers.clear()
-            data = cloudpickled(value, buffers)
+            trials = MemberTrials(_careful_pickler())
+            try:
+                data = cloudpickled(value, buffers, trials)
+            except SerializationError:
+                if not trials.has_met_group:
+                    raise
+                ids.clear()
+                buffers.clear()
+                trials.is_on = True
+                data = cloudpickled(value, buffers, trials)
     if buffers:
         return pickle_with_buffers(data, [buffer.raw() for buffer in buffers], tuple(ids))
     return Serialized(data, (), tuple(ids), len(data))
 
 
-def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None) -> bytes:
+def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: MemberTrials | None = None) -> bytes:
     """The pickle by cloudpickle.  Out-of-band buffers are appended to `buffers`; without it they go in band.
+
+    trials: notes groups of exceptions, or tries their members, once it is on.
 
     Raises:
         SerializationError: names the part that cannot be pickled.
     """
     file = io.BytesIO()
     try:
-        _careful_pickler()(file, 5, None if buffers is None else buffers.append).dump(value)
+        _careful_pickler()(file, 5, None if buffers is None else buffers.append, trials).dump(value)
     except Exception as error:
         from .inspect import explain, is_of_users
 
@@ -292,6 +304,10 @@ def _careful_pickler() -> Any:
     from .caches import WRAPPERS, taken_apart
 
     class CarefulPickler(ByValuePickler):
+        def __init__(self, file: Any, protocol: int, buffer_callback: Any, trials: MemberTrials | None = None) -> None:
+            super().__init__(file, protocol, buffer_callback)
+            self.trials = trials  # of members of groups
+
         def reducer_override(self, value: Any) -> Any:
             kind = type(value)
             if kind in _custom:
@@ -303,6 +319,10 @@ def _careful_pickler() -> Any:
                     return parts
             if kind in WRAPPERS and (parts := taken_apart(value, kind)) is not None:
                 return parts
+            if issubclass(kind, BaseException):
+                parts = self.trials.taken_apart(value) if self.trials is not None else None
+                if parts is not None or (parts := with_slots(value)) is not None:
+                    return parts
             if kind is CodeType:
                 return _with_its_file(value, self.dispatch_table[CodeType](value))
             return super().reducer_override(value)
