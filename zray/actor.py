@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable
-from functools import partialmethod, update_wrapper
+from functools import partialmethod, singledispatchmethod, update_wrapper
 from types import ClassMethodDescriptorType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -26,7 +26,7 @@ from .remote_function import (
     with_captured,
 )
 from .runtime_env import env_vars_of
-from .signatures import check_arguments, parameters_of, signature_of
+from .signatures import check_arguments, implementations_of, parameters_of, signature_of
 from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskSpec
 
@@ -47,6 +47,8 @@ ASYNC_CONCURRENCY = 1000
 BUILT_IN_METHODS = ("__ray_ready__", "__ray_terminate__", "__ray_call__")
 # Callable descriptors in a class that are no methods of its instances.
 NO_METHODS = (staticmethod, classmethod, ClassMethodDescriptorType, RemoteFunction, ActorMethod)
+# Descriptors that are methods, and cannot be called themselves.
+BOUND_LATER = (partialmethod, singledispatchmethod)
 # Python looks for these in a handle, and would take the actor's.
 NOT_CALLED = ("__copy__", "__deepcopy__", "__del__", "__getnewargs__", "__getnewargs_ex__", "__setstate__")
 
@@ -126,7 +128,7 @@ class ActorClass(Generic[C]):
         is_bound = hasattr(type(found), "__get__")
         if name.startswith("__") and name.endswith("__") and (found is None or is_bound or callable(found)):
             raise AttributeError(f"Actor class {self.__name} has no attribute {name!r}.")
-        if is_bound and not isinstance(found, NO_METHODS) and (callable(found) or isinstance(found, partialmethod)):
+        if is_bound and not isinstance(found, NO_METHODS) and (callable(found) or isinstance(found, BOUND_LATER)):
             return ClassFunction(cls, name, getattr(cls, name))
         return getattr(cls, name)
 
@@ -201,15 +203,17 @@ class ActorClass(Generic[C]):
                 if name.startswith("__") and not _can_be_called(self.__cls, name):
                     continue
                 check_text("The name of a method", name)
-                described = dict(getattr(function, "__zray_method__", {}))
+                holder = inspect.getattr_static(self.__cls, name, None)
+                described = dict(getattr(function, "__zray_method__", getattr(holder, "__zray_method__", {})))
                 described[PARAMETERS] = parameters_of(self.__cls, name, function)
                 methods[name] = described
-                if inspect.isgeneratorfunction(function):
-                    described[IS_GENERATOR] = True
-                elif inspect.iscoroutinefunction(function):
-                    self.__is_async = True
-                elif inspect.isasyncgenfunction(function):
-                    raise absent.not_built(absent.ABILITIES, "async generators of actors")
+                for called in implementations_of(self.__cls, name) or (function,):
+                    if inspect.isgeneratorfunction(called):
+                        described[IS_GENERATOR] = True
+                    elif inspect.iscoroutinefunction(called):
+                        self.__is_async = True
+                    elif inspect.isasyncgenfunction(called):
+                        raise absent.not_built(absent.ABILITIES, "async generators of actors")
             for name in BUILT_IN_METHODS:
                 methods[name] = {}
             self.__methods = methods  # only now: a class that is refused is refused again

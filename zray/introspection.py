@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any
 
 from .object_ref import ObjectRef
-from .signatures import TAKES_SELF, signature_from, signature_of
+from .signatures import TAKES_SELF, implementations_of, signature_from, signature_of
 
 ANYTHING = [
     inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
@@ -83,7 +83,7 @@ def signature_of_method(cls: type | None, name: str, parameters: Any) -> inspect
         parameters: what the handle knows by itself, see signatures.parameters_of.
     """
     function = getattr(cls, name, None)
-    if function is None:
+    if function is None or implementations_of(cls, name):  # type: ignore[arg-type]
         signature = signature_from(parameters)[0]
     else:
         takes_self = isinstance(inspect.getattr_static(cls, name, None), TAKES_SELF)

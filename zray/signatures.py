@@ -58,11 +58,43 @@ def check_arguments(signature: inspect.Signature, name: str, args: tuple[Any, ..
         raise TypeError(f"{name}.remote(): {error}") from None
 
 
+def implementations_of(cls: type, name: str) -> list[Callable[..., Any]]:
+    """The functions that a method with implementations by type calls, bound to no instance; of any other method: [].
+
+    The class's own comes first.
+    """
+    found = inspect.getattr_static(cls, name, None)
+    if not isinstance(found, functools.singledispatchmethod):
+        return []
+    implementations = dict.fromkeys((found.func, *found.dispatcher.registry.values()))
+    # Any object will do: nothing is called.
+    return [item.__get__(object(), cls) if hasattr(item, "__get__") else item for item in implementations]
+
+
+def _parameters_of_all(implementations: list[Callable[..., Any]]) -> tuple[tuple[str, int, bool], ...] | None:
+    """As `parameters_of`, where all agree.  The first one's type decides: it is given by position, so not by name."""
+    found = []
+    for function in implementations:
+        signature, _ = signature_of(function)
+        if signature is None or not signature.parameters:
+            return None
+        described = [
+            (item.name, int(item.kind), item.default is not item.empty) for item in signature.parameters.values()
+        ]
+        if described[0][1] != inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            return None
+        found.append(((described[0][0], int(inspect.Parameter.POSITIONAL_ONLY), False), *described[1:]))
+    return found[0] if all(other[1:] == found[0][1:] for other in found) else None
+
+
 def parameters_of(cls: type, name: str, function: Any) -> tuple[tuple[str, int, bool], ...] | None:
     """(name, kind, whether it has a default) of each parameter that a caller gives; None: nothing can be checked.
 
     Plain data, so that a handle can be pickled whatever the defaults are.
     """
+    implementations = implementations_of(cls, name)
+    if implementations:
+        return _parameters_of_all(implementations)
     found = inspect.getattr_static(cls, name, None)
     if isinstance(found, BINDS):
         function = found.__get__(object(), cls)  # any object will do: nothing is called

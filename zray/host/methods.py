@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import singledispatchmethod
 from types import FunctionType
 from typing import Any
 
@@ -11,7 +12,7 @@ from .leaving import ActorExit
 # Methods of one class that are bound: a class that grows all the time has the others looked up at each call.
 METHODS_MAX = 1_000
 # Bound once.  Any other descriptor, such as a property, is asked at each call.
-STEADY = (FunctionType, staticmethod, classmethod)
+STEADY = (FunctionType, staticmethod, classmethod, singledispatchmethod)
 
 
 class Methods:

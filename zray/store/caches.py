@@ -1,6 +1,6 @@
 """What functools wraps around functions, by value: cloudpickle knows it by name only, and a worker has no `__main__`.
 
-A cache arrives empty.
+A cache arrives empty.  A function with implementations by type (singledispatch) arrives with all of them.
 """
 
 from __future__ import annotations
@@ -8,10 +8,15 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 _lru_cache_wrapper = type(functools.lru_cache(len))
-WRAPPERS = (_lru_cache_wrapper, functools.cached_property)
+WRAPPERS = (_lru_cache_wrapper, functools.cached_property, FunctionType)
+_dispatcher: Any = functools.singledispatch(len)
+_dispatching_code = _dispatcher.__code__  # all such functions have this one
+# What singledispatch sets in each of them.
+_OF_EACH = frozenset(("register", "dispatch", "registry", "_clear_cache", "__wrapped__"))
 
 
 def taken_apart(value: Any, kind: type) -> Any:
@@ -20,6 +25,11 @@ def taken_apart(value: Any, kind: type) -> Any:
         return _cached, (value.cache_parameters(), value.__wrapped__)
     if kind is functools.cached_property:  # it has a lock, before Python 3.12
         return _property, (value.func, value.attrname)
+    if kind is FunctionType and value.__code__ is _dispatching_code and not _is_importable(value):
+        attributes = {name: part for name, part in vars(value).items() if name not in _OF_EACH}
+        names = {name: getattr(value, name) for name in functools.WRAPPER_ASSIGNMENTS if hasattr(value, name)}
+        state = dict(value.registry), value.__wrapped__, {**names, **attributes}
+        return _dispatching, (value.__name__,), state, None, None, _set_dispatching
     return None
 
 
@@ -37,6 +47,24 @@ def _is_importable(value: Any) -> bool:
 
 def _cached(parameters: dict[str, Any], function: Callable[..., Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
+
+
+def _dispatching(name: str) -> Any:
+    """The function without implementations: they may refer to it."""
+
+    def missing(*args: Any) -> None:
+        """Stand for the first implementation, until that is set."""
+
+    missing.__name__ = name  # for its errors
+    return functools.singledispatch(missing)
+
+
+def _set_dispatching(function: Any, state: tuple[dict[type, Any], Any, dict[str, Any]]) -> None:
+    implementations, function.__wrapped__, attributes = state
+    for cls, implementation in implementations.items():
+        function.register(cls, implementation)
+    for name, value in attributes.items():
+        setattr(function, name, value)
 
 
 def _property(function: Callable[[Any], Any], name: str | None) -> Any:
