@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import zray
 from tests.clusters import two_with_disks
 from tests.gates import Gate, Tally, is_running, until
-from zray.exceptions import ActorDiedError, RayActorError
+from zray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError
 from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
@@ -76,7 +77,36 @@ def test_a_call_that_may_have_begun_is_not_repeated_unless_that_is_allowed(clust
     cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id == home))
     with pytest.raises(RayActorError, match="may have begun"):
         zray.get(begun, timeout=30)
-    assert zray.get(place.where.remote(), timeout=30) != home
+    assert zray.get(place.where.options(max_task_retries=-1).remote(), timeout=30) != home
+
+
+@zray.remote(resources={"disk": 1}, max_restarts=1)
+class SlowElsewhere:
+    """Actor whose second constructor waits at a gate."""
+
+    def __init__(self, gate, tally):
+        if tally.visit() > 1:
+            gate.wait(60)
+
+    def where(self):
+        return zray.get_runtime_context().get_node_id()
+
+
+def test_calls_without_retries_do_not_wait_for_an_actor_whose_node_is_lost(cluster, tmp_path):
+    """Those that may be repeated wait: for the new home, and there for the constructor."""
+    gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
+    place = SlowElsewhere.remote(gate, tally)
+    home = kill_home(cluster, place)
+    waits = place.where.options(max_task_retries=-1).remote()
+    until(lambda: tally.count() == 2)
+    began = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(ActorUnavailableError, match="has not begun"):
+            zray.get(place.where.remote(), timeout=30)
+    assert time.monotonic() - began < 1.0
+    assert zray.wait([waits], timeout=0)[0] == []
+    gate.open()
+    assert zray.get(waits, timeout=30) != home
 
 
 def test_a_call_under_way_that_may_be_repeated_is(cluster, tmp_path):

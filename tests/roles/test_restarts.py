@@ -1,10 +1,13 @@
-"""Calls on an actor whose process has died, by hand: which of them wait for the next one."""
+"""Calls on an actor whose process or node has died, by hand: which of them wait for the next one."""
 
 from tests.roles.actor_desk import ActorDesk
-from tests.roles.desk import DRIVER
+from tests.roles.desk import DRIVER, Acknowledged
 from zray.ids import return_id
-from zray.roles.local_scheduler.restarts import RESTART_SECONDS, RestartTimeout
-from zray.wire.task_spec import ActorOptions
+from zray.roles.local_scheduler.restarts import RESTART_SECONDS, HomeTimeout, RestartTimeout
+from zray.wire.gcs import NodeLost
+from zray.wire.homes import ActorLocated
+from zray.wire.objects import HoldObjects
+from zray.wire.task_spec import ActorOptions, TaskOptions, TaskSpec, encode_options
 from zray.wire.tasks import SubmitTasks
 
 ACTOR = b"a" * 16
@@ -90,3 +93,75 @@ def test_call_whose_argument_is_missing_fails_too():
     assert desk.has_failed(spec.task_id)
     desk.settle()
     assert not desk.waiting()
+
+
+N2, N3 = "n2/local", "n3/local"
+
+
+class Elsewhere(Acknowledged, ActorDesk):
+    """An actor that lived on a node that is lost."""
+
+    def __init__(self, *, is_drained=False):
+        super().__init__()
+        self.join(N2, N3)
+        self.tell(DRIVER, HoldObjects([return_id(ACTOR, 1)]))
+        self.call(1)
+        self.tell("gcs-0", ActorLocated(ACTOR, N2))
+        self.heard()
+        self.tell("monitor", NodeLost(N2, "killed", is_drained))
+
+    def call(self, retries, **options):
+        options = encode_options(TaskOptions({}, actor_id=ACTOR, method="m", max_retries=retries, **options))
+        self.count += 1
+        spec = TaskSpec(b"driver".ljust(10, b"\0") + self.count.to_bytes(6, "big"), b"", options=options)
+        self.tell(DRIVER, SubmitTasks([spec]))
+        return spec.task_id
+
+    def after(self, seconds):
+        self.now += seconds
+        self.tell("local", HomeTimeout(ACTOR))
+
+    def waiting(self):
+        return [item.task.spec.task_id for item in self.scheduler.routes.by_actor[ACTOR].queue]
+
+    def failed(self, task_id):
+        entry = self.scheduler.objects.entries.get(return_id(task_id, 1))
+        return b"" if entry is None or entry.value is None else entry.value
+
+
+def test_call_without_retries_waits_for_a_new_home_only_so_long():
+    desk = Elsewhere()
+    early, repeated, logged = desk.call(0), desk.call(1), desk.call(0, is_logged=True)
+    desk.after(RESTART_SECONDS / 2)
+    assert desk.waiting() == [early, repeated, logged]
+    desk.after(RESTART_SECONDS / 2)
+    assert b"ActorUnavailableError" in desk.failed(early) and b"has not begun" in desk.failed(early)
+    late = desk.call(0)
+    assert b"has not begun" in desk.failed(late) and desk.waiting() == [repeated, logged]
+    desk.tell("gcs-0", ActorLocated(ACTOR, N3))
+    again = desk.call(0)
+    assert not desk.failed(again) and not desk.waiting()
+
+
+def test_call_that_may_have_begun_fails_with_those_that_have_not():
+    desk = Elsewhere()
+    desk.tell("gcs-0", ActorLocated(ACTOR, N3))
+    begun, other = desk.call(0), desk.call(1)
+    desk.tell("monitor", NodeLost(N3, "killed"))
+    desk.after(RESTART_SECONDS)
+    assert b"may have begun" in desk.failed(begun) and not desk.failed(other)
+
+
+def test_new_home_in_time_takes_the_calls():
+    desk = Elsewhere()
+    call = desk.call(0)
+    desk.tell("gcs-0", ActorLocated(ACTOR, N3))
+    desk.after(RESTART_SECONDS)
+    assert not desk.failed(call) and not desk.waiting()
+
+
+def test_calls_wait_for_the_new_home_of_an_actor_whose_node_was_drained():
+    desk = Elsewhere(is_drained=True)
+    call = desk.call(0)
+    desk.after(2 * RESTART_SECONDS)
+    assert desk.waiting() == [call]

@@ -15,7 +15,7 @@ from ..latest import Latest
 from .actor_names import name_key
 from .names import died, in_words, name_of_call
 from .restarts import Restarts
-from .routes import Route
+from .route import Route
 from .shutdowns import Shutdowns
 from .tables import Actor, ActorState, Job, Task
 

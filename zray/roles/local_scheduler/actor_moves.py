@@ -25,7 +25,7 @@ from ...wire.task_spec import ActorOptions, TaskSpec
 from ...wire.where import nobody_can
 from .copies import Copy
 from .names import died, in_words, name_of_call
-from .routes import Route
+from .route import Route
 from .tables import Actor, ActorState, Job, TaskState
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ class ActorMoves:
         node.remote_calls.join_holders((*spec.deps, *spec.holds), message.origin, accepted)
         node.calls.promise(options)
         actor = self.receive(spec, options, replace(message.life, term=message.life.term + 1), job)
+        if actor.life.restart_count:
+            node.ends.restarts.begin(actor)
         if actor.journal is not None:
             actor.incoming = Copy(node, lambda: actor.job, lambda _: node.logs.has_come(actor))
 
@@ -213,6 +215,8 @@ class ActorMoves:
                 node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
             else:
                 node.routes.queue(route, call)
+        if actor.down_since is not None:
+            node.ends.restarts.home_lost(route, actor.down_since)
         return node.routes.route(actor.actor_id)
 
     def _has_left(self, actor: Actor) -> None:

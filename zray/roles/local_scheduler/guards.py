@@ -56,6 +56,7 @@ class Guard(Struct, gc=False, eq=False):
     home: str
     is_over: bool = False  # its job has ended
     is_dead: bool = False  # it had ended before its home did
+    is_drained: bool = False  # its home has left, and was not lost
     copy: Copy | None = None  # what it recovers from, if it does
 
 
@@ -290,11 +291,12 @@ class Guards:
 
     # --- losses ---
 
-    def node_lost(self, lost: str) -> None:
+    def node_lost(self, lost: str, *, is_drained: bool) -> None:
         """What lived there is to be made again; what it guarded, another one guards."""
         node = self.node
         for actor_id, guard in self.guarded.items():
             if guard.home == lost:
+                guard.is_drained = is_drained
                 if guard.copy is not None:
                     guard.copy.home_lost()
                 guard.life = replace(guard.life, term=guard.life.term + 1)
@@ -381,6 +383,8 @@ class Guards:
             return
         actor.life = replace(actor.life, restart_count=count + 1)
         node.notices.restarted(actor, str(lost))
+        if not guard.is_drained:
+            node.ends.restarts.begin(actor)
         if options.name:
             node.names.register(actor)
         else:

@@ -1,8 +1,11 @@
-"""Actors whose process has died and that are restarted: which calls wait for that, and for how long.
+"""Actors whose process or node has died and that are restarted: which calls wait for that, and for how long.
 
 Calls that may be repeated wait (`max_task_retries`).  Those that may not wait for RESTART_SECONDS, where they have not
 begun, and raise ActorUnavailableError then: a constructor may take as long as it likes.  Actors that recover
 (`checkpoint_interval`) lose no state: all calls wait for them.
+
+After the loss of a node the time counts twice: where the calls come from, until the actor has a new home; and there,
+until its constructor is done.  Actors of a node that was drained have a new home at once.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from ...exceptions import encode_system_error
 from ...wire.message import Local
 from .names import in_words, name_of_call
 from .tables import Actor, Task
+from .unpulled import Asked
 
 if TYPE_CHECKING:
+    from .route import Route
     from .scheduler import LocalScheduler
 
 # A caller without retries is to hear of it within half a second; most constructors are done sooner.
@@ -25,6 +30,12 @@ CLOCK_SECONDS = 1e-6
 
 class RestartTimeout(Local):
     """An actor has not been restarted in time, or it has died again since."""
+
+    actor_id: bytes
+
+
+class HomeTimeout(Local):
+    """An actor of a node that is lost has no new home in time, or it has lost that too."""
 
     actor_id: bytes
 
@@ -64,9 +75,44 @@ class Restarts:
         self.node.calls.touch(actor.actor_id)
 
     def _is_late(self, actor: Actor) -> bool:
-        return actor.down_since is not None and self.node.now >= actor.down_since + RESTART_SECONDS - CLOCK_SECONDS
+        return actor.down_since is not None and self._is_past(actor.down_since)
+
+    # --- actors whose node is lost ---
+
+    def home_lost(self, route: Route, since: float) -> None:
+        """It is made again elsewhere, or is dead: its shard will say."""
+        if route.lost_at is None:
+            route.lost_at = since
+            self.node.set_timer(max(0.0, since + RESTART_SECONDS - self.node.now), HomeTimeout(route.actor_id))
+
+    def has_no_home(self, route: Route, call: Task) -> bool:
+        """Whether the call has failed because the actor has no home and it cannot wait."""
+        if route.lost_at is None or not self._is_past(route.lost_at) or not _gives_up(call):
+            return False
+        call.missing = 0
+        text = (
+            f"{name_of_call(call)} has not begun: the actor's node is lost, and the actor is being made again "
+            f"elsewhere, which takes more than {RESTART_SECONDS:g} s.  Calls with max_task_retries wait for it."
+        )
+        self.node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
+        return True
+
+    def on_home_timeout(self, message: HomeTimeout) -> None:
+        """HomeTimeout."""
+        route = self.node.routes.by_actor.get(message.actor_id)
+        if route is not None and route.lost_at is not None and self._is_past(route.lost_at):
+            self.node.routes.give_up_waiting(route)
+
+    def _is_past(self, since: float) -> bool:
+        return self.node.now >= since + RESTART_SECONDS - CLOCK_SECONDS
+
+
+def _gives_up(call: Task) -> bool:
+    """Whether it does not wait for a new home: not what an actor that recovers is asked."""
+    return not call.options.max_retries and not call.options.is_logged and type(call) is not Asked
 
 
 HANDLERS: dict[type, Any] = {
+    HomeTimeout: lambda self, message: self.ends.restarts.on_home_timeout(message),
     RestartTimeout: lambda self, message: self.ends.restarts.on_timeout(message),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ...exceptions import encode_system_error
@@ -24,6 +23,7 @@ from ...wire.actors import (
 from ...wire.homes import ActorKilled, ActorLocated, LocateActor
 from ...wire.where import host_of
 from .names import MADE_ANEW, gone_error, name_of_call
+from .route import Leaving, Route
 from .tables import Job, ObjectEntry, Task, TaskState
 from .unpulled import Asked, Unpulled
 
@@ -33,35 +33,6 @@ if TYPE_CHECKING:
 # One message of calls holds at most so much.
 BATCH_BYTES_MAX = 1 << 20
 BATCH_COUNT_MAX = 1000
-
-
-class Leaving(Struct, gc=False, eq=False):
-    """A call that waits for its turn."""
-
-    task: Task
-    is_ready: bool = False  # the shards know that we hold what it takes
-
-
-class Route:
-    """The way to an actor of another node."""
-
-    __slots__ = ("actor_id", "hint", "home", "is_forgotten", "is_killed", "is_retaining", "is_unsure", "queue", "sent")
-
-    def __init__(self, actor_id: bytes) -> None:
-        self.actor_id = actor_id
-        self.home = ""  # the local scheduler there; "": asked for
-        self.hint = ""  # where its name was registered: good if the directory knows nothing
-        self.queue: deque[Leaving] = deque()
-        self.sent: dict[bytes, Task] = {}
-        self.is_forgotten = False  # nothing here refers to its handle
-        self.is_retaining = False  # calls under way keep its handle
-        self.is_killed = False  # by kill(), before it was located
-        self.is_unsure = True  # its shard has not said where it is, or that it will say so
-
-    def in_words(self) -> str:
-        """By one of its calls: that is all that is known of it here."""
-        call = next(iter(self.sent.values()), None) or next((item.task for item in self.queue), None)
-        return f"The actor of {name_of_call(call)}" if call is not None else "The actor"
 
 
 class Routes:
@@ -103,6 +74,9 @@ class Routes:
         route = self.route(task.options.actor_id, task.options.found_at)
         for object_id in (*spec.deps, *spec.holds):
             node.objects.retain(object_id)
+        if route.lost_at is not None and node.ends.restarts.has_no_home(route, task):
+            self.calls_ended(route)
+            return
         self.queue(route, task)
 
     def queue(self, route: Route, task: Task) -> None:
@@ -173,7 +147,7 @@ class Routes:
         self._is_sure(route)
         self._fail_begun(route)
         self._repeat_sent(route)
-        route.home = home
+        route.home, route.lost_at = home, None
         self.touched[route.actor_id] = None
 
     def _fail_begun(self, route: Route) -> None:
@@ -190,6 +164,13 @@ class Routes:
             self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
         if begun:
             self.calls_ended(route)
+
+    def give_up_waiting(self, route: Route) -> None:
+        """It has had no home for long: calls that may not be repeated fail."""
+        self._fail_begun(route)
+        refuses = self.node.ends.restarts.has_no_home
+        route.queue = deque([item for item in route.queue if not refuses(route, item.task)])
+        self.calls_ended(route)
 
     @staticmethod
     def _repeat_sent(route: Route) -> None:
@@ -438,6 +419,8 @@ class Routes:
             if is_home:
                 route.home = ""
                 route.is_unsure = True
+                if not is_drained:
+                    self.node.ends.restarts.home_lost(route, self.node.now)
                 self.locate(route, lost=lost)
 
 

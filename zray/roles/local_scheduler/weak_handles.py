@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..latest import Latest
 
 if TYPE_CHECKING:
-    from .routes import Route
+    from .route import Route
     from .scheduler import LocalScheduler
 
 # Routes that no strong handle here refers to stay for the next call, so many: some 500 bytes each.
