@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -156,7 +157,7 @@ def visit_and_wait(gate, tally):
 
 
 def test_the_end_of_a_timeout_says_that_the_other_node_does_not_answer(cluster, gate, tmp_path):
-    """Its process stands still: who asks for the reasons waits for longer than the question to that node may take."""
+    """Its process stands still: the reasons are asked for ahead of the deadline, which holds."""
     cluster.connect()
     node = cluster.worker_nodes[0]
     elsewhere = NodeAffinitySchedulingStrategy(node.node_id, False)
@@ -165,10 +166,37 @@ def test_the_end_of_a_timeout_says_that_the_other_node_does_not_answer(cluster, 
     until(tally.count)
     os.kill(node.pid, signal.SIGSTOP)
     try:
+        began = time.monotonic()
         with pytest.raises(zray.exceptions.GetTimeoutError, match=f"on node {node.node_id[:8]}: it has not answered"):
             zray.get(ref, timeout=1.0)
+        assert time.monotonic() - began < 1.4
     finally:
         os.kill(node.pid, signal.SIGCONT)
+    gate.open()
+
+
+@pytest.mark.parametrize("is_first_answered", [True, False])
+def test_timeout_holds_where_the_node_does_not_say_why(start, gate, monkeypatch, is_first_answered):
+    """The answer to the question ahead of the deadline will do, where there is one."""
+    start(num_cpus=1)
+    ref = pass_through.options(num_cpus=0).remote(gate, "here")
+    ask, asked = patience._ask, []
+
+    def ask_in_vain(runtime, awaited):
+        asked.append(awaited)
+        if is_first_answered and len(asked) == 1:
+            return ask(runtime, awaited)
+        with runtime.lock:
+            return runtime.client.expect_reply()
+
+    monkeypatch.setattr(patience, "_ask", ask_in_vain)
+    replies = len(zray.host.context.runtime.client.replies)
+    began = time.monotonic()
+    with pytest.raises(zray.exceptions.GetTimeoutError) as caught:
+        zray.get(ref, timeout=0.5)
+    assert 0.5 <= time.monotonic() - began < 0.9
+    assert len(asked) == 2 and ("pass_through" in str(caught.value)) == is_first_answered
+    assert len(zray.host.context.runtime.client.replies) == replies
     gate.open()
 
 

@@ -11,7 +11,7 @@ from ..object_ref import refuse_nil
 from ..store.errors import deserialize_error
 from ..store.values import ERROR_TAGS, is_error
 from .context import ref_of_ended_session
-from .patience import wait_and_explain, why_late
+from .patience import Question, wait_and_explain, why_late
 from .stack import require_room
 
 if TYPE_CHECKING:
@@ -42,9 +42,15 @@ class Waiting:
         """
         require_room()
         deadline = None if timeout is None else time.monotonic() + timeout
-        runtime, client = self.runtime, self.client
-        if not runtime.wait_for_room(deadline):
+        if not self.runtime.wait_for_room(deadline):
             raise GetTimeoutError(f"The node of this session takes nothing more, and has not for {timeout:g} s.")
+        with Question(self.runtime, missing, deadline) as question:
+            self._for_values(missing, timeout, deadline, question)
+
+    def _for_values(
+        self, missing: list[bytes], timeout: float | None, deadline: float | None, question: Question
+    ) -> None:
+        runtime, client = self.runtime, self.client
         # What comes is looked at once, as it comes: a failure need not wait for those ahead of it in the list.
         arrived: list[list[tuple[bytes, Any]]] = []
         if len(missing) > 1:
@@ -56,9 +62,9 @@ class Waiting:
                 if timeout is not None and timeout <= 0:
                     self._look(missing, len(missing), fetch=True)
                 else:
-                    self._blocked_for_values(missing, deadline, arrived)
+                    self._blocked_for_values(missing, deadline, arrived, question)
             else:
-                self._receive_values(missing, deadline, arrived)
+                self._receive_values(missing, deadline, arrived, question)
         finally:
             if len(missing) > 1:
                 with runtime.lock:
@@ -70,9 +76,11 @@ class Waiting:
         late = [object_id for object_id in missing if object_id not in values]
         if late:
             text = f"{len(late)} of {len(missing)} objects were not there after {timeout:g} s.  They may still come."
-            raise GetTimeoutError(text + why_late(runtime, late, timeout))
+            raise GetTimeoutError(text + why_late(runtime, late, timeout, question))
 
-    def _receive_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
+    def _receive_values(
+        self, missing: list[bytes], deadline: float | None, arrived: list[Any], question: Question
+    ) -> None:
         runtime, client = self.runtime, self.client
         values, held = client.values, client.held
         with runtime.lock:  # whoever receives looks through the waits
@@ -101,7 +109,7 @@ class Waiting:
             return False
 
         try:
-            wait_and_explain(runtime, is_done, deadline, missing, "get")
+            wait_and_explain(runtime, is_done, deadline, missing, "get", question)
         finally:
             with runtime.lock:
                 # By identity: two threads may wait for the same.
@@ -109,7 +117,9 @@ class Waiting:
         if arrived:
             self._raise_arrived(arrived, missing)
 
-    def _blocked_for_values(self, missing: list[bytes], deadline: float | None, arrived: list[Any]) -> None:
+    def _blocked_for_values(
+        self, missing: list[bytes], deadline: float | None, arrived: list[Any], question: Question
+    ) -> None:
         """In a worker's only thread: the node lends our CPU out, and grants it again with its reply."""
         runtime, client = self.runtime, self.client
         with runtime.lock:
@@ -124,19 +134,25 @@ class Waiting:
                 self._raise_arrived(arrived, missing)
             return replies[request] is not None
 
-        self._until_resumed(request, is_done, deadline, missing, "get")
+        self._until_resumed(request, is_done, deadline, missing, "get", question)
         if arrived:
             self._raise_arrived(arrived, missing)
 
     def _until_resumed(
-        self, request: int, is_done: Callable[[], bool], deadline: float | None, missing: list[bytes], what: str
+        self,
+        request: int,
+        is_done: Callable[[], bool],
+        deadline: float | None,
+        missing: list[bytes],
+        what: str,
+        question: Question | None = None,
     ) -> None:
         """Until the node's reply, which grants the CPU anew.  A wait whose time is over, or that is interrupted, goes
         on without: the node is told so, and counts this worker as running.
         """
         replies = self.client.replies
         try:
-            if not wait_and_explain(self.runtime, is_done, deadline, missing, what):
+            if not wait_and_explain(self.runtime, is_done, deadline, missing, what, question):
                 self._leave(request)
                 # What the node knows of by now: `wait` is to name it, also where the time was too short to hear of it.
                 self._hear(request)
