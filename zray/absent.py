@@ -92,6 +92,7 @@ ABILITIES = {
     "async generators of actors": "Return a list, or put the values into a queue that is an actor.",
     "lazy graphs with `.bind`": "Call `.remote(...)` at once, and pass refs on as arguments.",
     "`working_dir`, `py_modules` of a task or an actor": "Give the field to `zray.init`, or `env_vars` to the task.",
+    "`PYTHONHASHSEED` in `env_vars`": "Set it in the environment of `zray start --head`, or of the program.",
     "addresses as `working_dir`": "Unpack the archive, and name a folder of this machine.",
     "archives and addresses in `py_modules`": "Name folders or .py files of this machine.",
 }

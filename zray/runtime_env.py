@@ -80,6 +80,8 @@ def _check_env_vars(value: Any) -> None:
             raise TypeError(f"env_vars must map str to str, but {name!r} is mapped to {text!r}.")
         if not name or "=" in name or "\0" in name or "\0" in text:
             raise ValueError(f"{name!r} cannot be an environment variable.")
+        if name == "PYTHONHASHSEED":  # Python reads it as it starts, and workers are forked
+            raise absent.not_built(absent.ABILITIES, "`PYTHONHASHSEED` in `env_vars`", f"{name} in env_vars")
         size += len(os.fsencode(name)) + len(os.fsencode(text))
     if size > ENV_VARS_BYTES_MAX:
         raise ValueError(f"env_vars take {size:,} bytes, but at most {ENV_VARS_BYTES_MAX:,} can be given.")

@@ -12,7 +12,7 @@ from tests.scripts import run_script
 from tests.titles import is_kind
 from zray.cluster_utils import Cluster
 from zray.exceptions import AuthenticationError, ClusterLostError
-from zray.host import context, control
+from zray.host import context, control, tokens
 from zray.host.keys import KeyPair, Token
 
 
@@ -157,6 +157,15 @@ def test_without_a_token_nobody_joins_from_outside(cluster, tmp_path):
         del os.environ["CLUSTER"], os.environ["ZRAY_TMPDIR"]
     assert result.returncode == 1
     assert "ConnectionError" in result.stderr and "ZRAY_TOKEN is not set" in result.stderr
+
+
+def test_token_that_is_none_is_refused_on_a_machine_of_the_cluster_too(cluster, monkeypatch):
+    """No token is needed there; on any other machine the program would fail."""
+    monkeypatch.setenv("ZRAY_TOKEN", "abc")
+    monkeypatch.setattr(tokens, "_taken", "")
+    with pytest.raises(zray.exceptions.AuthenticationError, match="This is not a join token"):
+        zray.init(address=cluster.address)
+    assert not zray.is_initialized()
 
 
 @pytest.mark.parametrize("wrong, why", [("pair", "does not know this token"), ("head_public", "wrong cluster key")])

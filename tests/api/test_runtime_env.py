@@ -125,6 +125,7 @@ def test_environments_within_environments_on_one_cpu(start):
         ({"env_vars": {"A": "x" * ENV_VARS_BYTES_MAX}}, ValueError, "at most 65,536"),
         ({"env_var": {}, "colour": "red"}, ValueError, "no field 'colour'"),
         ({"pip": ["numpy"]}, NotImplementedError, "'pip'"),
+        ({"env_vars": {"PYTHONHASHSEED": "7"}}, NotImplementedError, "PYTHONHASHSEED in env_vars .*zray start --head"),
     ],
     ids=str,
 )

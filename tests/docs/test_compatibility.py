@@ -140,6 +140,10 @@ USES = {
     "`working_dir`, `py_modules` of a task or an actor": [
         lambda: generate.options(runtime_env={"working_dir": str(ROOT)})
     ],
+    "`PYTHONHASHSEED` in `env_vars`": [
+        lambda: generate.options(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
+        lambda: zray.init(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
+    ],
     "addresses as `working_dir`": [lambda: zray.init(runtime_env={"working_dir": "s3://bucket/x.zip"})],
     "archives and addresses in `py_modules`": [
         lambda: zray.init(runtime_env={"py_modules": ["x.whl"]}),

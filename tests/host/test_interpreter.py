@@ -10,7 +10,7 @@ import pytest
 import zray
 from tests.scripts import environment, run_script
 from zray import second_start
-from zray.exceptions import ZrayError
+from zray.exceptions import ClusterLostError, ZrayError
 from zray.host import context
 from zray.host.interpreter import child_environment, interpreter
 from zray.host.spawn import import_path
@@ -66,6 +66,22 @@ def test_program_without_a_python_is_told_what_to_set(monkeypatch, executable, w
     monkeypatch.delenv("ZRAY_PYTHON", raising=False)
     with pytest.raises(ZrayError, match=why) as caught:
         zray.init(num_cpus=1)
+    assert WHAT_TO_DO in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "code, how",
+    [("exit 3", "exited with code 3"), ("kill -9 $$", "killed by signal 9 (SIGKILL)")],
+    ids=["exit", "signal"],
+)
+def test_executable_that_ends_at_once_is_named_with_how_it_ended(monkeypatch, tmp_path, code, how):
+    app = tmp_path / "python"
+    app.write_text(f"#!/bin/sh\n{code}\n")
+    app.chmod(0o755)
+    monkeypatch.setenv("ZRAY_PYTHON", str(app))
+    with pytest.raises(ClusterLostError) as caught:
+        zray.init(num_cpus=1)
+    assert f"{app} {how} before it was ready.  It wrote nothing." in str(caught.value)
     assert WHAT_TO_DO in str(caught.value)
 
 

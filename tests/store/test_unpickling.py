@@ -74,6 +74,7 @@ def module():
 @pytest.fixture
 def on_node(monkeypatch):
     monkeypatch.setattr(unpickling, "node", "abcdef0123456789")
+    monkeypatch.setattr(unpickling, "is_driver", False)
 
 
 def error_of(data, read=deserialize):
@@ -144,6 +145,33 @@ def test_module_that_fails_when_it_is_imported_is_named(module, tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     text = error_of(data)
     assert "It needs module_of_this_test.Thing." in text and "'no_such_dependency' is missing" in text
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("def broken(:\n    pass\n", ("SyntaxError", ".py:1 is no Python for Python 3.")),
+        (
+            "import os\nraise ValueError('not here')\n",
+            ("ValueError: not here", "fails while it is imported, at ", ".py:2."),
+        ),
+        ("from os import no_such_name\n", ("ImportError", "install the same versions everywhere")),
+    ],
+    ids=["syntax", "raises", "import of a name"],
+)
+def test_module_that_does_not_load_is_told_without_advice_for_classes(module, tmp_path, monkeypatch, text, words):
+    data = to_bytes(serialize(module.Failure("x")))
+    del sys.modules[module.__name__]
+    (tmp_path / f"{module.__name__}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    said = error_of(data)
+    assert all(word in said for word in words) and "__reduce__" not in said, said
+
+
+@pytest.mark.parametrize("make", [ByFactory, FailsToBeSet])
+def test_advice_for_constructors_is_given_for_these_only(make):
+    text = error_of(to_bytes(serialize(make())))
+    assert "super().__init__()" not in text, text
 
 
 def test_value_with_arrays_says_the_same_when_it_is_read_as_writable():

@@ -14,6 +14,11 @@ from .. import second_start
 from .tokens import environment_without_it
 
 VARIABLE = "ZRAY_PYTHON"
+WHAT_TO_SET = (
+    "zray needs a Python for its own processes: install zray in a Python "
+    f"{sys.version_info.major}.{sys.version_info.minor} on this machine, and set {VARIABLE}=/path/to/python in the "
+    "environment of this program."
+)
 
 
 def interpreter() -> str:
@@ -53,11 +58,7 @@ def _can_be_run(path: str) -> bool:
 def _no_interpreter(why: str) -> Exception:
     from ..exceptions import ZrayError  # brings msgspec (node_main.py)
 
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return ZrayError(
-        f"{why}.  zray needs a Python for its own processes: install zray in a Python {version} on this machine, and "
-        f"set {VARIABLE}=/path/to/python in the environment of this program."
-    )
+    return ZrayError(f"{why}.  {WHAT_TO_SET}")
 
 
 def started_again() -> Exception:

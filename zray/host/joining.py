@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .. import absent
-from ..exceptions import ClusterLostError, ZrayError
+from ..exceptions import AuthenticationError, ClusterLostError, ZrayError
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
 from . import context, interrupts, tracebacks
@@ -191,9 +191,11 @@ def _join_cluster(address: str) -> tuple[Session, int, bool]:
 
     address = cluster_address(address)
     found = find_node_of(address)
-    if found is not None:
-        return *found, False
     token = token_from_environment()
+    if found is not None:
+        if token:
+            _check_token(token)
+        return *found, False
     if not token:
         raise ConnectionError(
             f"No node of the cluster at {address} runs on this machine, and ZRAY_TOKEN is not set: "
@@ -208,6 +210,20 @@ def _join_cluster(address: str) -> tuple[Session, int, bool]:
         meanwhile=lambda: import_module(".driver", __package__),
     )
     return session, pid, True
+
+
+def _check_token(token: str) -> None:
+    """It is not needed here, and would be refused on any other machine.
+
+    Raises:
+        AuthenticationError: it is no token.
+    """
+    from .keys import Token
+
+    try:
+        Token.decode(token)
+    except ValueError as error:
+        raise AuthenticationError(str(error)) from None
 
 
 def stop(driver: Driver) -> None:

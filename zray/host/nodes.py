@@ -23,9 +23,9 @@ from ..exceptions import AuthenticationError, ClusterLostError
 from ..printable import printable
 from ..second_start import SAID
 from . import gpus
-from .interpreter import interpreter, started_again
+from .interpreter import WHAT_TO_SET, interpreter, started_again
 from .machine import cpu_count, store_bytes, work_bytes
-from .processes import last_lines, wait_for_end
+from .processes import last_lines, reap, wait_for_end
 from .session import (
     DRIVER_DESCRIPTOR,
     IS_DENIED,
@@ -263,14 +263,15 @@ def _wait_until_ready(session: Session, pid: int, ready: int, early_log: int) ->
     said = os.read(ready, 4096) if is_heard else b""
     if not said.startswith(IS_READY):
         log = last_lines(f"/proc/self/fd/{early_log}") + last_lines(session.log_path("node"))
-        end_node(session, pid, seconds=NODE_END_SECONDS if said else 0.0)
+        how = end_node(session, pid, seconds=NODE_END_SECONDS if said or is_heard else 0.0)
         if said:
             why = said[1:].decode(errors="replace")
             raise _KINDS.get(said[:1], ConnectionError)(why)
         if SAID in log:
             raise started_again()
-        what = "ended before it was ready" if is_heard else f"was not ready after {NODE_START_SECONDS:g} s"
-        raise ClusterLostError(f"The node process did not start: {interpreter()} {what}.  It wrote:\n{log}")
+        what = f"{how} before it was ready" if is_heard else f"was not ready after {NODE_START_SECONDS:g} s"
+        wrote = f"It wrote:\n{log}" if log.strip() else f"It wrote nothing.  {WHAT_TO_SET}"
+        raise ClusterLostError(f"The node process did not start: {interpreter()} {what}.  {wrote}")
 
 
 _KINDS: dict[bytes, Callable[[str], Exception]] = {IS_DENIED: AuthenticationError, WAS_GIVEN_UP: _WasGivenUp}
@@ -421,8 +422,10 @@ def find_session() -> tuple[Session, int]:
     )
 
 
-def end_node(session: Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS) -> None:
+def end_node(session: Session, pid: int, fork_server: int | None = None, *, seconds: float = NODE_END_SECONDS) -> str:
     """Wait for a session's processes; what does not end in time is killed.  Then nothing is left.
+
+    Returns how the node ended, in words.
 
     fork_server: a pidfd, from a time when the node had not removed the session yet; it is closed.
     """
@@ -436,11 +439,9 @@ def end_node(session: Session, pid: int, fork_server: int | None = None, *, seco
         if not wait_for_end(pidfd, seconds):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         os.close(pidfd)
-    try:
-        os.waitpid(pid, 0)
-    except ChildProcessError:
-        pass
+    how = reap(pid)
     if fork_server is not None:
         wait_for_end(fork_server, NODE_END_SECONDS)
         os.close(fork_server)
     session.remove()
+    return how

@@ -24,6 +24,9 @@ NAMED_MAX = 3
 # Modules whose functions are in every pickle, and tell nothing.
 OF_NOBODY = frozenset(("builtins", "zray", "cloudpickle", "copyreg", "pickle", "_pickle", "importlib"))
 
+_PYTHON = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+_SAME_EVERYWHERE = "install the same versions everywhere."
+
 # Where this process is, when it is in a session (host/driver.py, host/worker_main.py).
 node = ""
 is_driver = False
@@ -67,17 +70,47 @@ def _hint(mentions: list[tuple[str, str]], error: BaseException) -> str:
             "another version of the module, or the name was made while the program ran.  Use the same version "
             "everywhere, or define the class where it can be imported."
         )
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_place(error.filename, error.lineno)} is no Python for {_PYTHON}, which runs here: {_SAME_EVERYWHERE}"
+    if (at := _of_module(error)) is not None:
+        return f"The module {at[0]!r} fails while it is imported, at {at[1]}.  It has to be importable here too."
     name = _of_stack(error) or _of_text(mentions, str(error))
     if name:
-        return (
-            f"The class or function that fails is {name}.  It has to work with what its pickle holds: pass all "
-            "arguments of an exception to super().__init__(), or give the class a __reduce__."
-        )
+        return f"The class or function that fails is {name}.  {_advice(name, error)}"
     names = list(dict.fromkeys(f"{module}.{name}" for module, name in mentions))
     if not names:
         return ""
     more = " and others" if len(names) > NAMED_MAX else ""
     return f"It holds {', '.join(names[:NAMED_MAX])}{more}."
+
+
+def _advice(name: str, error: BaseException) -> str:
+    """What helps against the error of that class or function."""
+    if name.endswith((" (in __init__)", " (in __new__)")) or isinstance(error, TypeError):
+        return (
+            "It has to work with what its pickle holds: pass all arguments of an exception to super().__init__(), or "
+            "give the class a __reduce__."
+        )
+    if name.endswith(" (in __setstate__)"):
+        return "Its __setstate__ has to take what its __getstate__ has given, in any process."
+    return "Its own code raises the error, since something that it needs is not as it was where the value was made."
+
+
+def _of_module(error: BaseException) -> tuple[str, str] | None:
+    """The module whose import was under way when it failed, and the line; the innermost one."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_name == "<module>" and "__spec__" in frame.f_globals and trace is not error.__traceback__:
+            name = frame.f_globals.get("__name__", "")
+            if name != "__main__":
+                found = name, _place(frame.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def _place(file: str, line: int | None) -> str:
+    return f"{file}:{line}" if line else file
 
 
 def _of_import(mentions: list[tuple[str, str]], error: ImportError) -> str:
@@ -89,7 +122,7 @@ def _of_import(mentions: list[tuple[str, str]], error: ImportError) -> str:
             needs = f"It needs {module}.{name}.  "
             break
     if not isinstance(error, ModuleNotFoundError) or not missing:
-        return f"{needs}Its module cannot be imported here: install the same versions everywhere."
+        return f"{needs}Its module cannot be imported here: {_SAME_EVERYWHERE}"
     top = missing.partition(".")[0]
     if top != missing and top in sys.modules:
         return f"{needs}The package {top!r} of this process has no {missing!r}: install the same version everywhere."
