@@ -18,6 +18,7 @@ from zray.wire import (
     actors,
     chain,
     drains,
+    environment,
     gcs,
     groups,
     homes,
@@ -219,6 +220,8 @@ def document() -> str:
     )
     specs = [struct_section(*item) for item in class_nodes(task_spec)]
     title = "## Task specs\n\n" + prose(task_spec.__doc__) + "\n\n"
+    specs += ["## Environments\n\n" + prose(environment.__doc__) + "\n"]
+    specs += [struct_section(*item) for item in class_nodes(environment)]
     identifiers = "## Identifiers\n\n" + prose(ids.__doc__) + "\n"
     page = "\n".join([head, *map(dialog_section, DIALOGS), title + "\n".join(specs), identifiers])
     return re.sub(r"\n{3,}", "\n\n", page)

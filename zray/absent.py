@@ -68,8 +68,6 @@ INIT_ARGUMENTS = {
 }
 
 RUNTIME_ENV_FIELDS = {
-    "pip": "Install the packages on all nodes.",
-    "uv": "Install the packages on all nodes.",
     "conda": "Activate the environment where `zray start` runs, on all nodes.",
     "py_executable": "Start nodes with the Python that tasks need.",
     "container": "Run `zray start` in the container.",
@@ -91,10 +89,8 @@ ABILITIES = {
     "streaming generators": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
     "async generators of actors": "Return a list, or put the values into a queue that is an actor.",
     "lazy graphs with `.bind`": "Call `.remote(...)` at once, and pass refs on as arguments.",
-    "`working_dir`, `py_modules` of a task or an actor": "Give the field to `zray.init`, or `env_vars` to the task.",
     "`PYTHONHASHSEED` in `env_vars`": "Set it in the environment of `zray start --head`, or of the program.",
-    "addresses as `working_dir`": "Unpack the archive, and name a folder of this machine.",
-    "archives and addresses in `py_modules`": "Name folders or .py files of this machine.",
+    "addresses in `working_dir` and `py_modules`": "Download the archive, and name the file on this machine.",
 }
 
 COMMANDS = {

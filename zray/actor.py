@@ -13,6 +13,7 @@ from . import absent, api
 from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, ActorMethod, find_actor
 from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
+from .host.environments import environment_for
 from .ids import FIRST_RETURN
 from .introspection import OfInstance, shows_signature, signature_of_constructor
 from .object_ref import ObjectRef
@@ -25,7 +26,6 @@ from .remote_function import (
     serialize_call,
     with_captured,
 )
-from .runtime_env import env_vars_of
 from .signatures import check_arguments, implementations_of, parameters_of, signature_of
 from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskSpec
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from .host.runtime import Runtime
     from .remote_types import ClassOptions, MethodOptions
+    from .wire.environment import Environment
     from .wire.where import Where
 
 __all__ = ["ActorClass", "ActorClassInheritanceException", "ActorHandle", "ActorMethod", "exit_actor", "method"]
@@ -160,7 +161,7 @@ class ActorClass(Generic[C]):
         - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
         - `max_concurrency` (default 1): calls at once; 1000 for async actors
         - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
-        - `runtime_env` (default the program's): `{"env_vars": {...}}`
+        - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
         - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
           `zray.util.scheduling_strategies`
         - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
@@ -255,15 +256,16 @@ class ActorClass(Generic[C]):
             if (found := find_actor(runtime, name, options.get("namespace"))) is not None:
                 return found
         holds = with_captured(arguments.holds, code)
-        # Code that lies in the store is there before it starts, and as long as it lives: as what its constructor takes.
-        deps = tuple(dict.fromkeys((*arguments.deps, *code.object_id)))
+        environment, files = environment_for(runtime, options.get("runtime_env"))
+        # Code and files in the store are there before it starts, and as long as it lives, like its arguments.
+        deps = tuple(dict.fromkeys((*arguments.deps, *code.object_id, *(ref.id for ref in files))))
         if options.get("lifetime") == "detached":
             # It needs the modules of this program when that is gone: they live as long as what its constructor takes.
             modules = runtime.code_refs()
             keep += modules
             deps = tuple(dict.fromkeys((*deps, *(ref.id for ref in modules))))
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, deps, holds)
-        actor_options = self.__actor_options(runtime, methods, submitter.captured)
+        actor_options = self.__actor_options(runtime, methods, submitter.captured, environment)
         runtime.refuse_in_the_middle()
         with runtime.lock:
             runtime.client.expect_actor(task_id + FIRST_RETURN)
@@ -299,7 +301,7 @@ class ActorClass(Generic[C]):
             check_arguments(signature, self.__name, args, kwargs)
 
     def __actor_options(
-        self, runtime: Runtime, methods: dict[str, dict[str, Any]], captured: Where | None
+        self, runtime: Runtime, methods: dict[str, dict[str, Any]], captured: Where | None, environment: Environment
     ) -> ActorOptions:
         from .store.values import serialize, to_bytes
 
@@ -329,7 +331,7 @@ class ActorClass(Generic[C]):
             detached=options.get("lifetime") == "detached",
             handle=to_bytes(serialize((self.__name, methods, retries))),
             class_name=self.__name,
-            env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
+            environment=environment,
             where=where_of(options, resources, captured),
             checkpoint_interval=-1 if interval is None else interval,
         )

@@ -15,7 +15,7 @@ from .checks import check_timeout, check_wait
 from .exceptions import ZrayError
 from .host import context, gpus
 from .object_ref import ObjectRef
-from .runtime_env import JOB_FIELDS, check_runtime_env
+from .runtime_env import check_runtime_env
 from .session_facts import Context
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def init(
         log_to_driver: print the output of workers.
         local_mode, include_dashboard: absent; True raises NotImplementedError.
         logging_level: accepted without effect.
-        runtime_env: surroundings of all tasks: a dict with env_vars, working_dir, py_modules, excludes.
+        runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
             Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.
         _memory: bytes that `memory=` options may request together; default: 70 % of memory.
@@ -98,7 +98,7 @@ def init(
         namespace=namespace,
         log_to_driver=log_to_driver,
         infeasible=infeasible,
-        runtime_env=check_runtime_env(runtime_env or {}, JOB_FIELDS, "init()"),
+        runtime_env=check_runtime_env(runtime_env or {}, "init()"),
     )
 
 

@@ -57,7 +57,7 @@ def remote(*args: Any, **options: Any) -> Any:
       `.options()`
     - `name` (default the function's name): name in errors and logs
     - `writable` (default `False`): array arguments are private copies
-    - `runtime_env` (default the program's): `{"env_vars": {...}}`
+    - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
     - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
       `zray.util.scheduling_strategies`
     - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
@@ -82,7 +82,7 @@ def remote(*args: Any, **options: Any) -> Any:
     - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
     - `max_concurrency` (default 1): calls at once; 1000 for async actors
     - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
-    - `runtime_env` (default the program's): `{"env_vars": {...}}`
+    - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
     - `scheduling_strategy` (default `"DEFAULT"`): as for tasks
     - `label_selector` (default none): as for tasks
     - `fallback_strategy` (default none): as for tasks

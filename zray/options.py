@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from . import absent
 from .checks import check_number, check_whole
-from .runtime_env import TASK_FIELDS, check_runtime_env
+from .runtime_env import check_runtime_env
 from .wire.amounts import STORE_MEMORY
 from .wire.groups import BUNDLES_MAX
 from .wire.task_spec import NUM_RETURNS_MAX, RESOURCE_UNIT
@@ -199,7 +199,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def _runtime_env(name: str, value: Any) -> None:
-    check_runtime_env(value, TASK_FIELDS, "a task or an actor")
+    check_runtime_env(value, "a task or an actor")
 
 
 def _strategy(name: str, value: Any) -> None:

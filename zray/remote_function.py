@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 
 from . import absent, api
 from .exceptions import SerializationError
 from .host import context
+from .host.environments import environment_for
 from .ids import function_id as id_of_code
 from .ids import return_id
 from .introspection import returning, shows_signature, signature_of_function
 from .object_ref import ObjectRef, check_refs, refuse_nil
 from .options import TASK_OPTIONS, check_generator, check_options, resource_units, where_of
-from .runtime_env import env_vars_of
 from .signatures import check_arguments, signature_of
 from .store.arguments import Arguments, serialize_arguments, simple_payload
+from .wire.environment import NO_ENVIRONMENT
 from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 from .wire.tasks import Function
 
@@ -55,6 +56,9 @@ class RemoteFunction(Generic[P, R]):
         self._name = str(options.get("name") or getattr(function, "__qualname__", repr(function)))[:NAME_CHARACTERS_MAX]
         self._num_returns = 1 if options.get("num_returns") is None else options["num_returns"]
         self._blob: bytes | None = None
+        self._mark: object = None  # of the runtime that the next two are of
+        self._environment = NO_ENVIRONMENT
+        self._files: list[ObjectRef] = []  # of the environment: each task holds them
         self._code: Code | None = None
         self._takes_nothing: bool | None = None
 
@@ -95,7 +99,7 @@ class RemoteFunction(Generic[P, R]):
           `.options()`
         - `name` (default the function's name): name in errors and logs
         - `writable` (default `False`): array arguments are private copies
-        - `runtime_env` (default the program's): `{"env_vars": {...}}`
+        - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
         - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
           `zray.util.scheduling_strategies`
         - `label_selector` (default none): labels of the node, as `{"disk": "in(ssd, nvme)"}`
@@ -155,7 +159,7 @@ class RemoteFunction(Generic[P, R]):
         submitter = runtime.submitter()
         captured = submitter.captured
         code, blob = self._code, self._blob
-        if blob is None or code is None or code.session is not runtime.mark or captured is not None:
+        if blob is None or code is None or self._mark is not runtime.mark or captured is not None:
             code, blob = self.prepare(runtime, captured)
         if args or kwargs or not self._takes_nothing:
             code.check_call(args, kwargs)
@@ -166,8 +170,8 @@ class RemoteFunction(Generic[P, R]):
             keep: list[ObjectRef] = []
             arguments = serialize_call(runtime, args, kwargs, keep)
             payload, deps, holds = arguments.payload, arguments.deps, arguments.holds
-        if code.captured:
-            holds = with_captured(holds, code)
+        if code.captured or self._files:
+            holds = with_captured(holds, code, self._files)
         task_id = submitter.next_task_id()
         spec = TaskSpec(task_id, code.function.function_id, payload, deps, holds, blob)
         count = self._num_returns
@@ -183,6 +187,9 @@ class RemoteFunction(Generic[P, R]):
         code = self.code()
         context.refuse_strangers(code.captured_ids)
         code.publish(runtime)
+        if self._mark is not runtime.mark:
+            self._environment, self._files = environment_for(runtime, self._options.get("runtime_env"))
+            self._blob, self._mark = None, runtime.mark
         blob = self._blob if captured is None else encode_options(self._task_options(runtime, captured))
         self._takes_nothing = code.signature is not None and not code.signature.parameters
         if blob is None:
@@ -210,7 +217,7 @@ class RemoteFunction(Generic[P, R]):
             retry_on=to_bytes(serialize(classes)) if classes else b"",
             name=options.get("name") or "",
             writable=bool(options.get("writable")),
-            env_vars=env_vars_of(options.get("runtime_env"), runtime.env_vars),
+            environment=self._environment,
             where=where_of(options, resources, captured),
             max_calls=max_calls,
         )
@@ -337,9 +344,9 @@ def configured(target: Any, options: dict[str, Any]) -> Any:
     return target.options(**given) if given else target
 
 
-def with_captured(holds: tuple[bytes, ...], code: Code) -> tuple[bytes, ...]:
-    """Refs that a call's arguments hold, and those that its code captures."""
-    both = tuple(dict.fromkeys((*holds, *code.holds)))
+def with_captured(holds: tuple[bytes, ...], code: Code, files: Sequence[ObjectRef] = ()) -> tuple[bytes, ...]:
+    """Refs that a call's arguments hold, those that its code captures, and the files of its environment."""
+    both = tuple(dict.fromkeys((*holds, *code.holds, *(ref.id for ref in files))))
     check_refs(both)
     return both
 

@@ -69,10 +69,18 @@ class RuntimeContext:
 
     @property
     def runtime_env(self) -> dict[str, Any]:
-        """The runtime_env of the program, with the fields of the task or actor on top."""
-        runtime = self._runtime
-        env_vars = dict((*runtime.facts.env_vars, *runtime.env_vars))
-        return {"env_vars": env_vars} if env_vars else {}
+        """The runtime_env of the program, with the fields of the task or actor on top.
+
+        Paths are those that the program named.
+        """
+        from .host.environments import described
+        from .runtime_env import from_words
+
+        facts, own = self._runtime.facts, described(self._runtime.environment)
+        found = {**from_words(facts.given), **own}
+        if env_vars := {**dict(facts.env_vars), **own.get("env_vars", {})}:
+            found["env_vars"] = env_vars
+        return found
 
     @property
     def was_current_actor_reconstructed(self) -> bool:

@@ -396,11 +396,12 @@ def test_on_one_node_the_paths_are_shared(start, tmp_path, monkeypatch):
     "env, error, text",
     [
         ({"working_dir": 7}, TypeError, "must be a path"),
-        ({"working_dir": "/no/such/folder"}, ValueError, "the folder /no/such/folder does not exist"),
-        ({"working_dir": "s3://bucket/x.zip"}, NotImplementedError, "a folder of this machine"),
+        ({"working_dir": "/no/such/folder"}, ValueError, "the folder or .zip archive /no/such/folder does not exist"),
+        ({"working_dir": "s3://bucket/x.zip"}, NotImplementedError, "the file on this machine"),
         ({"py_modules": "x"}, TypeError, "must be a list"),
         ({"py_modules": ["/no/such/file.py"]}, ValueError, "the path /no/such/file.py does not exist"),
-        ({"py_modules": ["x.whl"]}, NotImplementedError, "folders or .py files"),
+        ({"py_modules": ["x.whl"]}, ValueError, "x.whl does not exist"),
+        ({"py_modules": ["https://example.org/x.whl"]}, NotImplementedError, "the file on this machine"),
         ({"excludes": "x"}, TypeError, "a list of patterns"),
     ],
     ids=str,
@@ -409,10 +410,3 @@ def test_what_cannot_be_is_refused_before_anything_starts(env, error, text):
     with pytest.raises(error, match=text):
         zray.init(runtime_env=env)
     assert not zray.is_initialized()
-
-
-def test_they_belong_to_a_whole_program():
-    with pytest.raises(
-        NotImplementedError, match="'working_dir' of runtime_env for a task or an actor.*Give the field to `zray.init`"
-    ):
-        zray.remote(lambda: 1).options(runtime_env={"working_dir": "/"})

@@ -11,7 +11,7 @@ import zray
 from cli.main import COMMANDS
 from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
-from tests.scripts import ROOT, environment
+from tests.scripts import environment
 from zray import absent
 
 TABLES = {
@@ -137,17 +137,14 @@ USES = {
     ],
     "async generators of actors": [lambda: zray.remote(Asynchronous)._ActorClass__described()],
     "lazy graphs with `.bind`": [lambda: zray.remote(nothing).bind(), lambda: zray.remote(Asynchronous).bind()],
-    "`working_dir`, `py_modules` of a task or an actor": [
-        lambda: generate.options(runtime_env={"working_dir": str(ROOT)})
-    ],
     "`PYTHONHASHSEED` in `env_vars`": [
         lambda: generate.options(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
         lambda: zray.init(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
     ],
-    "addresses as `working_dir`": [lambda: zray.init(runtime_env={"working_dir": "s3://bucket/x.zip"})],
-    "archives and addresses in `py_modules`": [
-        lambda: zray.init(runtime_env={"py_modules": ["x.whl"]}),
-        lambda: zray.init(runtime_env={"py_modules": ["https://example.org/x"]}),
+    "addresses in `working_dir` and `py_modules`": [
+        lambda: zray.init(runtime_env={"working_dir": "s3://bucket/x.zip"}),
+        lambda: zray.init(runtime_env={"py_modules": ["https://example.org/x.whl"]}),
+        lambda: generate.options(runtime_env={"working_dir": "https://example.org/x.zip"}),
     ],
 }
 

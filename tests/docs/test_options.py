@@ -15,10 +15,11 @@ from zray import absent, options, runtime_env
 from zray.actor import ASYNC_CONCURRENCY, ActorClass, ActorMethod
 from zray.remote_function import RemoteFunction
 from zray.util import placement_group
+from zray.wire.environment import NO_ENVIRONMENT
 from zray.wire.task_spec import RESOURCE_UNIT
 
 OPTIONS = DOCS / "options.md"
-RUNTIME = SimpleNamespace(env_vars=(), namespace="the program's")
+RUNTIME = SimpleNamespace(namespace="the program's")
 
 
 def table(heading):
@@ -66,7 +67,7 @@ def test_arguments_of_a_function_are_in_its_table_with_their_defaults(heading, f
         ("Actors", options.ACTOR_OPTIONS),
         ("Methods", options.METHOD_OPTIONS),
         ("Absent options", options.NOT_YET),
-        ("runtime_env", runtime_env.JOB_FIELDS),
+        ("runtime_env", runtime_env.FIELDS),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -90,12 +91,12 @@ def test_defaults_of_tasks_are_those_of_the_code():
 
 def test_defaults_of_actors_are_those_of_the_code():
     shown = {name: literal(cells[0]) for name, cells in table("Actors").items()}
-    made = zray.remote(Plain)._ActorClass__actor_options(RUNTIME, {}, None)
+    made = zray.remote(Plain)._ActorClass__actor_options(RUNTIME, {}, None, NO_ENVIRONMENT)
     assert made.resources == {} and shown["num_cpus"] == shown["num_gpus"] == shown["memory"] == 0
     for name in ("max_restarts", "max_task_retries", "max_concurrency"):
         assert getattr(made, name) == shown[name], name
     assert made.namespace == table("Actors")["namespace"][0]
-    recovers = zray.remote(checkpoint_interval=1)(Plain)._ActorClass__actor_options(RUNTIME, {}, None)
+    recovers = zray.remote(checkpoint_interval=1)(Plain)._ActorClass__actor_options(RUNTIME, {}, None, NO_ENVIRONMENT)
     assert recovers.max_restarts == recovers.max_task_retries == -1
     assert f"{ASYNC_CONCURRENCY} for async actors" in table("Actors")["max_concurrency"][1]
 

@@ -46,7 +46,7 @@ def test_the_logs_of_dead_workers_are_kept_up_to_a_number(tmp_path, monkeypatch)
             session.note_output(number, 100 + number)
             log.write("last words\n")
         session.show_log(b"job", number, 100 + number)
-        pool._exited("w", "exited with code 3")
+        pool.exited("w", "exited with code 3")
     assert [message.log for message in told] == [("last words",)] * 5
     names = [f"worker-{number}-{100 + number}.log" for number in (3, 4, 5)]
     assert sorted(os.listdir(session.job_logs(b"job"))) == names
@@ -66,7 +66,7 @@ def test_the_logs_of_dead_workers_are_kept_up_to_a_size(tmp_path, monkeypatch):
         pool.pids["w"], pool.worker_id["w"] = 100 + number, number
         with open(session.worker_log_path(number, 100 + number), "wb") as log:
             log.write(bytes(size))
-        pool._exited("w", "exited with code 3")
+        pool.exited("w", "exited with code 3")
         kept.append(sorted(int(name.split("-")[1]) for name in os.listdir(session.logs)))
     assert kept == [[1], [1, 2], [1, 2, 3], [2, 3, 4], [5], [6]]
 

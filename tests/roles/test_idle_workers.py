@@ -1,6 +1,7 @@
 """Workers at rest: which of them are remembered, under which names."""
 
 from tests.roles.desk import DRIVER, Desk
+from zray.wire.environment import Environment
 from zray.wire.task_spec import TaskOptions, encode_options
 from zray.wire.tasks import SubmitTasks
 
@@ -10,7 +11,7 @@ def test_kinds_of_workers_that_are_gone_are_forgotten():
     desk = Desk(cpus=1)
     for number in range(20):
         spec = desk.new_spec()
-        spec.options = encode_options(TaskOptions(env_vars=(("NUMBER", str(number)),)))
+        spec.options = encode_options(TaskOptions(environment=Environment((("NUMBER", str(number)),))))
         desk.tell(DRIVER, SubmitTasks([spec]))
         desk.run_all()
         for worker in dict.fromkeys(desk.killed):

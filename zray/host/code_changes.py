@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from ..wire.scheduling import JobFacts
 from ..wire.tasks import JobStarted
+from . import context
 from .leaving import leave
 from .reloads import forget_own_modules, own_modules
+from .spawn import with_packages
 
 if TYPE_CHECKING:
     from .worker_main import Worker
@@ -57,7 +59,7 @@ class CodeChanges:
         travelled = self.worker.code.cache.folder + os.sep if self.worker.code is not None else None
         first = [entry for entry in sys.path if travelled and entry.startswith(travelled)]
         rest = [entry for entry in sys.path if entry not in gone]
-        sys.path[:] = dict.fromkeys((*first, *told, *rest))
+        sys.path[:] = with_packages([*dict.fromkeys((*first, *told, *rest))], context.packages)
 
     def take(self) -> None:
         """Ahead of anything that is unpickled: by the thread that runs tasks, when something is new."""

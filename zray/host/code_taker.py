@@ -1,6 +1,7 @@
-"""A worker's side of code that travels: what its job's driver has of its own is fetched, unpacked, and imported from.
+"""A worker's side of files that travel: they are fetched, unpacked, and imported from.
 
-On the driver's own node there is nothing to take: the paths are shared (session.JobFacts.sys_path).
+These are the code of its job's driver, and the files of its environment.  On the driver's own node the driver's paths
+are shared (session.JobFacts.sys_path), so that only the environment's files are taken there.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import importlib
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import RuntimeEnvSetupError, ZrayError
+from ..object_ref import ObjectRef
+from ..wire.environment import Environment, Parcel
 from ..wire.scheduling import WORKING_DIR, Bundle, JobFacts
 from .code_cache import CodeCache
 
@@ -25,10 +28,14 @@ REPLACED_MAX = 32
 
 
 class CodeTaker:
-    """Of a worker that is not on its driver's node."""
+    """Of a worker that is not on its driver's node, or has files in its environment."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, *, is_elsewhere: bool) -> None:
         self.worker = worker
+        self.is_elsewhere = is_elsewhere
+        self.own: list[str] = []  # folders of the environment, once taken: ahead of all others
+        self.refs: list[ObjectRef[Any]] = []  # on its files: its tasks may submit others that need them
+        self.has_environment = False
         self.lock = threading.Lock()
         self.taken: dict[bytes, str] = {}  # bundles by object id, and their folders
         self.replaced: list[str] = []  # folders
@@ -37,7 +44,11 @@ class CodeTaker:
 
     def has_new(self, facts: JobFacts) -> bool:
         """Whether there is something that was not taken yet."""
-        return any(bundle.object_id not in self.taken for bundle in facts.code)
+        is_lacking = not self.has_environment and bool(self.worker.environment.parcels)
+        return is_lacking or (self.is_elsewhere and self._first_new(facts) is not None)
+
+    def _first_new(self, facts: JobFacts) -> Bundle | None:
+        return next((bundle for bundle in facts.code if bundle.object_id not in self.taken), None)
 
     def take(self) -> None:
         """From now on it can be imported.
@@ -47,9 +58,13 @@ class CodeTaker:
         """
         worker = self.worker
         with self.lock:
-            while new := [bundle for bundle in worker.facts.code if bundle.object_id not in self.taken]:
-                self._take_one(new[0])
-            self._show_path(worker.facts)
+            while self.is_elsewhere and (new := self._first_new(worker.facts)) is not None:
+                self._take_one(new)
+            if self.is_elsewhere:
+                self._show_path(worker.facts)
+            if not self.has_environment:
+                self._take_environment(worker.environment)
+            sys.path[:] = dict.fromkeys((*self.own, *sys.path))
             importlib.invalidate_caches()
             worker.has_new_code = self.has_new(worker.facts)
 
@@ -77,7 +92,25 @@ class CodeTaker:
         while len(self.replaced) > REPLACED_MAX:
             self.cache.release(self.replaced.pop(0))
 
-    def _fetch(self, bundle: Bundle) -> bytes:
+    def _take_environment(self, environment: Environment) -> None:
+        """Its working folder is first, then its modules in their order."""
+        folder = environment.working_dir
+        for parcel in reversed(environment.parcels):
+            self.own.insert(0, self._show(parcel, is_folder=parcel is folder))
+        if folder is not None:
+            self.own.insert(0, self.own.pop())
+        self.refs = [self.worker.another_ref(parcel.object_id) for parcel in environment.parcels]
+        self.has_environment = True
+
+    def _show(self, parcel: Parcel, *, is_folder: bool) -> str:
+        owner = self.worker.job_id.hex() if is_folder else ""  # tasks may write there
+        path = self.cache.take(parcel.digest, lambda: self._fetch(parcel), owner)
+        sys.path.insert(0, path)
+        if is_folder:
+            os.chdir(path)
+        return path
+
+    def _fetch(self, bundle: Bundle | Parcel) -> bytes:
         worker = self.worker
         self.is_fetching = True
         try:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 runtime: Runtime | None = None
 is_own = False  # this is a process of zray's own, a node or a fork server
+packages: tuple[str, ...] = ()  # folders of the packages of this process's environment
 had_session = False  # this process was in another session: it may have refs and handles of that
 is_forked = False  # this process was forked from one that was in a session, which it is not in itself
 

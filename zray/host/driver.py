@@ -12,7 +12,7 @@ from .. import __version__
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..object_ref import ObjectRef
 from ..printable import printable
-from ..runtime_env import env_vars_of
+from ..runtime_env import env_vars_of, in_words
 from ..store import errors, unpickling
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.output import FlushOutput, OutputFlushed
@@ -53,7 +53,7 @@ class Driver(Runtime):
         runtime_env: dict[str, Any],
         code: list[tuple[str, bytes]] | None,
     ) -> None:
-        """code: what of it travels to other nodes; None: there can be none."""
+        """runtime_env: what this node shares with the program.  code: what of it travels; None: there are no others."""
         self.shipper: Shipper | None = None
         self.node_pid = node_pid
         self.is_owner = is_owner
@@ -73,6 +73,7 @@ class Driver(Runtime):
                 namespace or job_id.hex(),
                 *paths_of(runtime_env, import_path()),
                 env_vars=env_vars_of(runtime_env),
+                given=in_words(runtime_env),
                 infeasible=infeasible,
                 log_to_driver=log_to_driver,
             ),
@@ -91,9 +92,9 @@ class Driver(Runtime):
         super().__init__(connection, session.name, welcome.inline_bytes_max, Submitter(root_task_id(job_id), "driver"))
         self.job_id = job_id
         self.node_id = welcome.node_id
-        self.facts, self.namespace = hello.facts, hello.facts.namespace
-        self.said_goodbye = False
-        self.has_all_output = False  # of other nodes, in the logs
+        self.facts = hello.facts
+        self.namespace = self.facts.namespace
+        self.said_goodbye = self.has_all_output = False  # the latter: that of other nodes, in the logs
         self.on_other = self._on_other
         self.watch = ReloadWatch(self._has_reloaded)
         self.sources = Sources(session.job_sources(job_id))

@@ -46,7 +46,7 @@ def failure(worker: Worker, spec: TaskSpec, error: BaseException) -> Failure:
     if isinstance(error, KeyboardInterrupt):
         return [serialize_cancellation(error, name, skip_frames=1)] * count, (), False
     with suppress(Exception):  # likewise: no hints
-        add_hints(error, worker.node_id.hex() if worker.code is not None else "")
+        add_hints(error, worker.node_id.hex() if worker.code is not None and worker.code.is_elsewhere else "")
     failed = serialize_error(error, name, node=worker.node_id.hex(), skip_frames=1)
     return [failed.inband] * count, (failed.contained,) * count if failed.contained else (), wants_retry
 

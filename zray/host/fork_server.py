@@ -8,7 +8,7 @@ The node ends it with everything else.  When the node is killed it sees that, en
 removes what the node had no time to remove.  Spoken on the socket, one msgpack list per packet:
 
     node           ["start", worker, worker_id]   ["kill", worker]   ["stop", ""]   ["continue", ""]
-    fork server    ["ready"]  ["started", worker, pid]  ["failed", worker, reason]
+    fork server    ["ready"]  ["idle"]  ["started", worker, pid]  ["failed", worker, reason]
                    ["exited", worker, wait status, pid, most memory that it had in bytes]
 """
 
@@ -42,8 +42,12 @@ NODE_END_SECONDS = 5.0
 class ForkServer:
     """Workers of one node."""
 
-    def __init__(self, session: Session, connection: socket.socket, node_pidfd: int) -> None:
+    def __init__(
+        self, session: Session, connection: socket.socket, node_pidfd: int, idle_seconds: float | None = None
+    ) -> None:
+        """idle_seconds: without a worker for so long it says so; None: it does not."""
         self.session = session
+        self.idle_seconds = idle_seconds
         self.connection = connection
         self.node_pidfd = node_pidfd
         self.pid_by_worker: dict[str, int] = {}
@@ -60,7 +64,11 @@ class ForkServer:
         """Until the node ends."""
         self.tell("ready")
         while True:
-            for descriptor, _ in self.poll.poll():
+            is_unused = self.idle_seconds is not None and not self.pid_by_worker
+            ready = self.poll.poll(1000 * self.idle_seconds if is_unused else None)  # type: ignore[operator]
+            if not ready:
+                self.tell("idle")
+            for descriptor, _ in ready:
                 if descriptor == self.node_pidfd:
                     return
                 if descriptor == self.ends:
@@ -215,14 +223,16 @@ def preload() -> Iterator[None]:
 
 
 def main() -> None:
-    """argv: session name, session root."""
-    name, root = sys.argv[1:3]
+    """argv: session name, session root; and of an environment's: seconds until it is unused, its lock's descriptor."""
+    name, root, *more = sys.argv[1:]
     adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=CONNECTION_DESCRIPTOR)
     connection.set_inheritable(False)
     os.set_inheritable(NODE_DESCRIPTOR, False)
-    server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR)
+    if more:
+        os.set_inheritable(int(more[1]), False)  # workers hold it too, and what they run does not
+    server = ForkServer(Session(name, root), connection, NODE_DESCRIPTOR, float(more[0]) if more else None)
     try:
         try:
             for _ in preload():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import absent
 from ..exceptions import AuthenticationError, ClusterLostError, ZrayError
+from ..runtime_env import shared_and_own
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
 from . import context, interrupts, tracebacks
@@ -119,11 +120,12 @@ def _start(
         "_memory": memory,
         "object_store_memory": object_store_memory,
     }
+    shared, own = shared_and_own(runtime_env)
     code = None
     if address != "local":
         from .shipping import asked_bundles
 
-        code = asked_bundles(runtime_env)
+        code = asked_bundles(shared)
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
         store_capacity(object_store_memory)  # what is refused is not warned of before
@@ -147,19 +149,33 @@ def _start(
     from .driver import Driver
 
     try:
-        return Driver(
+        driver = Driver(
             session,
             node_pid,
             is_owner=is_owner,
             namespace=namespace or "",
             log_to_driver=log_to_driver,
             infeasible=infeasible,
-            runtime_env=runtime_env,
+            runtime_env=shared,
             code=code,
         )
     except BaseException:
         if is_owner:
             end_node(session, node_pid, seconds=0.0)
+        raise
+    if own:
+        _begin_environment(driver, own)
+    return driver
+
+
+def _begin_environment(driver: Driver, own: dict[str, Any]) -> None:
+    """Give a program's tasks its archives and packages."""
+    from .environments import extended
+
+    try:
+        driver.environment = extended(driver, driver.environment, own)
+    except BaseException:
+        stop(driver)
         raise
 
 

@@ -1,9 +1,8 @@
 """The node process: which roles make it, and what performs their effects.
 
 On a laptop, and on the head of a cluster, one such process hosts them all; the other nodes of a cluster have a local
-scheduler and an object manager.  It ends when its driver does (embedded), when it is told to
-(StopSession), or when its fork server is beyond repair; it removes all it made.  It imports neither numpy nor
-pickle: payloads are opaque bytes here.
+scheduler and an object manager.  It ends when its driver does (embedded), when it is told to (StopSession), or when its
+fork server is beyond repair; it removes all it made.  It imports neither numpy nor pickle: payloads are opaque.
 """
 
 from __future__ import annotations
@@ -125,6 +124,7 @@ class Node:
             self.doorman.offend,
             self.membership.neighbours if self.membership is not None else None,
         )
+        self.workers.environments.reactor = self.reactor
         if self.workers.connection is not None:
             self.reactor.watch(self.workers.connection.fileno(), self._hear_workers)
         if self.driver_pid or options.get("is_bound"):
@@ -319,7 +319,7 @@ class Node:
 
     def _effects(self) -> dict[type, Any]:
         return {
-            StartWorker: lambda role, effect: self.workers.start(effect.worker, effect.worker_id),
+            StartWorker: lambda role, effect: self.workers.start(effect.worker, effect.worker_id, effect.packages),
             KillWorker: lambda role, effect: self.workers.kill(effect.worker),
             OpenWindow: lambda role, effect: self.workers.open_window(effect.worker, effect.count),
             ReclaimTasks: self._reclaim,

@@ -6,7 +6,6 @@ msgpack [[path, is executable, bytes], ...], sorted, so that equal files make eq
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import os
 import re
@@ -18,7 +17,9 @@ from typing import Any
 
 from msgspec import msgpack
 
+from .archives import Entry
 from .code_cache import FILES_MAX
+from .ignored import Ignored, ignored_by_git
 from .spawn import current_folder
 
 BUNDLE_BYTES_MAX = 64 << 20
@@ -64,8 +65,12 @@ def read_file(source: str) -> bytes:
         return opened.read()
 
 
-def pack(files: Iterable[File], what: str, read: Callable[[str], bytes] = read_file) -> bytes:
-    """The bundle.  read: from where the bytes of each source come.
+def pack(
+    files: Iterable[File], what: str, archived: Iterable[Entry] = (), read: Callable[[str], bytes] = read_file
+) -> bytes:
+    """The bundle.
+
+    archived: further entries, which have been read.  read: from where the bytes of each source come.
 
     Raises:
         TooLarge: names the largest files, and the limit.
@@ -80,41 +85,60 @@ def pack(files: Iterable[File], what: str, read: Callable[[str], bytes] = read_f
             f"{what} is {total:,} bytes in {len(found):,} files; at most {BUNDLE_BYTES_MAX:,} travel to other nodes.  "
             f'Leave some out (runtime_env={{"excludes": [...]}}), or put() data.  The largest:{named}'
         )
-    entries = []
+    entries = list(archived)
     for path in sorted(found):
         source = found[path].source
         entries.append((path, os.access(source, os.X_OK), read(source)))
-    return msgpack.encode(entries)
+    return msgpack.encode(sorted(entries))
 
 
-def files_below(folder: str, prefix: str = "", excludes: Iterable[str] = (), *, code_only: bool = False) -> list[File]:
-    """All that belongs to a project.  excludes: patterns of names, or of paths below the folder."""
-    patterns = [pattern.rstrip("/") for pattern in excludes]
+def files_below(
+    folder: str, prefix: str = "", excludes: Iterable[str] | None = None, *, code_only: bool = False
+) -> list[File]:
+    """All that belongs to a project.
+
+    excludes: patterns of a runtime_env (ignored.py); those of `.gitignore` files apply too.  None: neither.
+    """
+    given = Ignored(excludes or ())
+    by_git: dict[str, Ignored] = {}  # by the folder, as in `inside`
     found = []
     for place, folders, names in os.walk(folder):
         inside = os.path.relpath(place, folder)
         inside = "" if inside == "." else inside + "/"
+        if excludes is not None and (patterns := ignored_by_git(place)) is not None:
+            by_git[inside] = patterns
         folders[:] = sorted(
             name
             for name in folders
-            if not _is_excluded(name, inside, patterns) and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
+            if not _is_excluded(name, inside, given, by_git, is_folder=True)
+            and not os.path.exists(os.path.join(place, name, "pyvenv.cfg"))
         )
         for name in sorted(names):
             source = os.path.join(place, name)
-            if _is_excluded(name, inside, patterns) or not os.path.isfile(source):
+            if _is_excluded(name, inside, given, by_git) or not os.path.isfile(source):
                 continue
             if not code_only or name.endswith(CODE_SUFFIXES):
                 found.append(File(prefix + inside + name, source))
     return found
 
 
-def _is_excluded(name: str, inside: str, patterns: list[str]) -> bool:
+def _is_excluded(
+    name: str, inside: str, given: Ignored, by_git: dict[str, Ignored], *, is_folder: bool = False
+) -> bool:
     if name in EXCLUDED or name.endswith(EXCLUDED_SUFFIXES):
         return True
-    return any(fnmatch.fnmatch(name, p) or fnmatch.fnmatch(inside + name, p) for p in patterns)
+    path = inside + name
+    if (verdict := given.verdict(path, is_folder=is_folder)) is not None:
+        return verdict
+    for place, patterns in reversed(by_git.items()):  # the nearest one has the last word
+        if path.startswith(place):
+            verdict = patterns.verdict(path[len(place) :], is_folder=is_folder)
+            if verdict is not None:
+                return verdict
+    return False
 
 
-def files_at(path: str, excludes: Iterable[str] = ()) -> list[File]:
+def files_at(path: str, excludes: Iterable[str] | None = None) -> list[File]:
     """Of a package's folder, or a module's file, under its own name."""
     path = os.path.abspath(path)
     name = os.path.basename(path)

@@ -11,8 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import object_ref
 from ..exceptions import ClusterLostError, GetTimeoutError
@@ -24,9 +25,10 @@ from ..store.errors import deserialize_error
 from ..store.layout import Serialized
 from ..store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
 from ..wire.codec import can_be_encoded
+from ..wire.environment import NO_ENVIRONMENT
 from ..wire.message import Message
 from ..wire.scheduling import JobFacts
-from ..wire.task_spec import EnvVars, StoredValue, TaskSpec
+from ..wire.task_spec import StoredValue, TaskSpec
 from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
 from . import (
     context,
@@ -41,6 +43,9 @@ from .stack import require_room
 from .submitter import Submitter
 from .waiting import Waiting
 from .writer import Writer
+
+if TYPE_CHECKING:
+    from .parcels import Packer
 
 
 class Runtime:
@@ -72,7 +77,7 @@ class Runtime:
         self.is_worker = False
         self.job_id = b""
         self.namespace = ""
-        self.env_vars: EnvVars = ()  # of the tasks that run here, beyond their job's: their children have them too
+        self.environment = NO_ENVIRONMENT  # of the tasks that run here, beyond their job's: their children have it too
         self.facts = JobFacts()  # the job's
         self.node_id = b""
         self.is_over = False
@@ -356,6 +361,13 @@ class Runtime:
         """A further ref on an object, counted as one."""
         self._restored(object_id)
         return ObjectRef(object_id)
+
+    @cached_property
+    def packer(self) -> Packer:
+        """What packs the files of environments."""
+        from .parcels import Packer
+
+        return Packer(self)
 
     def submitter(self) -> Submitter:
         """The task (or driver) on whose behalf this thread submits."""

@@ -36,6 +36,7 @@ WAS_GIVEN_UP = b"3"  # by its cluster, before it was ready; the first word is it
 # A fork server:
 CONNECTION_DESCRIPTOR = 3  # its end of the socket pair to the node
 NODE_DESCRIPTOR = 4  # a pidfd of the node
+REQUEST_DESCRIPTOR = 5  # of an environment's: the packages that it brings first
 # A file in a head's folder of state (state.py).
 PLAN = "plan.json"
 # A Unix socket's path has at most 107 bytes; the session's part of it needs some 35.

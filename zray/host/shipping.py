@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ZrayError
 from ..object_ref import ObjectRef
+from ..runtime_env import path_of_module
 from ..wire.scheduling import MODULES, WORKING_DIR, Bundle, PublishCode
 from .project import File, Project, files_at, files_below, names_in, pack, read_file
 
@@ -42,7 +43,7 @@ def asked_bundles(runtime_env: dict[str, Any]) -> list[tuple[str, bytes]]:
     if folder:
         data = pack(files_below(os.path.abspath(folder), excludes=excludes), f"working_dir {os.path.abspath(folder)}")
         found.append((WORKING_DIR, data))
-    for path in runtime_env.get("py_modules") or ():
+    for path in map(path_of_module, runtime_env.get("py_modules") or ()):
         found.append((MODULES, pack(files_at(path, excludes), f"py_modules: {os.path.abspath(path)}")))
     return found
 
@@ -99,7 +100,7 @@ class Shipper:
         try:
             if len(self.asked) + len(self.sent) >= BUNDLES_MAX:
                 files = self.project.take_again()
-            data = pack(files, "What this program has imported of its own", self._bytes_of)
+            data = pack(files, "What this program has imported of its own", read=self._bytes_of)
             names = {file.path.partition("/")[0] for file in files}
             replaced = self._replaced_by(names)
             ref = self._send(MODULES, data, [sent.ref.id for sent in replaced])

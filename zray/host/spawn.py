@@ -6,9 +6,10 @@ import fcntl
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..runtime_env import path_of_module
 from ..second_start import MARK
 from .interpreter import child_environment, interpreter, is_foreign
 
@@ -64,6 +65,16 @@ def standard_first(path: list[str]) -> list[str]:
     return standard + [entry for entry in path if entry not in standard]
 
 
+def with_packages(path: list[str], packages: Iterable[str]) -> list[str]:
+    """The path with an environment's packages behind Python's own modules, so ahead of other packages."""
+    folder = os.path.dirname(os.__file__)
+    own = [*dict.fromkeys(packages)]
+    others = [entry for entry in path if entry not in own]
+    places = [place for place, entry in enumerate(others, 1) if entry in (folder, os.path.join(folder, "lib-dynload"))]
+    place = max(places, default=0)
+    return others[:place] + own + others[place:]
+
+
 def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str, ...], str]:
     """Where the workers of the driver's own node look for modules, and their working folder: nothing is copied."""
     first = []
@@ -71,7 +82,8 @@ def paths_of(runtime_env: Mapping[str, Any], path: list[str]) -> tuple[tuple[str
     if runtime_env.get("working_dir"):
         folder = os.path.abspath(runtime_env["working_dir"])
         first.append(folder)
-    first += [os.path.dirname(os.path.abspath(module)) for module in runtime_env.get("py_modules") or ()]
+    modules = map(path_of_module, runtime_env.get("py_modules") or ())
+    first += [os.path.dirname(os.path.abspath(module)) for module in modules]
     path = [entry for entry in path if _is_utf8(entry)]
     return tuple(dict.fromkeys((*first, *map(os.path.abspath, path)))), folder
 

@@ -31,9 +31,10 @@ from ..store.errors import deserialize_error
 from ..store.functions import CodeInStore, deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..wire.actors import StartActor
+from ..wire.environment import EnvVars
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import GoodbyeReply, Hello
-from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
+from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context, gpus
 from .aside import Aside
@@ -111,7 +112,7 @@ class Worker(Runtime):
         self.core_waits = CoreWaits()  # of the main thread, which is the one that makes this
         self.said_goodbye = False  # and the node has heard it
         self.actor: Any = None  # an actors.ActorHost, once this worker is an actor's
-        self.code: CodeTaker | None = None  # where the job's driver is on another node
+        self.code: CodeTaker | None = None  # where files are to be brought
         self.has_new_code = False  # to be taken before the next function or argument is unpickled
         self.code_changes = CodeChanges(self)
         with self.lock:
@@ -157,19 +158,19 @@ class Worker(Runtime):
 
     def _join_job(self, message: JobStarted) -> None:
         before, facts = self.facts, message.facts
-        self.facts = facts
-        if facts.home and facts.home.partition("/")[0] != self.node_id.hex():
+        self.facts, self.environment = facts, message.environment
+        is_elsewhere = bool(facts.home) and facts.home.partition("/")[0] != self.node_id.hex()
+        if is_elsewhere or message.environment.parcels:
             if self.code is None:
                 from .code_taker import CodeTaker
 
-                self.code = CodeTaker(self)
+                self.code = CodeTaker(self, is_elsewhere=is_elsewhere)
             self.has_new_code = self.code.has_new(facts)
         if self.job_id:
             self.code_changes.told(before, message)
             return
         self.job_id, self.namespace = message.job_id, facts.namespace
-        self.env_vars = message.env_vars
-        set_env_vars((*facts.env_vars, *message.env_vars))
+        set_env_vars((*facts.env_vars, *message.environment.env_vars))
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
         self.code_changes.show_path(facts.sys_path)
         if self.code is None:

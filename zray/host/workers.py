@@ -19,6 +19,7 @@ from msgspec import msgpack
 from ..roles.effects import WorkerExited, WorkerStarted, WorkerStartFailed
 from ..store.segment import create_semaphore, unlink_semaphore
 from .crash_reports import read_report
+from .environment_servers import EnvironmentServers
 from .hash_seed import chosen_hash_seed
 from .launch import launch_fork_server
 from .log_room import room_of
@@ -76,6 +77,7 @@ class Workers:
         self.is_full = False
         self.watch = watch
         self.others = others
+        self.environments = EnvironmentServers(self)
         if fork_server is not None:
             self._use(fork_server)
 
@@ -91,20 +93,27 @@ class Workers:
         self.connection = connection
         return connection
 
-    def start(self, worker: str, worker_id: int) -> None:
+    def start(self, worker: str, worker_id: int, packages: str = "") -> None:
         """StartWorker."""
+        if packages and (reason := self.environments.why_unfit(packages)):
+            self.deliver(WorkerStartFailed(worker, reason, is_unfit=True))
+            return
         try:
             self.windows[worker] = create_semaphore(self.session.window_name(worker_id))
         except (OSError, posix_ipc.Error) as error:
             self.deliver(WorkerStartFailed(worker, f"no semaphore to be had: {error}"))
             return
         self.worker_id[worker] = worker_id
+        if packages:
+            self.environments.start(worker, worker_id, packages)
+            return
         self.unjoined[worker] = None
         self._order("start", worker, worker_id)
 
     def kill(self, worker: str) -> None:
         """KillWorker."""
-        self._order("kill", worker)
+        if not self.environments.order(worker, "kill"):
+            self._order("kill", worker)
 
     def stop(self, *, are_stopped: bool) -> None:
         """StopWorkers."""
@@ -112,7 +121,9 @@ class Workers:
             self.log("this node does nothing until it knows whether it is a member: its workers are stopped")
         else:
             self.log("the head is heard of again, and this node is a member: its workers go on")
-        self._order("stop" if are_stopped else "continue", "")
+        order = ("stop" if are_stopped else "continue", "")
+        self._order(*order)
+        self.environments.order_all(*order)
 
     def _order(self, *order: object) -> None:
         self.orders.append(msgpack.encode(order))
@@ -156,22 +167,30 @@ class Workers:
             if self.oom_kills is None:
                 self.oom_kills = OomKills()
             return True
-        worker, detail, *more = report
+        self.take_report(kind, *report)
+        return True
+
+    def take_report(self, kind: str, worker: str, detail: Any, *more: Any) -> None:
+        """What a fork server says of a worker."""
         if kind == "started":
             self.pids[worker] = detail
             self.deliver(WorkerStarted(worker, detail))
         elif kind == "failed":
-            self._forget(worker)
-            self.deliver(WorkerStartFailed(worker, detail))
+            self.start_failed(worker, detail)
         elif kind == "exited":
-            self._exited(worker, self._how_it_ended(detail, more[1]))
-        return True
+            self.exited(worker, self._how_it_ended(detail, more[1]))
+
+    def start_failed(self, worker: str, reason: str, *, is_unfit: bool = False) -> None:
+        """It does not come into being."""
+        self._forget(worker)
+        self.deliver(WorkerStartFailed(worker, reason, is_unfit))
 
     def _how_it_ended(self, status: int, peak_bytes: int = 0) -> str:
         oom = self.oom_kills.explain(status, peak_bytes, time.monotonic()) if self.oom_kills is not None else ""
         return how_it_ended(status) + oom
 
-    def _exited(self, worker: str, how: str) -> None:
+    def exited(self, worker: str, how: str) -> None:
+        """It is dead, and its fork server has reaped it."""
         unclaimed = self.windows[worker].value if worker in self.windows else 0
         pid = self.pids.get(worker, 0)
         worker_id = self.worker_id.get(worker, 0)
@@ -200,6 +219,7 @@ class Workers:
         self.worker_id.pop(worker, None)
         self.pids.pop(worker, None)
         self.unjoined.pop(worker, None)
+        self.environments.forget(worker)
 
     def _unlink(self, worker: str) -> None:
         unlink_semaphore(self.session.window_name(self.worker_id[worker]))
@@ -220,20 +240,25 @@ class Workers:
         words = f"the end of the log of that:\n{log}\n" if log else "it left no words in its log"
         self.death = f"its fork server {how}; {words}"
         self.log(self.death)
-        end_children(spared=self.others())
+        end_children(spared=self.spared())
         if self.ready_at is not None and time.monotonic() - self.ready_at >= SOUND_SECONDS:
             self.deaths = 0
         self.deaths += 1
         if self.deaths >= FORK_SERVER_DEATHS_MAX:
             return False
-        lost = [worker for worker in self.windows if worker not in self.unjoined]
+        elsewhere = self.environments.by_worker
+        lost = [worker for worker in self.windows if worker not in self.unjoined and worker not in elsewhere]
         again = list(self.unjoined)
         self.launch()
         for worker in lost:
-            self._exited(worker, f"died with the fork server ({how})")
+            self.exited(worker, f"died with the fork server ({how})")
         for worker in again:
             self._order("start", worker, self.worker_id[worker])
         return True
+
+    def spared(self) -> list[int]:
+        """Children of this process that live on when a fork server has died: the other ones, and services."""
+        return [*self.others(), *self.environments.running, *([self.pid] if self.pid else [])]
 
     # --- claim windows ---
 
@@ -262,5 +287,6 @@ class Workers:
         """All processes are gone: so are their windows."""
         if self.connection is not None:
             self.connection.close()
+        self.environments.close()
         for worker in list(self.windows):
             self._forget(worker)

@@ -37,6 +37,7 @@ class StartWorker(Struct, gc=False):
 
     worker: str
     worker_id: int
+    packages: str = ""  # of its environment (wire/environment.py); installed first where this node does not have them
 
 
 class KillWorker(Struct, gc=False):
@@ -255,17 +256,15 @@ class WorkerStartFailed(Local):
 
     worker: str
     reason: str
+    is_unfit: bool = False  # its packages cannot be had, and another attempt would not succeed either
 
 
 class WorkerExited(Local):
-    """A worker process ended.  cause says how, for the user (signal or exit code); log: its last lines.
-
-    unclaimed: how many tasks of its window it had not begun.
-    """
+    """A worker process ended.  cause says how, for the user (signal or exit code); log: its last lines."""
 
     worker: str
     cause: str
-    unclaimed: int
+    unclaimed: int  # tasks of its window that it had not begun
     pid: int = 0
     log: tuple[str, ...] = ()
 

@@ -11,6 +11,7 @@ from ..exceptions import encode_system_error
 from ..ids import function_id, named_group_id, put_id, return_id
 from ..roles.local_scheduler.pool import START_FAILURES_MAX
 from ..wire.actors import CreateActor, FindActor, FindActorNames, KillActor
+from ..wire.environment import NO_ENVIRONMENT, Environment
 from ..wire.groups import CreateGroup, FindGroups, GroupSpec, RemoveGroup
 from ..wire.objects import AllocateObject, AllocateRefused
 from ..wire.scheduling import Bundle, PublishCode
@@ -44,12 +45,17 @@ def _spec(process: Process, top: Activation, code: Any, args: tuple[Any, ...], o
     return TaskSpec(top.next_child(), function.function_id, data, deps, holds, encode_options(options))
 
 
+def _environment_of(name: str) -> Environment:
+    """Variables; some have packages too."""
+    return Environment((("ENV", name),), packages=name if name.endswith("1") else "") if name else NO_ENVIRONMENT
+
+
 def _submit(process: Process, top: Activation, request: say.Submit) -> None:
     options = TaskOptions(
         num_returns=request.num_returns,
         max_retries=request.max_retries,
         retry_exceptions=request.retry_exceptions,
-        env_vars=(("ENV", request.env),) if request.env else (),
+        environment=_environment_of(request.env),
         where=request.where,
         **({} if request.resources is None else {"resources": request.resources}),  # type: ignore[arg-type]
     )

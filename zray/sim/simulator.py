@@ -233,7 +233,7 @@ class Simulator:
             self.trace.event(self.now, address, "dies before its Hello")
             self.call_later(1e-4, node.arrive, "host", asker, e.WorkerExited(address, "killed by signal 9", 0))
             return
-        process = Worker(self, node, address, self.pid)
+        process = Worker(self, node, address, self.pid, effect.packages)
         node.attach(process)
         joined = e.ProcessJoined(address, "worker", self.pid, b"", effect.worker_id)
         node.arrive("host", asker, joined)

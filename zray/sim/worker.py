@@ -10,10 +10,11 @@ from ..exceptions import encode_system_error
 from ..ids import return_id
 from ..roles.local_scheduler.gpus import GPU
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
+from ..wire.environment import NO_ENVIRONMENT
 from ..wire.groups import plain_name
 from ..wire.objects import AllocateRefused
 from ..wire.scheduling import Bundle
-from ..wire.task_spec import EnvVars, StoredValue, TaskSpec, parse_options
+from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import Function, JobStarted, StartTasks, StopWorker
 from . import language as say
 from .checkpoints import Recovery
@@ -35,10 +36,11 @@ class Worker(Process):
 
     kind = "worker"
 
-    def __init__(self, world: Simulator, node: Node, address: str, pid: int) -> None:
+    def __init__(self, world: Simulator, node: Node, address: str, pid: int, packages: str) -> None:
         super().__init__(world, node, address, pid)
+        self.packages = packages
         self.job_id = b""
-        self.env_vars: EnvVars = ()
+        self.environment = NO_ENVIRONMENT
         self.code: tuple[Bundle, ...] = ()  # of the job, where its driver is elsewhere
         self.taken: set[bytes] = set()  # of these
         self.actor: Any = None
@@ -73,8 +75,9 @@ class Worker(Process):
 
     def _on_job_started(self, message: JobStarted) -> None:
         assert not self.job_id or self.job_id == message.job_id, "a worker of two jobs"
+        assert self.packages == message.environment.packages, "a worker of another fork server"
         self.job_id = message.job_id
-        self.env_vars = message.env_vars
+        self.environment = message.environment
         if message.facts.home != self.node.scheduler.address:
             self.code = message.facts.code
 
@@ -126,7 +129,7 @@ class Worker(Process):
 
     def _begin(self, spec: TaskSpec) -> None:
         options = parse_options(spec.options)
-        assert options.actor_id or options.env_vars == self.env_vars, "a task in another one's environment"
+        assert options.actor_id or options.environment == self.environment, "a task in another one's environment"
         top = Activation(spec.task_id)
         top.spec = spec
         top.begun_at = self.world.now

@@ -30,9 +30,10 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from ..ids import ObjectID, TaskID
+from .environment import EnvVars
 from .limits import Many, Payload, Several, ShortBytes, Table, Text
 from .message import Message, Natural
-from .task_spec import EnvVars, TaskSpec
+from .task_spec import TaskSpec
 
 # Tasks for whose arguments a global scheduler asks at a time, some kilobytes each.  Further tasks are placed without
 # knowing the places of their arguments.
@@ -89,6 +90,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     is_heir: bool = False  # facts of a detached actor, which outlives the driver
     log_to_driver: bool = False  # output of workers on other nodes, and notices, are sent to the home
     reloads: Natural = 0  # number of reloads of the program's own modules; workers with such modules are replaced
+    given: Text = ""  # the program's runtime_env as JSON, for get_runtime_context(), without its environment
     revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
 
     def updated(self, told: JobFacts) -> JobFacts:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from ..exceptions import ProtocolError
 from ..ids import FUNCTION_ID_BYTES, TASK_ID_BYTES, TaskID
-from .limits import Payload, Refs, Several, Table, Text
+from .environment import NO_ENVIRONMENT, Environment
+from .limits import Payload, Refs, Table, Text
 from .message import Natural
 from .where import Where
 
@@ -22,10 +23,6 @@ NUM_RETURNS_MAX = 100_000
 
 def _one_cpu() -> dict[str, int]:
     return {"CPU": RESOURCE_UNIT}
-
-
-# Environment variables, by name.
-EnvVars = Several[tuple[Text, Text]]
 
 
 class StoredValue(Struct, array_like=True, gc=False, forbid_unknown_fields=True, frozen=True):
@@ -56,7 +53,7 @@ class TaskOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     actor_id: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""  # set for calls on an actor
     method: Text = ""
     writable: bool = False  # arrays among the arguments are the task's own copies
-    env_vars: EnvVars = ()  # environment of the worker, beyond the variables of the job
+    environment: Environment = NO_ENVIRONMENT  # of the worker
     where: Where | None = None  # None: anywhere
     is_readonly: bool = False  # a call that does not change its actor
     max_calls: Natural = 0  # calls of this function in one worker, which then ends; 0: no limit
@@ -84,7 +81,7 @@ class ActorOptions(Struct, array_like=True, gc=False, forbid_unknown_fields=True
     detached: bool = False
     handle: Payload = b""  # pickled description of the class's methods, from which get_actor builds a handle
     class_name: Text = ""
-    env_vars: EnvVars = ()
+    environment: Environment = NO_ENVIRONMENT
     where: Where | None = None
     # Calls between two checkpoints; 0: no checkpoint, all calls are replayed; -1: the actor does not recover.
     checkpoint_interval: Annotated[int, Meta(ge=-1)] = -1

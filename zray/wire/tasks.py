@@ -17,10 +17,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..ids import FunctionID, ObjectID, TaskID
+from .environment import NO_ENVIRONMENT, Environment
 from .limits import Many, Payload, Plenty, Refs, Several, ShortBytes, Text
 from .message import Message, Natural
 from .scheduling import JobFacts
-from .task_spec import EnvVars, StoredValue, TaskSpec, Value
+from .task_spec import StoredValue, TaskSpec, Value
 
 # Code that the processes of a node may publish for a job, kept as long as the job.  A program has hundreds of
 # functions, not hundreds of thousands.  The bytes are enough for ten of the largest.
@@ -195,12 +196,12 @@ class AwaitRoom(Message, tag=25):
 class JobStarted(Message, tag=19):
     """local scheduler -> worker.  The job to which the worker belongs; sent before the first task.
 
-    `env_vars` are the variables of the worker's tasks beyond those of the job.  Child tasks have them too.
+    `environment` is what the worker's tasks have beyond the job's.  Child tasks have it too.
     """
 
     job_id: ShortBytes
     facts: JobFacts
-    env_vars: EnvVars = ()
+    environment: Environment = NO_ENVIRONMENT
 
 
 class StopWorker(Message, tag=20):

@@ -37,11 +37,11 @@ class BehindWaits:
             for queue in dispatch.queues:
                 is_deeper = queue.job is lender.job and queue.depth > frame.depth
                 if is_deeper and queue.tasks and dispatch.fits(queue):
-                    worker = pool.take_idle(queue.job, queue.options.env_vars)
+                    worker = pool.take_idle(queue.job, queue.options.environment)
                     if worker is not None:
                         dispatch.lease(worker, queue)
                     elif not pool.start_for(queue) and frame.wait.limited:
-                        pool.start_for_limited()
+                        pool.start_for_limited(queue)
                     break
 
     def run_nested(self, queue: ReadyQueue) -> None:
@@ -53,10 +53,10 @@ class BehindWaits:
             frame = worker.frames[-1]
             if frame.wait is None or frame.wait.is_over or frame.wait.aside or worker.job is not queue.job:
                 continue
-            if worker.env_vars != queue.options.env_vars:
+            if worker.environment != queue.options.environment:
                 continue  # one more is started for it when all are blocked
             task = self._task_behind(frame.wait, queue)
-            if task is None or (frame.wait.limited and node.pool.start_for_limited()):
+            if task is None or (frame.wait.limited and node.pool.start_for_limited(queue)):
                 continue
             queue.tasks.remove(task)
             self.dispatch.ready_count -= 1

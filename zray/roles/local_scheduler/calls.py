@@ -1,9 +1,7 @@
-"""Actors of this node and the calls on them.  Those of other nodes, and actors that go there: `routes`, `remote_calls`,
-`actor_moves`.
+"""Actors of this node and the calls on them.  For those of other nodes: `routes`, `remote_calls`, `actor_moves`.
 
-An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order (call_queue); they go
-to the worker many at a time.  The actor's handles are refs on the first return of its creation task: when the
-last is gone, the actor leaves after the calls it has.
+An actor has a worker of its own for life.  Calls of one caller arrive in order and leave in order (call_queue), many at
+a time.  The actor's handles are refs on the first return of its creation task: without them, the actor leaves.
 
 States (ActorState) and where the actor then is:
     REGISTERING   waits for the shard to grant its name, or for its origin to hand it over
@@ -186,10 +184,11 @@ class Calls:
         for actor_id in self.wanting:
             self.touch(actor_id)
 
-    def no_worker_to_be_had(self, reason: str) -> None:
-        """Give up on all that wait for a worker."""
+    def no_worker_to_be_had(self, packages: str, error: str, reason: str) -> None:
+        """Give up on all that wait for a worker with these packages."""
         for actor in list(self.wanting.values()):
-            self.node.ends.bury(actor, encode_system_error("ActorDiedError", reason))
+            if actor.options.environment.packages == packages:
+                self.node.ends.bury(actor, encode_system_error(error, reason))
 
     def touch(self, actor_id: bytes) -> None:
         """Look at it at the end of the turn."""
@@ -197,13 +196,13 @@ class Calls:
 
     def take_worker(self, worker: Worker) -> bool:
         """A fresh worker has come: an actor that has all else takes it."""
-        actor = next(filter(self._has_all_but_a_worker, self.wanting.values()), None)
-        if actor is None:
-            return False
-        self.node.pool.give_to(worker, actor.job, actor.options.env_vars)
-        self._start(actor, worker)
-        self.wanting_worker_changed()  # it may have been ordered for another one
-        return True
+        for actor in self.wanting.values():
+            if actor.options.environment.packages == worker.packages and self._has_all_but_a_worker(actor):
+                self.node.pool.give_to(worker, actor.job, actor.options.environment)
+                self._start(actor, worker)
+                self.wanting_worker_changed()  # it may have been ordered for another one
+                return True
+        return False
 
     def _has_all_but_a_worker(self, actor: Actor) -> bool:
         if actor.incoming is not None:
@@ -218,10 +217,11 @@ class Calls:
     def _place(self, actor: Actor) -> None:
         if not self._has_all_but_a_worker(actor):
             return
-        if (worker := self.node.pool.take_fresh(actor.job, actor.options.env_vars)) is not None:
+        environment = actor.options.environment
+        if (worker := self.node.pool.take_fresh(actor.job, environment)) is not None:
             self._start(actor, worker)
-        elif self.node.pool.starting_count < len(self.wanting):
-            self.node.pool.start_for_actor()
+        else:
+            self.node.pool.start_for_actor(environment.packages)
 
     def _start(self, actor: Actor, worker: Worker) -> None:
         node = self.node

@@ -163,7 +163,7 @@ class JobCode:
     def _tell_workers(self, job: Job) -> None:
         for worker in self.node.pool.workers.values():
             if worker.job is job:
-                self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.env_vars))
+                self.node.send(worker.address, JobStarted(job.job_id, job.facts, worker.environment))
 
 
 HANDLERS: dict[type, Any] = {

@@ -250,7 +250,7 @@ class Dispatch:
             node.trips.all_go()
         for queue in self._in_order():
             while queue.tasks and (self.has_room(queue) or (self.lending.writers and self.lending.lend_to(queue))):
-                worker = node.pool.take_idle(queue.job, queue.options.env_vars)
+                worker = node.pool.take_idle(queue.job, queue.options.environment)
                 if worker is None:
                     if not node.pool.start_for(queue):
                         self.behind_waits.run_nested(queue)
@@ -260,8 +260,9 @@ class Dispatch:
                     break
         self.queues = deque([queue for queue in self.queues if queue.tasks])
         if has_no_worker and self.behind_waits.all_are_blocked():
-            if any(self.has_room(queue) for queue in self.queues):
-                node.pool.start_beyond_cap()
+            for queue in filter(self.has_room, self.queues):
+                node.pool.start_beyond_cap(queue)
+                break
         if self.ready_count:
             node.trips.consider()
         elif not self.queues:

@@ -1,5 +1,6 @@
-"""The node's worker processes: started, given to a job for good (and to one set of its environment variables), reused,
-replaced when they die.
+"""The node's worker processes: started, given to a job and one environment for good, reused, replaced when they die.
+
+Workers of an environment with packages come from a fork server of that environment, for its tasks only.
 
 The pool has at most 2 x CPUs + 4 workers beyond the actors': with all of them blocked, a blocked worker runs
 what it waits for itself; only where none of them waits for what is ready, one more is started, and goes when it
@@ -11,14 +12,16 @@ reason.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from ...wire.amounts import name_of
+from ...wire.environment import Environment
 from ...wire.scheduling import JobFacts
-from ...wire.task_spec import RESOURCE_UNIT, EnvVars
+from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.tasks import JobStarted
 from ..effects import KillWorker, ProcessJoined, StartWorker, WorkerExited, WorkerStarted, WorkerStartFailed
 from .gpus import Shares
@@ -33,8 +36,8 @@ START_FAILURES_MAX = 3
 LIMITED_MAX = 32
 # A machine that is said to have hundreds of CPUs shall have its first result in a second all the same.
 PRESTARTED_MAX = 64
-# Under which idle workers stand that have not worked for anybody.
-FRESH: tuple[bytes, EnvVars] = (b"", ())
+# Idle workers of a job and an environment.  Those that have not worked for anybody: b"", and their packages.
+Kind = tuple[bytes, Environment | str]
 
 
 class WorkerPool:
@@ -47,9 +50,9 @@ class WorkerPool:
         self.cpus = max(1, cpus)
         self.count_max = 2 * self.cpus + 4
         self.workers: dict[str, Worker] = {}
-        # By job and environment variables; b"": those of no job yet; the last one is warmest.
-        self.idle: dict[tuple[bytes, EnvVars], list[Worker]] = {}
-        self.starting_count = 0  # that no actor has asked for
+        self.idle: dict[Kind, list[Worker]] = {}  # the last one is warmest
+        self.starting: Counter[str] = Counter()  # by their packages
+        self.has_packages = False  # some worker had any
         self.started_count = 0
         self.failures = 0  # starts that failed, in a row
 
@@ -60,42 +63,55 @@ class WorkerPool:
         while len(self.workers) < min(self.cpus, PRESTARTED_MAX):
             self._start()
 
-    def _start(self) -> Worker:
+    @property
+    def starting_count(self) -> int:
+        """The workers that have not said Hello yet."""
+        return self.starting.total()
+
+    def _start(self, packages: str = "") -> None:
         self.started_count += 1
         address = f"{self.prefix}{self.started_count}"
-        worker = self.workers[address] = Worker(address, self.started_count, self.node.now)
-        self.starting_count += 1
-        self.node.perform(StartWorker(address, self.started_count))
-        return worker
+        self.workers[address] = Worker(address, self.started_count, self.node.now, packages)
+        self.starting[packages] += 1
+        self.has_packages |= bool(packages)
+        self.node.perform(StartWorker(address, self.started_count, packages))
 
     def _task_worker_count(self) -> int:
         return sum(1 for worker in self.workers.values() if worker.actor is None)
 
     def start_for(self, queue: ReadyQueue) -> bool:
         """Workers for the queue's tasks are on their way.  False: the pool is at its cap, and none is."""
+        packages = queue.options.environment.packages
         wanted = min(len(queue.tasks), self._slots(queue))
-        while self.starting_count < wanted:
+        while self.starting[packages] < wanted:
             if self._task_worker_count() >= self.count_max and not self._retire_stranger(queue):
                 break
-            self._start()
-        return self.starting_count > 0
+            self._start(packages)
+        return self.starting[packages] > 0
 
-    def start_beyond_cap(self) -> None:
+    def start_beyond_cap(self, queue: ReadyQueue) -> None:
         """All workers are blocked, and none of them waits for what is ready here: without one more, all may hang."""
-        if not self.starting_count:
-            self._start()
+        packages = queue.options.environment.packages
+        if not self.starting[packages]:
+            self._start(packages)
 
-    def start_for_limited(self) -> bool:
+    def start_for_limited(self, queue: ReadyQueue) -> bool:
         """A worker for what a wait with a timeout is for is on its way, beyond the cap.  False: so many may not be."""
-        if not self.starting_count:
+        packages = queue.options.environment.packages
+        if not self.starting[packages]:
             if self._task_worker_count() >= self.count_max + LIMITED_MAX:
                 return False
-            self._start()
+            self._start(packages)
         return True
 
-    def start_for_actor(self) -> None:
+    def start_for_actor(self, packages: str) -> None:
         """An actor needs a process of its own; those are not under the cap."""
-        self._start()
+        wanting = self.node.calls.wanting
+        wanted = len(wanting)  # thousands, perhaps
+        if packages or self.has_packages:
+            wanted = sum(actor.options.environment.packages == packages for actor in wanting.values())
+        if self.starting[packages] < wanted:
+            self._start(packages)
 
     def _slots(self, queue: ReadyQueue) -> int:
         """How many of the queue's tasks could run at once, as far as CPUs go."""
@@ -105,12 +121,20 @@ class WorkerPool:
         return max(1, self.node.resources.count_that_fits(share, self.count_max))
 
     def _retire_stranger(self, queue: ReadyQueue) -> bool:
-        """An idle worker of another job, or with other environment variables, makes room."""
+        """An idle worker of another job, or of another environment, makes room."""
+        environment = queue.options.environment
+        own: tuple[Kind, Kind] = (queue.job.job_id, environment), (b"", environment.packages)
         for key, workers in self.idle.items():
-            if key != FRESH and key != (queue.job.job_id, queue.options.env_vars) and workers:
+            if key not in own and workers:
                 self.kill(workers.pop())
                 return True
         return False
+
+    def _has_started(self, worker: Worker) -> None:
+        """Or it never will."""
+        self.starting[worker.packages] -= 1
+        if not self.starting[worker.packages]:
+            del self.starting[worker.packages]
 
     def started(self, message: WorkerStarted) -> None:
         """The process exists; it is a worker once it has said Hello."""
@@ -121,7 +145,7 @@ class WorkerPool:
         if worker is None or worker.process is not None:
             self.node.reject("a worker that was not ordered")
             return
-        self.starting_count -= 1
+        self._has_started(worker)
         self.failures = 0
         job = Job(b"", JobFacts())  # nobody's yet
         worker.process = Process(message.process, "worker", message.pid, job)
@@ -132,14 +156,18 @@ class WorkerPool:
         self.is_idle(worker)
 
     def start_failed(self, message: WorkerStartFailed) -> None:
-        """Try again, to a limit; then say so to all that wait."""
+        """Try again, to a limit; then say so to all that wait.  Packages that cannot be had are not tried again."""
         worker = self.workers.pop(message.worker, None)
         if worker is None:
             return
-        self._start_ended_badly(f"No worker process could be started: {message.reason}")
+        if message.is_unfit:
+            self._has_started(worker)
+            self._give_up(worker.packages, "RuntimeEnvSetupError", message.reason)
+        else:
+            self._start_ended_badly(worker, f"No worker process could be started: {message.reason}")
 
-    def _start_ended_badly(self, reason: str) -> None:
-        self.starting_count -= 1
+    def _start_ended_badly(self, worker: Worker, reason: str) -> None:
+        self._has_started(worker)
         self.failures += 1
         node = self.node
         if self.failures <= START_FAILURES_MAX:
@@ -147,11 +175,16 @@ class WorkerPool:
             node.calls.wanting_worker_changed()
             return
         self.failures = 0
+        self._give_up(worker.packages, "WorkerCrashedError", reason)
+
+    def _give_up(self, packages: str, error: str, reason: str) -> None:
+        """Fail all tasks and actors that wait for a worker with these packages."""
+        node = self.node
         for queue in list(node.dispatch.queues):
-            while queue.tasks:
+            while queue.tasks and queue.options.environment.packages == packages:
                 node.dispatch.ready_count -= 1
-                node.lifecycle.fail(queue.tasks.popleft(), "WorkerCrashedError", reason)
-        node.calls.no_worker_to_be_had(reason)
+                node.lifecycle.fail(queue.tasks.popleft(), error, reason)
+        node.calls.no_worker_to_be_had(packages, "ActorDiedError" if error == "WorkerCrashedError" else error, reason)
 
     # --- idle workers ---
 
@@ -166,34 +199,47 @@ class WorkerPool:
             if self._task_worker_count() > self.count_max:
                 self.kill(worker)
                 return
+        if worker.packages and worker.job is None and not self._is_wanted(worker.packages):
+            self.kill(worker)  # its job has ended meanwhile
+            return
         self.idle.setdefault(self._key_of(worker), []).append(worker)
 
     @staticmethod
-    def _key_of(worker: Worker) -> tuple[bytes, EnvVars]:
-        return (worker.job.job_id, worker.env_vars) if worker.job is not None else FRESH
+    def _key_of(worker: Worker) -> Kind:
+        return (worker.job.job_id, worker.environment) if worker.job is not None else (b"", worker.packages)
 
-    def take_idle(self, job: Job, env_vars: EnvVars) -> Worker | None:
-        """An idle worker of the job's own with these environment variables, else one of no job yet."""
-        own = self.idle.get((job.job_id, env_vars))
+    def _is_wanted(self, packages: str) -> bool:
+        """Whether tasks wait for workers with these packages, or a job has some."""
+        queues, workers = self.node.dispatch.queues, self.workers.values()
+        return any(queue.options.environment.packages == packages for queue in queues) or any(
+            worker.packages == packages and worker.job is not None and not worker.job.is_over for worker in workers
+        )
+
+    def take_idle(self, job: Job, environment: Environment) -> Worker | None:
+        """An idle worker of the job's own in this environment, else one of no job yet."""
+        own = self.idle.get((job.job_id, environment))
         if own:
             return own.pop()
-        return self.take_fresh(job, env_vars)
+        return self.take_fresh(job, environment)
 
-    def take_fresh(self, job: Job, env_vars: EnvVars) -> Worker | None:
+    def take_fresh(self, job: Job, environment: Environment) -> Worker | None:
         """An idle worker that has not worked for anybody: what an actor needs."""
-        fresh = self.idle.get(FRESH)
+        fresh = self.idle.get((b"", environment.packages))
         if not fresh:
             return None
         worker = fresh.pop()
-        self.give_to(worker, job, env_vars)
+        if not fresh:
+            del self.idle[b"", environment.packages]
+        self.give_to(worker, job, environment)
         return worker
 
-    def give_to(self, worker: Worker, job: Job, env_vars: EnvVars) -> None:
-        """From now on it is the job's, for tasks with these environment variables."""
-        worker.job, worker.env_vars = job, env_vars
+    def give_to(self, worker: Worker, job: Job, environment: Environment) -> None:
+        """From now on it is the job's, for tasks of this environment."""
+        assert worker.packages == environment.packages
+        worker.job, worker.environment = job, environment
         assert worker.process is not None
         worker.process.job = job
-        self.node.send(worker.address, JobStarted(job.job_id, job.facts, env_vars))
+        self.node.send(worker.address, JobStarted(job.job_id, job.facts, environment))
         self.node.output.joins(job)
 
     def gpus_of_actors(self) -> Iterator[Shares]:
@@ -217,6 +263,16 @@ class WorkerPool:
                 self.kill(worker)
         for key in [key for key in self.idle if key[0] == job.job_id]:
             del self.idle[key]
+        self._retire_fresh(job)
+
+    def _retire_fresh(self, ended: Job) -> None:
+        """Workers with packages that no other job has asked for go too: their fork server is to end."""
+        left = {worker.packages for worker in self.workers.values() if worker.job not in (None, ended)}
+        for (job_id, packages), workers in self.idle.items():
+            if not job_id and packages and packages not in left:
+                for worker in workers:
+                    self.kill(worker)
+                workers.clear()
 
     def _outlive(self, worker: Worker, job: Job) -> None:
         """A detached actor goes on: what it submits from now on belongs to a job that is not over."""
@@ -236,14 +292,14 @@ class WorkerPool:
             return
         if worker.process is None:
             log = "".join(f"\n  | {line}" for line in message.log)
-            self._start_ended_badly(f"A worker process died before it was ready: {message.cause}{log}")
+            self._start_ended_badly(worker, f"A worker process died before it was ready: {message.cause}{log}")
             return
         worker.state = WorkerState.DEAD
         key = self._key_of(worker)
         if worker in self.idle.get(key, ()):
             self.idle[key].remove(worker)
         if not self.idle.get(key, True):
-            del self.idle[key]  # perhaps the last one with these environment variables, or of this job
+            del self.idle[key]  # perhaps the last one of this job, or environment
         nested = [frame.task for frame in worker.frames if frame.task is not None]
         inflight = list(worker.inflight)
         worker.inflight.clear()

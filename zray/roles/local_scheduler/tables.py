@@ -12,9 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from ...wire.environment import NO_ENVIRONMENT
 from ...wire.homes import ActorLife
 from ...wire.scheduling import JobFacts
-from ...wire.task_spec import ActorOptions, EnvVars, StoredValue, TaskOptions, TaskSpec
+from ...wire.task_spec import ActorOptions, StoredValue, TaskOptions, TaskSpec
 from ..latest import Latest
 from .call_queue import CallQueue
 from .gpus import Shares
@@ -163,12 +164,13 @@ class Worker:
         "actor",
         "address",
         "code_bytes",
-        "env_vars",
+        "environment",
         "frames",
         "functions",
         "inflight",
         "job",
         "leased_at",
+        "packages",
         "process",
         "progress_at",
         "queue",
@@ -179,13 +181,14 @@ class Worker:
         "worker_id",
     )
 
-    def __init__(self, address: str, worker_id: int, now: float) -> None:
+    def __init__(self, address: str, worker_id: int, now: float, packages: str) -> None:
         self.address = address
         self.worker_id = worker_id
         self.state = WorkerState.STARTING
         self.process: Process | None = None  # after its Hello
         self.job: Job | None = None  # from its first task on, for good
-        self.env_vars: EnvVars = ()  # of its tasks, beyond the job's: likewise
+        self.packages = packages  # of the fork server that forks it
+        self.environment = NO_ENVIRONMENT  # of its tasks, from its first one on
         self.actor: Actor | None = None
         self.queue: ReadyQueue | None = None  # the queue that it works off
         self.frames: list[Frame] = []
