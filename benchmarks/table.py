@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
-from . import actors, memory, objects, session, tasks
+from . import actors, environments, memory, objects, session, tasks
 from .timing import Effort
 
 Workload = Callable[[ModuleType, Effort], dict[str, float]]
@@ -107,6 +107,11 @@ SESSION = [
     Figure("idle_cpu", "idle, all but the driver: CPU", "%", 0.5, better=LOWER),
     Figure("worker_killed_to_running", "worker killed -> task running", "ms", 50, better=LOWER),
 ]
+ENVIRONMENTS = [
+    Figure("environment_task_p50", "one task in a cached pip environment, warm, p50", MICROSECONDS),
+    Figure("environment_first_task", "first task of a session in a cached pip environment", SECONDS, 0.5, better=LOWER),
+    Figure("environment_installed", "one local wheel installed, and the first task", SECONDS, better=LOWER),
+]
 
 GROUPS = [
     Group("tasks", TASKS, shared=tasks.WORKLOADS),
@@ -121,6 +126,7 @@ GROUPS = [
     ),
     Group("memory", MEMORY, fresh=memory.FRESH_WORKLOADS),
     Group("session", SESSION, fresh=session.FRESH_WORKLOADS),
+    Group("environments", ENVIRONMENTS, fresh=environments.FRESH_WORKLOADS),
 ]
 WORKLOAD_NAMES = [workload.__name__ for group in GROUPS for workload in (*group.shared, *group.fresh)]
 SLOW = {"drain_1m"}  # workloads that a quick run leaves out

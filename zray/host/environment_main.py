@@ -6,6 +6,8 @@ they are found behind its own ones also where this Python is in a virtual enviro
 Told by the node: argv as a fork server's, and the request for packages behind REQUEST_DESCRIPTOR.  To the node it says
 
     ["unfit", reason]     and ends; otherwise what a fork server says
+
+What only an installation needs is imported then: mostly the environment is there.
 """
 
 from __future__ import annotations
@@ -17,10 +19,8 @@ import shutil
 import signal
 import site
 import socket
-import subprocess
 import sys
 import time
-import venv
 from hashlib import sha256
 
 from msgspec import msgpack
@@ -76,6 +76,8 @@ class Installer:
             RuntimeEnvSetupError: says what failed, with the last lines of it.
         """
         self.log = f"{folder}/setup.log"
+        import venv
+
         os.mkdir(folder, 0o700)
         venv.create(folder, symlinks=True)
         with open(os.path.join(packages_of(folder), "_zray_parent.pth"), "w", encoding="utf-8") as file:
@@ -112,6 +114,8 @@ class Installer:
 
     def run(self, name: str, command: list[str]) -> None:
         """Run one program to its end, or until the node has ended, or the time is over."""
+        import subprocess
+
         with open(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as log:
             process = subprocess.Popen(
                 command,
