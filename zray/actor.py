@@ -13,7 +13,7 @@ from . import absent, api
 from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, ActorMethod, find_actor
 from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
-from .host.environments import environment_for
+from .host.environments import environment_for, portable
 from .ids import FIRST_RETURN
 from .introspection import OfInstance, shows_signature, signature_of_constructor
 from .object_ref import ObjectRef
@@ -340,7 +340,7 @@ class ActorClass(Generic[C]):
         return signature_of_constructor(self.__cls).replace(return_annotation=ActorHandle)
 
     def __reduce__(self) -> Any:
-        return ActorClass, (self.__cls, self.__options)
+        return ActorClass, (self.__cls, portable(self.__options))
 
     def __repr__(self) -> str:
         return f"ActorClass({self.__name})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, Ty
 from . import absent, api
 from .exceptions import SerializationError
 from .host import context
-from .host.environments import environment_for
+from .host.environments import environment_for, portable
 from .ids import function_id as id_of_code
 from .ids import return_id
 from .introspection import returning, shows_signature, signature_of_function
@@ -226,7 +226,7 @@ class RemoteFunction(Generic[P, R]):
         return returning(signature_of_function(self._function), self._num_returns)
 
     def __reduce__(self) -> Any:
-        return RemoteFunction, (self._function, self._options)
+        return RemoteFunction, (self._function, portable(self._options))
 
     def __repr__(self) -> str:
         return f"RemoteFunction({self._name})"

@@ -88,23 +88,52 @@ def _check_env_vars(name: str, value: Any) -> None:
         raise ValueError(f"env_vars take {size:,} bytes, but at most {ENV_VARS_BYTES_MAX:,} can be given.")
 
 
+class PackedFiles:
+    """Files of a path, which another process has packed: what stands in a pickled runtime_env for the path."""
+
+    def __init__(self, ref: Any, digest: bytes, size: int, source: str) -> None:
+        self.ref = ref  # on the bytes
+        self.digest = digest
+        self.size = size
+        self.source = source
+
+    def __reduce__(self) -> Any:
+        return PackedFiles, (self.ref, self.digest, self.size, self.source)
+
+
+def _is_elsewhere() -> bool:
+    """Whether this is a worker, which may lack the files of its program: those are asked for when they are packed."""
+    from .host import context
+
+    return context.runtime is not None and context.runtime.is_worker
+
+
 def _check_folder(name: str, value: Any) -> None:
+    if isinstance(value, PackedFiles):
+        return
     if not isinstance(value, (str, os.PathLike)):
         raise TypeError(f"working_dir must be a path, not {type(value).__name__}.")
     _refuse_address(str(value), name)
-    if not os.path.isdir(value) and not (os.path.isfile(value) and str(value).endswith(".zip")):
+    if not is_working_dir(value) and not _is_elsewhere():
         raise ValueError(f"working_dir: the folder or .zip archive {os.path.abspath(value)} does not exist.")
+
+
+def is_working_dir(path: Any) -> bool:
+    """Whether tasks can run there: in a folder, or a .zip archive when it is unpacked."""
+    return os.path.isdir(path) or (os.path.isfile(path) and str(path).endswith(".zip"))
 
 
 def _check_modules(name: str, value: Any) -> None:
     if not isinstance(value, (list, tuple)):
         raise TypeError(f"py_modules must be a list of paths, not {type(value).__name__}.")
     for item in value:
+        if isinstance(item, PackedFiles):
+            continue
         if not isinstance(item, (str, os.PathLike, ModuleType)):
             raise TypeError(f"py_modules must list paths of packages or modules, not {type(item).__name__}.")
         path = path_of_module(item)
         _refuse_address(path, name)
-        if not os.path.exists(path):
+        if not os.path.exists(path) and not _is_elsewhere():
             raise ValueError(f"py_modules: the path {os.path.abspath(path)} does not exist.")
 
 
@@ -151,7 +180,8 @@ def _check_packages(name: str, value: Any) -> None:
         _check_texts(name, value)
     from .host.packages import requirement_lines
 
-    requirement_lines(value)  # a file that cannot be read is refused here
+    if not _is_path(value) or not _is_elsewhere():
+        requirement_lines(value)  # a file that cannot be read is refused here
 
 
 def _is_path(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """working_dir and py_modules of a task, an actor, and archives of a program."""
 
 import os
+import shutil
 import sys
 import zipfile
 
@@ -139,3 +140,18 @@ def test_files_live_as_long_as_what_needs_them(session, folder, gate):
     gate.open()
     assert zray.get(ref, timeout=30) == first
     zray.get(blocker)
+
+
+def test_functions_and_classes_with_files_can_be_passed_on(session, folder, library):
+    """Where they come the paths may not be: the files go with them."""
+    function = look.options(runtime_env={"working_dir": folder, "py_modules": [library["single"]]})
+    cls = Looker.options(runtime_env={"working_dir": folder})
+
+    @zray.remote
+    def parent(passed):
+        shutil.rmtree(folder)
+        found = zray.get(function.remote("inside", "single"))[2], zray.get(passed.remote("inside"))[2]
+        return *found, zray.get(cls.remote().look.remote("inside"))
+
+    ref = parent.remote(function)
+    assert zray.get(ref, timeout=30) == (["inside", "single"], ["inside"], ["inside"])

@@ -5,11 +5,12 @@ Each remote function asks here once, so nothing that only environments need is i
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..runtime_env import env_vars_of, path_of_module
-from ..wire.environment import Environment
+from ..runtime_env import PackedFiles, env_vars_of, path_of_module
+from ..wire.environment import Environment, Parcel
+from . import context
 
 if TYPE_CHECKING:
     from ..object_ref import ObjectRef
@@ -36,10 +37,9 @@ def extended(runtime: Runtime, base: Environment, given: dict[str, Any]) -> Envi
     working_dir, modules, packages = base.working_dir, base.py_modules, base.packages
     excludes = tuple(given.get("excludes") or ())
     if path := given.get("working_dir"):
-        working_dir = runtime.packer.pack("working_dir", os.fspath(path), excludes)
+        working_dir = _parcel(runtime, "working_dir", path, excludes)
     if paths := given.get("py_modules"):
-        found = (runtime.packer.pack("py_modules", path_of_module(item), excludes) for item in paths)
-        modules = tuple(dict.fromkeys(found))
+        modules = tuple(dict.fromkeys(_parcel(runtime, "py_modules", item, excludes) for item in paths))
     for tool in ("pip", "uv"):
         if given.get(tool):
             from .packages import request_of
@@ -48,6 +48,39 @@ def extended(runtime: Runtime, base: Environment, given: dict[str, Any]) -> Envi
             variables = {**dict(runtime.facts.env_vars), **dict(env_vars)}
             packages = request_of(tool, given[tool], variables, seconds)
     return Environment(env_vars, working_dir, modules, packages)
+
+
+def _parcel(runtime: Runtime, field: str, item: Any, excludes: tuple[str, ...]) -> Parcel:
+    if isinstance(item, PackedFiles):
+        return Parcel(item.digest, item.ref.id, item.size, item.source)
+    return runtime.packer.pack(field, path_of_module(item), excludes)
+
+
+def portable(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a remote function as others can use them, who may lack the files of this machine."""
+    runtime, given = context.runtime, options.get("runtime_env")
+    if runtime is None or not given or not given.keys() & {"working_dir", "py_modules", "pip", "uv"}:
+        return options
+    excludes = tuple(given.get("excludes") or ())
+    found = dict(given)
+    if path := given.get("working_dir"):
+        found["working_dir"] = _packed(runtime, "working_dir", path, excludes)
+    if paths := given.get("py_modules"):
+        found["py_modules"] = [_packed(runtime, "py_modules", item, excludes) for item in paths]
+    for tool in ("pip", "uv"):
+        if request := given.get(tool):
+            from .packages import requirement_lines
+
+            fields = request if isinstance(request, Mapping) else {"packages": request}
+            found[tool] = {**fields, "packages": requirement_lines(fields["packages"])}
+    return {**options, "runtime_env": found}
+
+
+def _packed(runtime: Runtime, field: str, item: Any, excludes: tuple[str, ...]) -> PackedFiles:
+    if isinstance(item, PackedFiles):
+        return item
+    parcel = _parcel(runtime, field, item, excludes)
+    return PackedFiles(runtime.another_ref(parcel.object_id), parcel.digest, parcel.size, parcel.source)
 
 
 def described(environment: Environment) -> dict[str, Any]:

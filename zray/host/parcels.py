@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..object_ref import ObjectRef
 from ..roles.latest import Latest
+from ..runtime_env import is_working_dir
 from ..store.values import serialize
 from ..wire.environment import Parcel
 from .archives import is_archive, read_archive
@@ -42,6 +43,8 @@ class Packer:
             ObjectStoreFullError: there is no room for them.
         """
         path = os.path.abspath(path)
+        if not (is_working_dir(path) if field == "working_dir" else os.path.exists(path)):
+            raise ValueError(f"{field}: the path {path} does not exist on this machine.")
         files = [File("", path)] if is_archive(path) else files_of(field, path, excludes)
         look = tuple((file.source, os.stat(file.source).st_mtime_ns, file.size) for file in files)
         key = field, path, excludes
