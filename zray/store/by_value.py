@@ -28,6 +28,7 @@ from typing import Any
 import cloudpickle.cloudpickle as source
 
 from ..exception_parts import HEAP_TYPE
+from .libraries import module_parts
 from .marks import Marks
 
 # The metaclass makes these anew; cloudpickle's own list, too.
@@ -89,6 +90,8 @@ class ByValuePickler(source.Pickler):  # type: ignore[misc]
             return _function_parts(value, self._function_reduce(value))
         if kind is types.MethodType:
             return make_method, (value.__func__, value.__self__)
+        if issubclass(kind, types.ModuleType) and kind is not types.ModuleType:
+            return module_parts(value)
         return NotImplemented
 
 

@@ -23,6 +23,7 @@ from msgspec.msgpack import Decoder, Encoder
 from .. import object_ref
 from ..exceptions import SYSTEM_ERROR, TASK_ERROR, DeserializationError, SerializationError, ZrayError
 from ..object_ref import ObjectRef, collect_refs
+from . import libraries
 from .arrays import array_parts, decode_array, encode_array
 from .copying import copy_bytes
 from .exception_values import MemberTrials, mentions_slots, with_slots
@@ -116,7 +117,7 @@ def serialize_pickled(value: Any) -> Serialized:
     """As `serialize`, but by pickle whatever the value is."""
     buffers: list[PickleBuffer] = []
     try:
-        data = _dumps(value, 5, buffer_callback=buffers.append)
+        data = _pickled(value, buffers)
     except Exception:
         # A ref inside, mostly: to collect them costs as much as pickling a small tuple, so it is not done
         # before.
@@ -127,6 +128,15 @@ def serialize_pickled(value: Any) -> Serialized:
     if buffers:
         return pickle_with_buffers(data, [buffer.raw() for buffer in buffers], ())
     return Serialized(data, (), (), len(data))
+
+
+def _pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
+    """The pickle in C."""
+    if libraries.is_unseen():
+        libraries.look_around()
+    if libraries.reducers:
+        return libraries.pickled(value, buffers)
+    return _dumps(value, 5, buffer_callback=buffers.append)
 
 
 def _serialize_flat(value: Any, kind: type) -> Serialized | None:
@@ -241,6 +251,9 @@ def _needs_care(data: bytes) -> bool:
         return True
     if _custom or data.find(b"__main__") >= 0 or data.find(b"_reconstruct") >= 0 or mentions_slots(data):
         return True
+    for name in libraries.lazy_modules:
+        if data.find(name) >= 0:
+            return True
     cloudpickle = sys.modules.get("cloudpickle.cloudpickle")
     # By getattr: another thread may be half through importing it.
     return bool(getattr(cloudpickle, "_PICKLE_BY_VALUE_MODULES", None))
@@ -252,7 +265,7 @@ def _serialize_collecting(value: Any) -> Serialized:
     buffers: list[PickleBuffer] = []
     with collect_refs() as ids:
         try:
-            data = _dumps(value, 5, buffer_callback=buffers.append)
+            data = _pickled(value, buffers)
         except Exception:
             data = b""
         if not data or _needs_care(data):
@@ -281,9 +294,18 @@ def cloudpickled(value: Any, buffers: list[PickleBuffer] | None = None, trials: 
     Raises:
         SerializationError: names the part that cannot be pickled.
     """
+    libraries.look_around()
     file = io.BytesIO()
     try:
-        _careful_pickler()(file, 5, None if buffers is None else buffers.append, trials).dump(value)
+        pickler = _careful_pickler()(file, 5, None if buffers is None else buffers.append, trials)
+        pickler.dump(value)
+        if pickler.parts is not None and pickler.parts.are_few():
+            file, parts = io.BytesIO(), pickler.parts
+            if buffers is not None:
+                buffers.clear()
+            pickler = _careful_pickler()(file, 5, None if buffers is None else buffers.append, trials)
+            pickler.parts = parts
+            pickler.dump(value)
     except Exception as error:
         from .inspect import explain, is_of_users
 
@@ -304,6 +326,8 @@ def _careful_pickler() -> Any:
     from .caches import WRAPPERS, taken_apart
 
     class CarefulPickler(ByValuePickler):
+        parts: Any = None
+
         def __init__(self, file: Any, protocol: int, buffer_callback: Any, trials: MemberTrials | None = None) -> None:
             super().__init__(file, protocol, buffer_callback)
             self.trials = trials  # of members of groups
@@ -317,6 +341,12 @@ def _careful_pickler() -> Any:
                 parts = array_parts(value)
                 if parts is not None:
                     return parts
+            if kind in libraries.reducers:
+                return libraries.reducers[kind](value)
+            if kind is libraries.tensor and libraries.make_parts is not None:
+                if self.parts is None:
+                    self.parts = libraries.make_parts()
+                return self.parts.reduce(value)
             if kind in WRAPPERS and (parts := taken_apart(value, kind)) is not None:
                 return parts
             if issubclass(kind, BaseException):

@@ -1,0 +1,212 @@
+"""Values of other libraries, whose own pickle would copy their elements: torch, JAX, TensorFlow, Arrow.
+
+A library is known once the program has imported it: nothing here imports one.  `reducers` maps its types to functions
+that take an instance apart with the elements out of band.  pandas and scipy need none of these: they hold numpy arrays.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import sys
+from collections.abc import Callable
+from pickle import PickleBuffer, Pickler
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .tensors import Parts
+
+# TensorFlow copies smaller elements, and those that do not begin where its own would.
+IN_PLACE_MIN_BYTES = 64 * 1024
+ALIGNMENT = 64
+
+# Exact type -> what __reduce_ex__ of an instance would return.
+Reducers = dict[type, Callable[[Any], Any]]
+
+reducers: Reducers = {}
+# torch.Tensor, and what finds the used parts of the storages of one value; None before torch is imported.
+tensor: type | None = None
+make_parts: Callable[[], Parts] | None = None
+# Names of classes of lazy modules, as a pickle mentions them.
+lazy_modules: tuple[bytes, ...] = ()
+_known: set[str] = set()
+_looked_at = 0
+_table: Reducers = {}
+_copyreg_seen: dict[Any, Any] = {}
+
+
+def look_around() -> None:
+    """Learn the types of the libraries that have been imported since the last look."""
+    global _looked_at, lazy_modules
+    modules = sys.modules
+    count = len(modules)
+    if count == _looked_at:
+        return
+    found = dict(reducers)
+    for name, (part, learn) in _LIBRARIES.items():
+        if name not in _known and getattr(modules.get(name), part, None) is not None:
+            _known.add(name)
+            found.update(learn())
+    if len(found) > len(reducers):
+        _copyreg_seen.clear()
+        reducers.update(found)
+    # A copy: another thread may be importing.
+    names = {
+        kind.__name__.encode()
+        for kind in {type(module) for module in list(modules.values())}
+        if kind is not ModuleType and issubclass(kind, ModuleType)
+    }
+    # Behind the opcode of a short text.
+    lazy_modules = tuple(b"\x8c" + bytes((len(name),)) + name for name in names if len(name) < 256)
+    _looked_at = count
+
+
+def is_unseen() -> bool:
+    """Whether modules have been imported since the last look."""
+    return len(sys.modules) != _looked_at
+
+
+def table() -> Reducers:
+    """The reducers, and those of copyreg: a `dispatch_table` of a pickler, which the caller leaves as it is."""
+    global _table
+    if copyreg.dispatch_table != _copyreg_seen or not _copyreg_seen:
+        _copyreg_seen.clear()
+        _copyreg_seen.update(copyreg.dispatch_table)
+        _table = {**_copyreg_seen, **reducers}
+    return _table
+
+
+def pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
+    """The pickle in C with the reducers; buffers are appended."""
+    reduce = table()
+    parts = None
+    if make_parts is not None:
+        parts = make_parts()
+        reduce = {**reduce, tensor: parts.reduce}  # type: ignore[dict-item]
+    data = _dumped(value, buffers, reduce)
+    if parts is not None and parts.used and parts.are_few():
+        buffers.clear()
+        data = _dumped(value, buffers, reduce)
+    return data
+
+
+def _dumped(value: Any, buffers: list[PickleBuffer], reduce: Reducers) -> bytes:
+    file = io.BytesIO()
+    pickler = Pickler(file, 5, buffer_callback=buffers.append)
+    pickler.dispatch_table = reduce
+    pickler.dump(value)
+    return file.getvalue()
+
+
+def module_parts(module: Any) -> Any:
+    """How to pickle an instance of a subclass of ModuleType: by its name; NotImplemented where no name leads to it."""
+    try:
+        name = object.__getattribute__(module, "__name__")
+    except AttributeError:
+        return NotImplemented
+    if sys.modules.get(name) is not module:
+        import importlib.util
+
+        try:
+            if name in sys.modules or importlib.util.find_spec(name) is None:
+                return NotImplemented
+        except (ImportError, ValueError):
+            return NotImplemented
+    return import_module, (name,)
+
+
+def import_module(name: str) -> Any:
+    """The module of that name."""
+    import importlib
+
+    return importlib.import_module(name)
+
+
+def _learn_torch() -> Reducers:
+    global tensor, make_parts
+    from . import tensors
+
+    found = tensors.learn()
+    tensor, make_parts = sys.modules["torch"].Tensor, tensors.Parts
+    return found
+
+
+def _learn_arrow() -> Reducers:
+    from . import arrow
+
+    return arrow.learn()
+
+
+def _learn_jax() -> Reducers:
+    return {sys.modules["jaxlib"]._jax.ArrayImpl: _jax_parts}
+
+
+def _learn_tensorflow() -> Reducers:
+    return {type(sys.modules["tensorflow"].constant(0)): _tensorflow_parts}
+
+
+def _jax_parts(array: Any) -> Any:
+    """A numpy array in the place of a JAX array: a view of the same elements, where these lie on one CPU."""
+    import numpy
+
+    if array.weak_type or len(array.devices()) != 1:
+        return array.__reduce_ex__(5)
+    return restore_jax, (numpy.asarray(array),)
+
+
+def restore_jax(elements: Any) -> Any:
+    """A JAX array; on a CPU it lies where the numpy array lies."""
+    import jax
+
+    return jax.device_put(elements, may_alias=True)
+
+
+def _tensorflow_parts(tensor: Any) -> Any:
+    """A numpy array in the place of an eager tensor: a view of the same elements, where numpy knows their type."""
+    import numpy
+
+    try:
+        elements = numpy.asarray(memoryview(tensor))
+    except (BufferError, TypeError, ValueError):
+        return tensor.__reduce_ex__(5)
+    return restore_tensorflow, (elements,)
+
+
+def restore_tensorflow(elements: Any) -> Any:
+    """An eager tensor; a large one lies where the numpy array lies."""
+    import tensorflow
+
+    if elements.nbytes >= IN_PLACE_MIN_BYTES and elements.__array_interface__["data"][0] % ALIGNMENT == 0:
+        try:
+            return tensorflow.experimental.dlpack.from_dlpack(unprotected(elements).__dlpack__())
+        except Exception:  # a type that the exchange format does not have
+            pass
+    return tensorflow.convert_to_tensor(elements)
+
+
+class _Memory:
+    """The memory of an array, as numpy is told of it."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array  # as long as anybody uses its memory
+        said = array.__array_interface__
+        self.__array_interface__ = {**said, "data": (said["data"][0], False)}
+
+
+def unprotected(array: Any) -> Any:
+    """A view of an array that numpy takes for writable, for libraries that have no read-only values.
+
+    Its pages may be read-only all the same.
+    """
+    import numpy
+
+    return numpy.asarray(_Memory(array))
+
+
+_LIBRARIES: dict[str, tuple[str, Callable[[], Reducers]]] = {
+    "torch": ("UntypedStorage", _learn_torch),
+    "pyarrow.lib": ("Table", _learn_arrow),
+    "jax": ("Array", _learn_jax),
+    "tensorflow": ("constant", _learn_tensorflow),
+}

@@ -1,0 +1,151 @@
+"""torch tensors: their storages travel out of band, and lie in shared memory where they are read.
+
+torch itself pickles all that it knows of a tensor: sizes, strides, requires_grad, the class.  The storage alone is taken
+apart here, since torch would write it into the pickle.  Tensors of one storage share one in what arrives.  Where tensors
+use less than half of a storage, as the rows of a batch do, only that part travels.
+
+A storage that is read lies in pages without permission to write: torch cannot say so, and write_faults.py explains the
+end of a process that writes.  What was on another device is copied through the memory of the host.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pickle import PickleBuffer
+from typing import Any
+
+from .libraries import unprotected
+
+# Of a smaller storage all of it travels.
+PART_MIN_BYTES = 64 * 1024
+
+# torch's own, once it is imported.
+_TypedStorage: Any = None
+_rebuild_tensor: Any = None
+_rebuild_new_dtype: Any = None  # of a dtype that has no class of storages, as float8
+
+
+def learn() -> dict[type, Callable[[Any], Any]]:
+    """The reducers of storages."""
+    global _TypedStorage, _rebuild_tensor, _rebuild_new_dtype
+    torch = sys.modules["torch"]
+    _TypedStorage, _rebuild_tensor = torch.storage.TypedStorage, torch._utils._rebuild_tensor_v2
+    _rebuild_new_dtype = getattr(torch._utils, "_rebuild_tensor_v3", None)
+    return {torch.storage.TypedStorage: _typed_storage_parts, torch.UntypedStorage: _storage_parts}
+
+
+def _typed_storage_parts(storage: Any) -> Any:
+    return restore_typed_storage, (storage._untyped_storage, storage.dtype)
+
+
+def _storage_parts(storage: Any) -> Any:
+    size, device = storage.nbytes(), storage.device
+    if not size or device.type == "meta":
+        return restore_empty_storage, (size, device.type)
+    if device.type == "cpu":
+        return restore_storage, (PickleBuffer(_bytes_of(storage)),)
+    return restore_storage, (PickleBuffer(_bytes_of(storage.cpu())), str(device))
+
+
+def _bytes_of(storage: Any) -> Any:
+    """The bytes of a storage of the host, as a numpy array that keeps them."""
+    import torch
+
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage).numpy()
+
+
+def restore_typed_storage(storage: Any, dtype: Any) -> Any:
+    """The reverse of `_typed_storage_parts`."""
+    import torch
+
+    return torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+def restore_new_dtype(storage: Any, *arguments: Any) -> Any:
+    """A tensor of a dtype that has no class of storages: torch pickles an untyped one, and takes a typed one here."""
+    import torch
+
+    return torch._utils._rebuild_tensor_v3(restore_typed_storage(storage, torch.uint8), *arguments)
+
+
+def restore_empty_storage(size: int, device: str) -> Any:
+    """A storage without contents."""
+    import torch
+
+    return torch.UntypedStorage(size, device=device)
+
+
+def restore_storage(data: Any, device: str = "") -> Any:
+    """A storage in the memory of `data`; or a copy of it, on a device.
+
+    Raises:
+        RuntimeError: there is no such device here.
+    """
+    import numpy
+    import torch
+
+    own = torch.from_numpy(unprotected(numpy.frombuffer(data, numpy.uint8)))
+    if device:
+        try:
+            own = own.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise RuntimeError(
+                f"A tensor of device {device!r} cannot be put there in this process ({error}).  Send tensor.cpu(), or "
+                "give the task or actor that reads it a GPU (num_gpus=1)."
+            ) from error
+    return own.untyped_storage()
+
+
+class Parts:
+    """What the tensors of one value use of their storages.
+
+    `reduce` stands for the pickling of tensors.  A first pickle finds what is used; a second one, where `are_few` is
+    true then, takes that along and no more.
+    """
+
+    __slots__ = ("cut", "used")
+
+    def __init__(self) -> None:
+        # By address of a storage: the storage, and the first and the last byte that are used.
+        self.used: dict[int, tuple[Any, int, int]] = {}
+        self.cut: dict[int, tuple[Any, int]] = {}  # the part of it that travels, and where it begins
+
+    def reduce(self, tensor: Any) -> Any:
+        """As __reduce_ex__, of a plain tensor."""
+        reduced = tensor.__reduce_ex__(5)
+        if reduced[0] is _rebuild_new_dtype:
+            return restore_new_dtype, reduced[1]
+        if reduced[0] is not _rebuild_tensor:
+            return reduced
+        arguments = reduced[1]
+        typed, offset, size, stride = arguments[:4]
+        storage = typed._untyped_storage
+        if storage.nbytes() < PART_MIN_BYTES:
+            return reduced
+        address, item = storage.data_ptr(), tensor.element_size()
+        if self.cut:
+            if address in self.cut:
+                part, begin = self.cut[address]
+                typed = _TypedStorage(wrap_storage=part, dtype=typed.dtype, _internal=True)
+                return _rebuild_tensor, (typed, offset - begin // item, *arguments[2:])
+            return reduced
+        low = offset * item
+        high = low if 0 in size else low + item * (1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)))
+        if address in self.used:
+            _, before, behind = self.used[address]
+            low, high = min(low, before), max(high, behind)
+        self.used[address] = storage, low, high
+        return reduced
+
+    def are_few(self) -> bool:
+        """Whether less than half of a storage is used: the next pickle takes along what is used of it."""
+        import torch
+
+        for address, (storage, low, high) in self.used.items():
+            if 2 * (high - low) < storage.nbytes() and storage.device.type == "cpu":
+                low -= low % 64  # all elements stay aligned
+                # A copy would be taken for each of its tensors: this is one storage.
+                part = torch.from_numpy(_bytes_of(storage)[low:high]).untyped_storage()
+                self.cut[address] = part, low
+        return bool(self.cut)
