@@ -7,6 +7,7 @@ as a role: no socket, no clock, no thread.
 Dialog (who says it -> what we do):
 
     local scheduler    ObjectsReady     keep the values that somebody here still refers to
+    local scheduler    ValuesFreed      an error takes the place of values
     local scheduler    WaitReply        somebody's wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
     local scheduler    InlineLimit      larger values are written into the arena
@@ -37,6 +38,8 @@ from ..wire.objects import (
     PutObjects,
     ReleaseObjects,
     UnpinObjects,
+    ValuesFreed,
+    error_of_freed,
 )
 from ..wire.reasons import ExplainReply
 from ..wire.session import StatusReply
@@ -229,7 +232,7 @@ class Client:
                     self.reading[object_id] = left
                     continue
                 self.reading.pop(object_id, None)
-                if object_id not in self.values and object_id in self.told:
+                if type(self.values.get(object_id)) is not StoredValue and object_id in self.told:
                     pins.append((object_id, self.told.pop(object_id)))
             if pins:
                 self.say(UnpinObjects(pins))
@@ -354,6 +357,18 @@ class Client:
             for object_id, _ in message.objects:
                 self.on_ready(object_id)
 
+    def on_values_freed(self, message: ValuesFreed) -> None:
+        """Also of our own wish, ahead of the node's word: a value that is here is read no more."""
+        self.arrivals += 1
+        for object_id in message.object_ids:
+            known = self.held.get(object_id)
+            if known is not None:
+                if type(self.values.get(known)) is StoredValue:
+                    self.place_unused(known)
+                self.values[known] = error_of_freed(known)
+                if self.on_ready is not None:
+                    self.on_ready(known)
+
     def on_wait_reply(self, message: WaitReply) -> None:
         self.arrivals += 1
         if not message.request:
@@ -391,6 +406,7 @@ class Client:
     HANDLERS: dict[type, Any] = {
         InlineLimit: on_limit,
         ObjectsReady: on_objects_ready,
+        ValuesFreed: on_values_freed,
         WaitReply: on_wait_reply,
         **dict.fromkeys(get_args(Reply), on_reply),
         ObjectAllocated: on_allocation,

@@ -1,8 +1,8 @@
 """torch tensors: their storages travel out of band, and lie in shared memory where they are read.
 
-torch itself pickles all that it knows of a tensor: sizes, strides, requires_grad, the class.  The storage alone is taken
-apart here, since torch would write it into the pickle.  Tensors of one storage share one in what arrives.  Where tensors
-use less than half of a storage, as the rows of a batch do, only that part travels.
+torch itself pickles all that it knows of a tensor: sizes, strides, requires_grad, the class.  The storage alone is
+taken apart here, since torch would write it into the pickle.  Tensors of one storage share one in what arrives.  Where
+tensors use less than half of a storage, as the rows of a batch do, only that part travels.
 
 A storage that is read lies in pages without permission to write: torch cannot say so, and write_faults.py explains the
 end of a process that writes.  What was on another device is copied through the memory of the host.

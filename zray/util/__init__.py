@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..internal import free
 from ..store.values import deregister_serializer, register_serializer
 from . import scheduling_strategies
 from .completion import as_completed
@@ -17,6 +18,7 @@ from .placement_group import (
 __all__ = [
     "as_completed",
     "deregister_serializer",
+    "free",
     "get_current_placement_group",
     "get_node_ip_address",
     "get_placement_group",

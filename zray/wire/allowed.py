@@ -134,6 +134,7 @@ from .message import Message
 from .objects import (
     AbandonObject,
     AllocateObject,
+    FreeValues,
     HoldObjects,
     InlineLimit,
     ObjectChunk,
@@ -189,7 +190,7 @@ Types = frozenset[type[Message]]
 _CLIENT_TO_LOCAL: Types = frozenset(
     {
         *(PublishFunction, SubmitTasks, WaitObjects, CancelWait),
-        *(PutObjects, HoldObjects, ReleaseObjects, UnpinObjects),
+        *(PutObjects, HoldObjects, ReleaseObjects, UnpinObjects, FreeValues),
         *(CreateActor, KillActor, FindActor, FindActorNames, Explain),
         *(CreateGroup, RemoveGroup, FindGroups),
     }
@@ -225,7 +226,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves, HoldCalls),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
-            *(Explain, ExplainReply, CodeAdded),
+            *(Explain, ExplainReply, CodeAdded, FreeValues),
             *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing, ResultMissing),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have nodes already
         }

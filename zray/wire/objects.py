@@ -6,6 +6,8 @@ driver, worker    PutObjects        values (small inline, large by location): se
 driver, worker    AbandonObject     the writer stopped between the two
 driver, worker    HoldObjects / ReleaseObjects    the process's first ref on them came / its last ref went
 driver, worker    UnpinObjects      the process no longer reads these places
+driver, worker    FreeValues        the program needs these values no longer; to the other nodes too
+local scheduler   ValuesFreed       to the processes with refs on them
 local scheduler   SealObjects, FreeObjects, FetchObject, StopFetching    to its object manager
 object manager    ClaimObject -> ObjectClaimed    the value is here already
 object manager    ObjectFetched / FetchFailed    exactly one of the two, for each FetchObject
@@ -22,6 +24,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from ..exceptions import encode_system_error
 from ..ids import ObjectID
 from .limits import Many, Payload, Plenty, Refs, Text
 from .message import Bulk, Message, Natural
@@ -52,6 +55,28 @@ class ReleaseObjects(Message, tag=32):
     """driver, worker -> local scheduler.  The process's last refs on these are gone."""
 
     object_ids: Plenty[ObjectID]
+
+
+class FreeValues(Message, tag=58):
+    """driver, worker -> local scheduler -> local scheduler.  Free the values of these objects, whoever has refs
+    on them.
+
+    An error takes the place of each value that is at the receiver.  A task's unfinished result stays.
+    """
+
+    object_ids: Many[ObjectID]
+
+
+class ValuesFreed(Message, tag=59):
+    """local scheduler -> driver, worker.  The values of these objects are freed.  The process has refs on them."""
+
+    object_ids: Many[ObjectID]
+
+
+def error_of_freed(object_id: ObjectID) -> bytes:
+    """The value that takes the place of a freed one."""
+    text = f"The value of ObjectRef({object_id.hex()}) was freed by the program, with zray.util.free."
+    return encode_system_error("ObjectFreedError", text)
 
 
 class UnpinObjects(Message, tag=33):

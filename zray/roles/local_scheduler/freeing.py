@@ -1,0 +1,59 @@
+"""Values that a program frees itself, while it still has refs on them.
+
+    driver, worker     FreeValues    free these, here and on the other nodes
+    local scheduler    FreeValues    free those of them that are here
+    -> driver, worker  ValuesFreed   to each with refs on one: an error is its value now
+
+An object whose value is freed stays an object: its value is an ObjectFreedError.  Refs, lineage and the places at the
+shard go on as they are, so a task that takes the object fails with that error, on whichever node.  A result that is not
+there yet is left alone.  The bytes of a large value go when no process reads them any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...exceptions import is_error_value
+from ...wire.limits import portions
+from ...wire.objects import FreeValues, ValuesFreed, error_of_freed
+from ...wire.task_spec import StoredValue
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+    from .tables import ObjectEntry, Process
+
+
+def on_free_values(node: LocalScheduler, message: FreeValues) -> None:
+    """FreeValues."""
+    told: dict[Process, list[bytes]] = {}
+    for object_id in message.object_ids:
+        entry = node.objects.entries.get(object_id)
+        if entry is None or entry.value is None or entry.task is not None or is_error_value(entry.value):
+            continue
+        _free(node, entry)
+        for process in node.objects.processes_that_hold(entry):
+            told.setdefault(process, []).append(object_id)
+    for process, object_ids in told.items():
+        for portion in portions(object_ids):
+            node.send(process.address, ValuesFreed(portion))
+    if node.sender in node.processes:
+        for peer in node.members.peers:
+            node.send(peer, message)
+
+
+def _free(node: LocalScheduler, entry: ObjectEntry) -> None:
+    objects, object_id = node.objects, entry.object_id
+    if type(entry.value) is StoredValue:
+        if object_id in objects.pins:
+            objects.dying[object_id] = entry.value
+        else:
+            objects.freed_places.append(object_id)
+    objects.forget_value(entry)
+    objects.place(entry, error_of_freed(object_id))
+    contained, entry.contained = entry.contained, ()
+    objects.drop_all(contained)
+    if entry.shared is not None and not entry.is_released:
+        node.remote.value_is_here(entry)  # a small one now
+
+
+HANDLERS: dict[type, Any] = {FreeValues: on_free_values}
