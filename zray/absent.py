@@ -24,8 +24,6 @@ NAMES = {
     "zray.util.ActorPool": POOL,
     "zray.util.actor_pool": POOL,
     "zray.util.map_unordered": "Loop over `zray.util.as_completed([f.remote(item) for item in items])`.",
-    "zray.util.inspect_serializability": "Read the message of `SerializationError`: the part at fault is named there.",
-    "zray.util.check_serialize": "Read the message of `SerializationError`: the part at fault is named there.",
     "zray.util.queue": "Put an async actor around `asyncio.Queue`, with the timeout inside of the actor, as "
     "docs/compatibility.md shows.",
     "zray.util.multiprocessing": "Run tasks: `zray.get([f.remote(item) for item in items])`.",

@@ -78,6 +78,8 @@ TAGS = {
     55: "PullDone",
     56: "StopFetching",
     57: "FetchWaits",
+    58: "FreeValues",
+    59: "ValuesFreed",
     60: "CreateActor",
     61: "RegisterActor",
     62: "ActorRegistered",

@@ -63,11 +63,11 @@ def find_culprit(value: Any) -> tuple[list[str], Any]:
     trials = TRIALS_MAX
     path, seen = [_name(value)], {id(value)}
     for _ in range(DEPTH_MAX):
-        for said, part in _parts(value):  # noqa: B007
+        for said, part in parts_of(value):  # noqa: B007
             trials -= 1
             if trials < 0 or time.monotonic() > deadline:
                 return path, value
-            if id(part) not in seen and not _pickles(part):
+            if id(part) not in seen and failure_of(part) is not None:
                 break
         else:
             return path, value
@@ -77,19 +77,20 @@ def find_culprit(value: Any) -> tuple[list[str], Any]:
     return path, value
 
 
-def _pickles(value: Any) -> bool:
+def failure_of(value: Any) -> BaseException | None:
+    """Why a value cannot be pickled; None: it can."""
     from .values import _careful_pickler
 
     buffers: list[PickleBuffer] = []
     try:
         with collect_refs():
             _careful_pickler()(io.BytesIO(), 5, buffers.append).dump(value)
-    except Exception:
-        return False
-    return True
+    except Exception as error:
+        return error
+    return None
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """What a pickle of `value` would pickle too, with how to say it."""
     try:
         yield from function_parts(value)

@@ -4,7 +4,8 @@ from typing import Any
 
 from ..internal import free
 from ..store.values import deregister_serializer, register_serializer
-from . import scheduling_strategies
+from . import check_serialize, scheduling_strategies
+from .check_serialize import inspect_serializability
 from .completion import as_completed
 from .lookups import get_node_ip_address, list_named_actors
 from .placement_group import (
@@ -17,11 +18,13 @@ from .placement_group import (
 
 __all__ = [
     "as_completed",
+    "check_serialize",
     "deregister_serializer",
     "free",
     "get_current_placement_group",
     "get_node_ip_address",
     "get_placement_group",
+    "inspect_serializability",
     "list_named_actors",
     "placement_group",
     "placement_group_table",
