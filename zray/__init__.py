@@ -14,7 +14,7 @@ from . import second_start, shadows
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import actor, cloudpickle, exceptions, internal, runtime_env, util
+    from . import actor, cloudpickle, exceptions, experimental, internal, runtime_env, util
     from .actor import ActorClassInheritanceException, exit_actor, method
     from .api import (
         as_completed,
@@ -63,7 +63,7 @@ _MODULE_BY_NAME = {
         "api",
     ),
 }
-_MODULES = ("actor", "cloudpickle", "exceptions", "internal", "runtime_env", "util")
+_MODULES = ("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util")
 
 second_start.end_if_marked()
 sys.meta_path.append(shadows.AbsentModules)
@@ -82,6 +82,7 @@ __all__ = [
     "cluster_resources",
     "exceptions",
     "exit_actor",
+    "experimental",
     "get",
     "get_actor",
     "get_gpu_ids",

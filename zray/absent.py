@@ -36,7 +36,6 @@ NAMES = {
     "zray.util.annotations": "Leave the decorators out.",
     "zray.util.debug": "Use `logging`.",
     "zray.util.rpdb": "Run the function in the program under a debugger: `f.local(...)`.",
-    "zray.experimental": "Show a progress bar in the program, over `zray.as_completed`, in place of `tqdm_ray`.",
     "zray.dag": "Call `.remote(...)` at once, and pass refs on as arguments.",
     "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
     "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",

@@ -265,6 +265,7 @@ class ActorClass(Generic[C]):
             keep += modules
             deps = tuple(dict.fromkeys((*deps, *(ref.id for ref in modules))))
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, deps, holds)
+        spec.path = submitter.path_of(task_id)
         actor_options = self.__actor_options(runtime, methods, submitter.captured, environment)
         runtime.refuse_in_the_middle()
         with runtime.lock:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .runtime_context import RuntimeContext
 
 T = TypeVar("T")
+Progress = Literal["text"] | bool | None
 
 _start_lock = context.StartLock()
 
@@ -46,32 +47,31 @@ def init(
     logging_level: Any = None,
     runtime_env: dict[str, Any] | None = None,
     infeasible: str | None = None,
+    seed: int | None = None,
     _memory: int | float | None = None,
     **ignored: Any,
 ) -> Context:
     """Start a session on this machine, or join one.
 
         zray.init(num_cpus=2)  # a new session; without arguments: with all CPUs
-        zray.init("auto")  # the session of `zray start` on this machine
         zray.init("10.0.0.1:6379")  # a cluster; the token is in ZRAY_TOKEN
 
     Args:
         address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
             the newest session of `zray start` on this machine.  "HOST:PORT" joins a cluster through its node on this
             machine, or with the token in ZRAY_TOKEN, which is then removed from the environment.
-        num_cpus: CPUs of a new session; default: those that this process may use.
-        num_gpus: GPUs of a new session; default: 0.
+        num_cpus, num_gpus: CPUs and GPUs of a new session; default: the CPUs that this process may use, and 0 GPUs.
         resources: further resources of a new session, as {"disk": 2}.
         labels: labels of the node, as {"disk": "ssd"}.
         object_store_memory: bytes of shared memory; default: 30 % of memory, at most 80 % of what /dev/shm has free.
         ignore_reinit_error: return the session's facts where this process is in a session already.
         namespace: namespace of named actors and placement groups; default: one for this program.
         log_to_driver: print the output of workers.
-        local_mode, include_dashboard: absent; True raises NotImplementedError.
-        logging_level: accepted without effect.
+        local_mode, include_dashboard: absent; True raises NotImplementedError.  logging_level has no effect.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
             Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.
+        seed: makes zray.util.rng() draw the same numbers in each run.  Default: ZRAY_SEED, else other numbers each run.
         _memory: bytes that `memory=` options may request together; default: 70 % of memory.
 
     Returns:
@@ -98,6 +98,7 @@ def init(
         namespace=namespace,
         log_to_driver=log_to_driver,
         infeasible=infeasible,
+        seed=seed,
         runtime_env=check_runtime_env(runtime_env or {}, "init()"),
     )
 
@@ -167,10 +168,20 @@ def shutdown() -> None:
 
 
 @overload
-def get(object_refs: ObjectRef[T], *, timeout: float | None = None, writable: bool = False) -> T: ...
+def get(
+    object_refs: ObjectRef[T], *, timeout: float | None = None, writable: bool = False, progress: Progress = None
+) -> T: ...
 @overload
-def get(object_refs: Sequence[ObjectRef[T]], *, timeout: float | None = None, writable: bool = False) -> list[T]: ...
-def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool = False) -> Any:
+def get(
+    object_refs: Sequence[ObjectRef[T]],
+    *,
+    timeout: float | None = None,
+    writable: bool = False,
+    progress: Progress = None,
+) -> list[T]: ...
+def get(
+    object_refs: Any = None, *, timeout: float | None = None, writable: bool = False, progress: Progress = None
+) -> Any:
     """Wait for the value of a ref, or of each of a list of refs.
 
         total = zray.get(add.remote(1, 2))
@@ -182,6 +193,7 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         object_refs: a ref or a list of refs.
         timeout: seconds; 0 looks and does not wait; None waits without limit.
         writable: return copies of arrays that may be written to.  Default: False.
+        progress: True or "text" shows a bar on a terminal and in a notebook.  Default: None, no bar.
 
     Returns:
         The value, or a list of values in the order of the refs.
@@ -197,6 +209,10 @@ def get(object_refs: Any = None, *, timeout: float | None = None, writable: bool
         check_timeout(timeout)
     runtime = require_runtime(object_refs)
     try:
+        if progress is not None:
+            from .host.progress import show
+
+            timeout = show(runtime, object_refs, timeout, progress)
         if type(object_refs) is ObjectRef and not writable:
             value = runtime.client.values.get(object_refs.id)
             if value is not None and type(value) is bytes:

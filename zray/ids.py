@@ -22,6 +22,7 @@ PARENT_HASH_BYTES = 10
 COUNTER_BYTES = 6
 FUNCTION_ID_BYTES = 16
 JOB_ID_BYTES = 8
+PATH_BYTES = 8
 # Refs inside of one value, or that one task takes: more are refused where they are pickled.  Messages name them all,
 # and so many ids make 22 MB, a third of a frame between hosts.
 REFS_MAX = 1_000_000
@@ -53,6 +54,19 @@ def stray_task_id(node_id: NodeID, worker_id: int) -> TaskID:
 def children_prefix(parent: TaskID) -> bytes:
     """The first 10 bytes of the ids of all tasks that `parent` submits (hashed once per parent)."""
     return blake2b(parent, digest_size=PARENT_HASH_BYTES).digest()
+
+
+def child_path(parent: bytes, task_id: TaskID) -> bytes:
+    """The path of a task that the task with the path `parent` submits; b"" is the path of a driver.
+
+    A path names a task in the same way in each run of a program, whatever the job's id.
+    """
+    return blake2b(parent + task_id[PARENT_HASH_BYTES:], digest_size=PATH_BYTES, person=b"zray-path").digest()
+
+
+def is_child(task_id: TaskID, parent: TaskID) -> bool:
+    """Whether `parent` has submitted the task."""
+    return task_id[:PARENT_HASH_BYTES] == children_prefix(parent)
 
 
 def group_name_key(namespace: str, name: str) -> TaskID:

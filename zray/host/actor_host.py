@@ -93,8 +93,8 @@ class ActorHost:
         # What is made beyond its calls, by its threads and by what saves and restores it, no other process of it
         # makes again: its ids are this one's own.
         stray, constructor = (
-            Submitter(task_id, self.options.class_name, self.actor_id, self.options.where)
-            for task_id in (worker.root.task_id, spec.task_id)
+            Submitter(task_id, self.options.class_name, self.actor_id, self.options.where, path)
+            for task_id, path in ((worker.root.task_id, b""), (spec.task_id, worker.path_of(spec)))
         )
         worker.root = stray
         worker.call = Call(spec, stray if self.order.checkpoint else constructor)

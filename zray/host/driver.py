@@ -50,6 +50,7 @@ class Driver(Runtime):
         namespace: str,
         log_to_driver: bool,
         infeasible: str,
+        seed: int | None,
         runtime_env: dict[str, Any],
         code: list[tuple[str, bytes]] | None,
     ) -> None:
@@ -62,22 +63,17 @@ class Driver(Runtime):
         self.logs: LogFollower | None = None
         job_id = os.urandom(JOB_ID_BYTES)
         connection = Connection(session.address, self.node_pidfd)
-        hello = Hello(
-            PROTOCOL_VERSION,
-            __version__,
-            "driver",
-            os.getpid(),
-            job_id=job_id,
-            python=python_version(),
-            facts=JobFacts(
-                namespace or job_id.hex(),
-                *paths_of(runtime_env, import_path()),
-                env_vars=env_vars_of(runtime_env),
-                given=in_words(runtime_env),
-                infeasible=infeasible,
-                log_to_driver=log_to_driver,
-            ),
+        facts = JobFacts(
+            namespace or job_id.hex(),
+            *paths_of(runtime_env, import_path()),
+            env_vars=env_vars_of(runtime_env),
+            given=in_words(runtime_env),
+            infeasible=infeasible,
+            log_to_driver=log_to_driver,
+            seed=seed,
         )
+        versions = (PROTOCOL_VERSION, __version__)
+        hello = Hello(*versions, "driver", os.getpid(), job_id=job_id, python=python_version(), facts=facts)
         # Forked children close it, other programs never have it: it is open for as long as this program runs.
         self.life = session.begin_life(job_id)
         try:

@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from .. import absent
@@ -48,6 +49,7 @@ ACCEPTED_ARGUMENTS = (
 )
 
 INFEASIBLE = ("raise", "wait")
+SEED_MAX = (1 << 63) - 1
 
 _own_pid = 0
 
@@ -64,6 +66,7 @@ def start(
     namespace: str | None,
     log_to_driver: bool,
     infeasible: str | None,
+    seed: int | None,
     runtime_env: dict[str, Any],
 ) -> Driver:
     """As api.init."""
@@ -83,6 +86,7 @@ def start(
             namespace=namespace,
             log_to_driver=log_to_driver,
             infeasible=infeasible,
+            seed=seed,
             runtime_env=runtime_env,
         )
     except BaseException as error:
@@ -108,10 +112,11 @@ def _start(
     namespace: str | None,
     log_to_driver: bool,
     infeasible: str | None,
+    seed: int | None,
     runtime_env: dict[str, Any],
 ) -> Driver:
     address = address or os.environ.get("ZRAY_ADDRESS") or "local"
-    infeasible = checked_infeasible(infeasible)
+    infeasible, seed = checked_infeasible(infeasible), checked_seed(seed)
     given = {
         "num_cpus": num_cpus,
         "num_gpus": num_gpus,
@@ -156,6 +161,7 @@ def _start(
             namespace=namespace or "",
             log_to_driver=log_to_driver,
             infeasible=infeasible,
+            seed=seed,
             runtime_env=shared,
             code=code,
         )
@@ -191,6 +197,24 @@ def checked_infeasible(given: str | None) -> str:
     if value not in ("", *INFEASIBLE) or given == "":
         raise ValueError(f"{source} must be {' or '.join(map(repr, INFEASIBLE))}, not {value!r}.")
     return value
+
+
+def checked_seed(given: int | None) -> int | None:
+    """The seed of the job's random numbers; None: there is none.
+
+    Raises:
+        ValueError, TypeError: the value is no seed.
+    """
+    source, value = "seed", given
+    if value is None and (text := os.environ.get("ZRAY_SEED", "")):
+        source, value = "ZRAY_SEED", int(text) if text.isascii() and text.isdigit() else -1
+    if value is None:
+        return None
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{source} must be an int, not {type(value).__name__}.")
+    if not 0 <= value <= SEED_MAX:
+        raise ValueError(f"{source} must be an integer from 0 to 2**63 - 1.")
+    return int(value)
 
 
 def _refuse_node_arguments(given: dict[str, Any]) -> None:

@@ -21,8 +21,8 @@ import posix_ipc
 
 from .. import __version__
 from ..exceptions import ClusterLostError, DeserializationError
+from ..ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ..ids import function_id as id_of_code
-from ..ids import return_id, stray_task_id
 from ..roles.latest import Latest
 from ..roles.task_executor import TaskExecutor
 from ..store import unpickling
@@ -191,8 +191,14 @@ class Worker(Runtime):
                     spec, actor = call.spec, self.actor
                     actor_id = actor.actor_id if actor is not None else b""
                     where = actor.options.where if actor is not None else parse_options(spec.options).where
-                    call.submitter = Submitter(spec.task_id, self.name_of(spec), actor_id, where)
+                    call.submitter = Submitter(spec.task_id, self.name_of(spec), actor_id, where, self.path_of(spec))
         return call.submitter
+
+    def path_of(self, spec: TaskSpec) -> bytes:
+        """The path of a task of a job with a seed; b"" elsewhere, and where another job's driver has submitted it."""
+        if self.facts.seed is None or spec.path:
+            return spec.path
+        return child_path(b"", spec.task_id) if is_child(spec.task_id, root_task_id(self.job_id)) else b""
 
     def blocks(self) -> bool:
         """Whether a wait of this thread stops the worker."""

@@ -5,6 +5,7 @@ from typing import Any
 from ..internal import free
 from ..store.values import deregister_serializer, register_serializer
 from . import check_serialize, scheduling_strategies
+from .bars import tqdm
 from .check_serialize import inspect_serializability
 from .completion import as_completed
 from .lookups import get_node_ip_address, list_named_actors
@@ -15,6 +16,7 @@ from .placement_group import (
     placement_group_table,
     remove_placement_group,
 )
+from .random_numbers import rng
 
 __all__ = [
     "as_completed",
@@ -30,7 +32,9 @@ __all__ = [
     "placement_group_table",
     "register_serializer",
     "remove_placement_group",
+    "rng",
     "scheduling_strategies",
+    "tqdm",
 ]
 
 

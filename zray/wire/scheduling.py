@@ -91,6 +91,7 @@ class JobFacts(Struct, array_like=True, gc=False, forbid_unknown_fields=True, fr
     log_to_driver: bool = False  # output of workers on other nodes, and notices, are sent to the home
     reloads: Natural = 0  # number of reloads of the program's own modules; workers with such modules are replaced
     given: Text = ""  # the program's runtime_env as JSON, for get_runtime_context(), without its environment
+    seed: Natural | None = None  # of the random numbers that tasks draw; None: another one in each run
     revision: Natural = 0  # number of changes of code, sys_path and reloads; the larger of two is the later
 
     def updated(self, told: JobFacts) -> JobFacts:

@@ -9,7 +9,7 @@ from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import replace
 
 from ..exceptions import ProtocolError
-from ..ids import FUNCTION_ID_BYTES, TASK_ID_BYTES, TaskID
+from ..ids import FUNCTION_ID_BYTES, PATH_BYTES, TASK_ID_BYTES, TaskID
 from .environment import NO_ENVIRONMENT, Environment
 from .limits import Payload, Refs, Table, Text
 from .message import Natural
@@ -108,6 +108,9 @@ class TaskSpec(Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     # Calls on an actor: the calling actor, whose calls stay in order, whichever method submits them.  Callers that are
     # no actors are told apart by their task ids.
     caller: Annotated[bytes, Meta(max_length=TASK_ID_BYTES)] = b""
+    # In a job with a seed, of what a task or an actor submits: a hash of the submissions that led to the task, the same
+    # in each run of the program.
+    path: Annotated[bytes, Meta(max_length=PATH_BYTES)] = b""
 
 
 _encode = Encoder().encode

@@ -1,0 +1,13 @@
+"""Names that Ray's programs find under `ray.experimental`."""
+
+from typing import Any
+
+from . import tqdm_ray
+
+__all__ = ["tqdm_ray"]
+
+
+def __getattr__(name: str) -> Any:
+    from .. import absent
+
+    raise absent.attribute_error(__name__, name)
