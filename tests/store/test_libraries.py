@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from zray.exceptions import SerializationError
 from zray.store.functions import deserialize_function, serialize_function
 from zray.store.values import deserialize, deserialize_writable, serialize, to_bytes
 
@@ -125,6 +126,38 @@ def test_tensor_of_a_missing_device_is_explained():
 
     with pytest.raises(RuntimeError, match=r"tensor\.cpu\(\)"):
         restore_storage(bytes(8), "cuda:99")
+
+
+class Nested:
+    """Pickles another value while it is pickled."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __reduce__(self):
+        return bytes_to_nested, (to_bytes(serialize([self.tensor, self.tensor[:2]])),)
+
+
+def bytes_to_nested(data):
+    return Nested(deserialize(data)[0])
+
+
+def test_value_that_is_pickled_in_the_middle_of_another():
+    batch = torch.arange(100_000)
+    value = [batch[:5], Nested(batch), batch[5:10]]
+    first, nested, last = round_trip(value)
+    assert first.equal(batch[:5]) and nested.tensor.equal(batch) and last.equal(batch[5:10])
+
+
+def test_pickler_is_sound_after_a_failure_and_after_a_large_value():
+    small = [torch.arange(3)]
+    for value in ([small, (part for part in ())], ["x" * 100_000, small]):
+        try:
+            serialize(value)
+        except SerializationError:
+            pass
+        again = serialize(small)
+        assert round_trip(small)[0].equal(small[0]) and to_bytes(again) == to_bytes(serialize(small))
 
 
 COLUMN = pa.array([f"text {number}" for number in range(50_000)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import io
 import sys
+import threading
 from collections.abc import Callable
 from pickle import PickleBuffer, Pickler
 from types import ModuleType
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 # TensorFlow copies smaller elements, and those that do not begin where its own would.
 IN_PLACE_MIN_BYTES = 64 * 1024
 ALIGNMENT = 64
+
+# The pickler of a larger value is not used again.
+USED_AGAIN_MAX_BYTES = 64 * 1024
 
 # Exact type -> what __reduce_ex__ of an instance would return.
 Reducers = dict[type, Callable[[Any], Any]]
@@ -79,24 +83,78 @@ def table() -> Reducers:
 
 def pickled(value: Any, buffers: list[PickleBuffer]) -> bytes:
     """The pickle in C with the reducers; buffers are appended."""
-    reduce = table()
-    parts = None
-    if make_parts is not None:
-        parts = make_parts()
-        reduce = {**reduce, tensor: parts.reduce}  # type: ignore[dict-item]
-    data = _dumped(value, buffers, reduce)
-    if parts is not None and parts.used and parts.are_few():
-        buffers.clear()
-        data = _dumped(value, buffers, reduce)
-    return data
+    outer = _current.writer
+    # A value that is pickled in the middle of another one has a writer of its own.
+    writer = _Writer() if outer is None or outer.is_busy else outer
+    _current.writer = writer
+    try:
+        return writer.write(value, buffers)
+    finally:
+        _current.writer = writer if outer is None or not outer.is_busy else outer
 
 
-def _dumped(value: Any, buffers: list[PickleBuffer], reduce: Reducers) -> bytes:
-    file = io.BytesIO()
-    pickler = Pickler(file, 5, buffer_callback=buffers.append)
-    pickler.dispatch_table = reduce
-    pickler.dump(value)
-    return file.getvalue()
+class _Writer:
+    """A pickler that is used again and again: making one takes as long as a small value."""
+
+    __slots__ = ("buffers", "file", "is_busy", "parts", "pickler", "table")
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO()
+        self.buffers: list[PickleBuffer] = []
+        self.pickler = Pickler(self.file, 5, buffer_callback=self.buffers.append)
+        self.table: Reducers | None = None
+        self.parts: Parts | None = None  # of the value in hand
+        self.is_busy = False
+
+    def write(self, value: Any, buffers: list[PickleBuffer]) -> bytes:
+        """The pickle of a value."""
+        self.is_busy = True
+        try:
+            data = self._dump(value)
+            if self.parts is not None and self.parts.are_few():
+                self.buffers.clear()
+                data = self._dump(value)
+            buffers += self.buffers
+            return data
+        finally:
+            self.buffers.clear()
+            self.parts = None
+            self.is_busy = False
+
+    def _dump(self, value: Any) -> bytes:
+        file, reduce = self.file, table()
+        if self.table is not reduce:
+            self.pickler.dispatch_table = self.table = reduce
+        try:
+            self.pickler.dump(value)
+            return file.getvalue()
+        finally:
+            if file.tell() > USED_AGAIN_MAX_BYTES:
+                # Its memo is as large as this value made it, and would be emptied as a whole each time.
+                self.pickler = Pickler(file, 5, buffer_callback=self.buffers.append)
+                self.table = None
+            else:
+                self.pickler.clear_memo()
+            file.seek(0)
+            file.truncate()
+
+
+def _tensor_parts(value: Any) -> Any:
+    """A tensor, while `pickled` is at work."""
+    writer = _current.writer
+    assert writer is not None and make_parts is not None
+    if writer.parts is None:
+        writer.parts = make_parts()
+    return writer.parts.reduce(value)
+
+
+class _Current(threading.local):
+    """The writer of this thread."""
+
+    writer: _Writer | None = None
+
+
+_current = _Current()
 
 
 def module_parts(module: Any) -> Any:
@@ -129,7 +187,7 @@ def _learn_torch() -> Reducers:
 
     found = tensors.learn()
     tensor, make_parts = sys.modules["torch"].Tensor, tensors.Parts
-    return found
+    return {**found, tensor: _tensor_parts}  # type: ignore[dict-item]
 
 
 def _learn_arrow() -> Reducers:

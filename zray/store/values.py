@@ -341,12 +341,12 @@ def _careful_pickler() -> Any:
                 parts = array_parts(value)
                 if parts is not None:
                     return parts
-            if kind in libraries.reducers:
-                return libraries.reducers[kind](value)
             if kind is libraries.tensor and libraries.make_parts is not None:
                 if self.parts is None:
                     self.parts = libraries.make_parts()
                 return self.parts.reduce(value)
+            if kind in libraries.reducers:
+                return libraries.reducers[kind](value)
             if kind in WRAPPERS and (parts := taken_apart(value, kind)) is not None:
                 return parts
             if issubclass(kind, BaseException):

@@ -94,7 +94,7 @@ def instance() -> BarManager:
 
 
 def safe_print(*values: Any, **options: Any) -> None:
-    """Print as `print` does, above the bars of this process."""
+    """Print values as `print` does, above the bars of this process."""
     with _manager.lock:
         _manager.hide_bars()
         try:
@@ -168,24 +168,27 @@ class tqdm(Generic[T]):  # noqa: N801  its name in all programs
         self.close()
 
     def update(self, n: int | float = 1) -> None:
-        """Add to the number of steps done."""
+        """Add n to the number of steps done.  Default: 1."""
         self.n += n
         if time.monotonic() - self.drawn_at >= self.mininterval:
             self.refresh()
 
     def set_description(self, desc: str | None = None, refresh: bool = True) -> None:
-        """Set the text in front of the bar."""
+        """Set desc, the text in front of the bar, and draw the bar unless refresh is False."""
         self.desc = desc or ""
         if refresh:
             self.refresh()
 
     def set_postfix(self, ordered_dict: Mapping[str, Any] | None = None, refresh: bool = True, **values: Any) -> None:
-        """Set the values behind the bar, as name=value."""
+        """Set the text behind the bar to name=value for each item of ordered_dict and each keyword in values.
+
+        The bar is drawn unless refresh is False.
+        """
         shown = {**(ordered_dict or {}), **values}
         self.set_postfix_str(", ".join(f"{name}={_short(value)}" for name, value in shown.items()), refresh)
 
     def set_postfix_str(self, s: str = "", refresh: bool = True) -> None:
-        """Set the text behind the bar."""
+        """Set s, the text behind the bar, and draw the bar unless refresh is False."""
         self.postfix = s
         if refresh:
             self.refresh()
