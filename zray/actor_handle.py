@@ -218,7 +218,7 @@ class ActorMethod:
         submitter = runtime.submitter()
         task_id = submitter.next_task_id()
         caller = submitter.actor_id
-        spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller, submitter.path_of(task_id))
+        spec = TaskSpec(task_id, b"", payload, deps, holds, blob, caller, submitter.path and submitter.path_of(task_id))
         count = self._num_returns
         first = runtime.submit(spec, count)
         if count == 1:

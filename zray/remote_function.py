@@ -173,7 +173,16 @@ class RemoteFunction(Generic[P, R]):
         if code.captured or self._files:
             holds = with_captured(holds, code, self._files)
         task_id = submitter.next_task_id()
-        spec = TaskSpec(task_id, code.function.function_id, payload, deps, holds, blob, b"", submitter.path_of(task_id))
+        spec = TaskSpec(
+            task_id,
+            code.function.function_id,
+            payload,
+            deps,
+            holds,
+            blob,
+            b"",
+            submitter.path and submitter.path_of(task_id),
+        )
         count = self._num_returns
         first = runtime.submit(spec, count)
         if count == 1:

@@ -1,5 +1,6 @@
 """Values of torch, pandas, Arrow and scipy: their elements lie in shared memory, and are read there."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -130,6 +131,29 @@ def test_writable_tensors_are_copies(size):
         own[0].add_(1)
         own[1].add_(1)
     assert not any(tensor.any() for tensor in zray.get(ref))
+
+
+class Guarded:
+    """Cannot be pickled, but for its serializer."""
+
+    def __init__(self, values):
+        self.values, self.lock = values, threading.Lock()
+
+
+def test_registered_serializer_reaches_workers_with_the_value():
+    @zray.remote
+    def total(guarded):
+        return float(guarded.values.sum()), is_shared(address_of(guarded.values))
+
+    zray.util.register_serializer(Guarded, serializer=lambda guarded: guarded.values, deserializer=Guarded)
+    try:
+        guarded = Guarded(np.ones(100_000))
+        assert zray.get([total.remote(guarded), total.remote(zray.put(guarded))]) == [(100_000, True)] * 2
+        assert is_shared(address_of(zray.get(zray.put([guarded]))[0].values))
+    finally:
+        zray.util.deregister_serializer(Guarded)
+    with pytest.raises(zray.exceptions.SerializationError, match=r"\.lock"):
+        zray.put(guarded)
 
 
 def test_tensor_outlives_its_ref():
