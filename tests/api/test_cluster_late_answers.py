@@ -65,7 +65,8 @@ def test_an_answer_is_lost_where_its_call_may_not_be_repeated(cluster):
     (first, *_), painter = painted(cluster, max_restarts=-1)
     with pytest.raises(ObjectReconstructionFailedError, match="an actor's answer"):
         zray.get(first, timeout=60)
-    assert zray.get(painter.paint.remote(1), timeout=60)[0] == 11
+    again = painter.paint.options(max_task_retries=-1)  # it waits for the actor's new home
+    assert zray.get(again.remote(1), timeout=60)[0] == 11
 
 
 def test_an_answer_of_an_actor_that_is_gone_for_good_says_so(cluster):
