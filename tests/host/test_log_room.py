@@ -51,7 +51,7 @@ def test_the_logs_of_dead_workers_are_kept_up_to_a_number(tmp_path, monkeypatch)
     names = [f"worker-{number}-{100 + number}.log" for number in (3, 4, 5)]
     assert sorted(os.listdir(session.job_logs(b"job"))) == names
     assert sorted(os.listdir(session.logs)) == sorted([b"job".hex(), *names])
-    session.remove_job_logs(b"job")
+    session.remove_job(b"job")
     assert sorted(os.listdir(session.logs)) == names
 
 

@@ -143,7 +143,7 @@ def test_what_an_ended_sessions_driver_had_submitted_is_not_undone_first(is_owne
     told, ended, removed, unwatched = [], [], [], []
     node = SimpleNamespace(host="node", tell_local=told.append, end=ended.append)
     node.reactor = SimpleNamespace(unwatch=unwatched.append)
-    node.session = SimpleNamespace(remove_job_logs=removed.append)
+    node.session = SimpleNamespace(remove_job=removed.append)
     doorman = Doorman(node, 0)
     doorman.owner = "driver-1" if is_owner else "driver-0"
     pidfd = os.pidfd_open(os.getpid())
