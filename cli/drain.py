@@ -63,7 +63,7 @@ def drain(node: str, timeout: float | None, no_wait: bool, session: str | None) 
         while True:
             found: DrainReply = head.order(OrderDrain(1, node[:CHARACTERS_MAX], timeout or 0.0), DrainReply)
             if found.is_gone and found.reason:
-                click.echo(f"Node {found.node} was taken out: {printable(found.reason)}.")
+                click.echo(f"Node {found.node} was removed: {printable(found.reason)}.")
                 raise SystemExit(0 if timeout else 1)
             if found.is_gone:
                 click.echo(f"Node {found.node} has left.")

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 COMMANDS = {
-    "doctor": "Say what keeps this machine from joining a cluster.",
+    "doctor": "Find out why this machine cannot join a cluster.",
     "drain": "Have a node finish its tasks, hand over its objects, and leave.",
     "gcs": "Verify the logs of a cluster's shards.",
-    "keys": "Show, draw and revoke keys and tokens of a cluster.",
+    "keys": "Show, create and revoke keys and tokens of a cluster.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
     "start": "Start a cluster on this machine, or join one.",

@@ -109,7 +109,7 @@ def read_token(path: str | None, from_stdin: bool) -> str:
     if not token.strip():
         raise click.UsageError(
             "A join token is needed: set ZRAY_TOKEN, or give --token-file or --token-stdin.  `zray start --head` "
-            "printed one, and `zray keys token` on the head's machine draws another."
+            "printed one, and `zray keys token` on the head's machine prints another."
         )
     return token.strip()
 
@@ -232,7 +232,7 @@ def start(
 
     if head == (address is not None):
         both = ", not both" if head else ""
-        raise click.UsageError(f"Say --head to start a cluster, or --address HOST:PORT to join one{both}.")
+        raise click.UsageError(f"Give --head to start a cluster, or --address HOST:PORT to join one{both}.")
     interrupted = control.Interrupted() if block else None
     try:
         total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
@@ -283,7 +283,7 @@ def start_head(total: dict[str, int], store: float | None, where: dict[str, Any]
     from zray.host import nodes, tokens
 
     if where["token_file"] is not None or where["token_stdin"]:
-        raise click.UsageError("A head draws its own token; --token-file and --token-stdin are for nodes that join.")
+        raise click.UsageError("A head creates its own token; --token-file and --token-stdin are for nodes that join.")
     if where["head_wait"] is not None:
         raise click.UsageError("--head-wait is for nodes that join.")
     if where["no_replicas"]:
@@ -304,7 +304,9 @@ def join(
 
     for name in HEAD_OPTIONS:
         if where[name] is not None:
-            raise click.UsageError(f"--{name.replace('_', '-')} is the head's: say it with `zray start --head`.")
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} is an option of the head: give it to `zray start --head`."
+            )
     token = read_token(where["token_file"], where["token_stdin"])
     host = tokens.own_address(where["host"]) if where["host"] is not None else ""
     address = tokens.cluster_address(address)

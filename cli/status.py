@@ -127,7 +127,7 @@ def print_returning(fact: dict[str, Any]) -> None:
     """Print the line of a node that tries to join its cluster again."""
     called = f" (first called {fact['called']})" if fact["called"] else ""
     click.echo(
-        f"session {fact['session']}{called} was given up by its cluster, and tries to join {fact['cluster']} again"
+        f"session {fact['session']}{called} was declared dead by its cluster, and tries to join {fact['cluster']} again"
         + (f"; the last attempt: {fact['trouble']}" if fact["trouble"] else "")
     )
 

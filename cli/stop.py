@@ -52,7 +52,7 @@ def stop(session: str | None, everything: bool, force: bool) -> None:
             there = f"there are: {names}" if lasting else "there is none"
             raise click.UsageError(f"`zray start` has started no session of that name here; {there}.")
         if len(meant) > 1:
-            raise click.UsageError(f"Several sessions begin so: {', '.join(meant)}.")
+            raise click.UsageError(f"Several sessions have names that begin so: {', '.join(meant)}.")
         session = meant[0]
     if not lasting:
         click.echo(nothing_to_end(embedded))

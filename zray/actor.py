@@ -288,7 +288,7 @@ class ActorClass(Generic[C]):
         if winner is not None and self.__options.get("get_if_exists"):
             return winner
         if winner is not None:
-            raise ActorAlreadyExistsError(f"An actor named {name!r} lives already; get_actor({name!r}) finds it.")
+            raise ActorAlreadyExistsError(f"An actor named {name!r} exists already; get_actor({name!r}) finds it.")
         return handle  # it has died already: its calls say why
 
     def __check_constructor(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

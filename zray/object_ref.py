@@ -176,7 +176,7 @@ refusals = 0
 def refuse_nil(ids: Collection[bytes]) -> None:
     """Raises: ValueError: one of them is that of ObjectRef.nil()."""
     if NIL_ID in ids:
-        raise ValueError("ObjectRef.nil() is a ref on nothing: no value will come of it.")
+        raise ValueError("ObjectRef.nil() refers to no object, so it has no value.")
 
 
 def _restore(object_id: bytes) -> ObjectRef:

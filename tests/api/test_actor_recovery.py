@@ -257,7 +257,7 @@ def test_a_state_that_cannot_be_restored_says_so(session):
     actor = Odd.remote()
     zray.get(actor.pid.remote())
     kill(actor)  # another call, whose result comes behind the first one's checkpoint
-    with pytest.raises(zray.exceptions.ActorDiedError, match="(?s)when its state was to be restored.*no 7 here"):
+    with pytest.raises(zray.exceptions.ActorDiedError, match="(?s)while its state was restored.*no 7 here"):
         zray.get(actor.pid.remote())
 
 

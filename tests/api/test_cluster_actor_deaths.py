@@ -438,5 +438,5 @@ def test_who_would_not_be_what_callers_have_seen_is_dead_and_says_why(cluster):
     assert zray.get(reader.seen.remote(), timeout=20) == [1_000_000]
     cluster.remove_node(cluster.worker_nodes[1])
     os.kill(zray.get(reader.pid.remote(), timeout=20), signal.SIGKILL)
-    with pytest.raises(ActorDiedError, match=r"it cannot recover: Reader.have_read had ended well"):
+    with pytest.raises(ActorDiedError, match=r"it cannot recover: Reader.have_read succeeded before the loss"):
         zray.get(reader.seen.remote(), timeout=30)

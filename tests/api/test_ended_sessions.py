@@ -74,18 +74,18 @@ def test_refs_and_handles_of_an_ended_session(start):
         if has_another:
             start(num_cpus=1)
         for use in use_a_ref(ref):
-            with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
+            with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* belongs to a session that has ended"):
                 use()
         for use in use_a_ref_in_a_value(ref):
-            with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
+            with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* belongs to a session that has ended"):
                 use()
-        with pytest.raises(ObjectLostError, match="of a session that has ended"):
+        with pytest.raises(ObjectLostError, match="belongs to a session that has ended"):
             pass_through.remote(value=[counter])
         for use in use_a_handle(counter, method):
-            with pytest.raises(ActorDiedError, match="handle of actor Counter is of a session that has ended"):
+            with pytest.raises(ActorDiedError, match="handle of actor Counter belongs to a session that has ended"):
                 use()
         assert zray.is_initialized() is has_another, "none of it begins a session"
-    with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* is of a session that has ended"):
+    with pytest.raises(ObjectLostError, match=f"{ref.hex()}.* belongs to a session that has ended"):
         Counter.remote().add.remote({"x": ref})
     assert zray.get(pass_through.remote(zray.put([1])), timeout=20) == [1]
 

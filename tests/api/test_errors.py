@@ -407,7 +407,7 @@ def test_what_is_said_is_plain_language(gate):
         zray.put(threading.Lock())
     assert "one value of type int" in str(error_of(zray.remote(num_returns=2)(lambda: 1).remote()[0]))
     ref = zray.remote(gate.wait).remote()
-    with pytest.raises(zray.exceptions.GetTimeoutError, match=r"They may still come\.$"):
+    with pytest.raises(zray.exceptions.GetTimeoutError, match=r"A later get\(\) may find them\.$"):
         zray.get(ref, timeout=0)
     gate.open()
 

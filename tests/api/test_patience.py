@@ -81,7 +81,7 @@ def test_two_actors_and_one_cpu(start, impatient, hearing):
     waiter = Waiter(zray.get, ref)
     until(lambda: "held by" in hearing())
     assert f"{ref}: call Holder.ping waits for its actor:\n    actor Holder waits for 1 CPU: " in hearing()
-    assert f"node {node} has 0 of 1 CPU free\n      held by actor Holder, which has nothing to do, for" in hearing()
+    assert f"node {node} has 0 of 1 CPU free\n      held by actor Holder, which is idle, for" in hearing()
     zray.kill(first)
     assert waiter.end() == "here"
     assert "get() has waited for 0.05 s:" in hearing()
@@ -167,7 +167,7 @@ def test_the_end_of_a_timeout_says_that_the_other_node_does_not_answer(cluster, 
     os.kill(node.pid, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        with pytest.raises(zray.exceptions.GetTimeoutError, match=f"on node {node.node_id[:8]}: it has not answered"):
+        with pytest.raises(zray.exceptions.GetTimeoutError, match=f"on node {node.node_id[:8]}: no answer within"):
             zray.get(ref, timeout=1.0)
         assert time.monotonic() - began < 1.4
     finally:
@@ -219,12 +219,15 @@ def test_a_task_elsewhere_hears_why_an_actor_has_no_place(cluster, is_named):
     home = cluster.head_node.node_id[:8]
     ask = ask_why.options(scheduling_strategy=NodeAffinitySchedulingStrategy(cluster.worker_nodes[0].node_id, False))
     for strategy, why in (
-        (PlacementGroupSchedulingStrategy(group), f"waits for placement group {group.id.hex()}: there is no room"),
+        (
+            PlacementGroupSchedulingStrategy(group),
+            f"waits for placement group {group.id.hex()}: too few resources",
+        ),
         ("DEFAULT", "waits for resources: its request is in use on all nodes that have it"),
     ):
         actor = Holder.options(name="late" if is_named else None, scheduling_strategy=strategy).remote()
         said = zray.get(ask.remote(None if is_named else actor), timeout=30)
-        assert "waits until the GCS says where its actor lives" in said
+        assert "waits for the GCS to locate its actor" in said
         assert f"on node {home}: " in said and f"actor Holder {why}" in said
         zray.kill(actor)
         del actor
@@ -237,7 +240,7 @@ def test_a_future_that_takes_long_says_why_too(start, impatient, hearing, gate):
     # At first, on a busy machine, it waits for a worker.
     runs = "task pass_through runs on node"
     until(lambda: pass_through.options(num_cpus=0).remote(Open()).future().result() or runs in hearing())
-    assert re.search(r"[12] awaited ref\(s\) have not come for [0-9.]+ s:\n  ObjectRef\(", hearing())
+    assert re.search(r"[12] ref\(s\) have been awaited for [0-9.]+ s:\n  ObjectRef\(", hearing())
     gate.open()
     assert slow.result(20) == "here"
 

@@ -59,7 +59,7 @@ def test_what_cannot_wait_is_refused_in_the_middle_of_another_call(start):
         lambda: ref.future(),
         lambda: zray.get_actor("nobody"),
     ):
-        with context.runtime.lock, pytest.raises(RuntimeError, match="a finalizer .* or a signal's handler"):
+        with context.runtime.lock, pytest.raises(RuntimeError, match="a finalizer .* or a signal handler"):
             use()
     assert zray.get([late, same.remote(1)], timeout=20) == [b"x" * 5_000_000, 1]
 

@@ -90,11 +90,11 @@ def test_nil_is_a_ref_on_nothing():
         nil.future,
     )
     for use in uses:
-        with pytest.raises(ValueError, match="ref on nothing"):
+        with pytest.raises(ValueError, match="refers to no object"):
             use()
     in_a_task = zray.remote(lambda box, use: use(box[0]))
     for use in (zray.get, lambda nil: zray.wait([nil]), add.remote):
-        with pytest.raises(ValueError, match="ref on nothing"):
+        with pytest.raises(ValueError, match="refers to no object"):
             zray.get(in_a_task.remote([nil], use), timeout=20)
 
 

@@ -168,7 +168,12 @@ REFUSED = {
     "a port to be reached at that is none": (["--address", "127.0.0.1:1", "--advertise", "h:0"], "x", 2, "HOST:PORT"),
     "where a head is reached": (["--head", "--advertise", "127.0.0.1"], "", 2, "--address ROUTER:PORT"),
     "how long a head waits for itself": (["--head", "--head-wait", "1"], "", 2, "--head-wait is for nodes"),
-    "replicas of a node": (["--address", "127.0.0.1:1", "--gcs-replicas", "2"], "x", 2, "--gcs-replicas is the head's"),
+    "replicas of a node": (
+        ["--address", "127.0.0.1:1", "--gcs-replicas", "2"],
+        "x",
+        2,
+        "--gcs-replicas is an option of the head",
+    ),
     "no replicas on a head": (["--head", "--no-replicas"], "", 2, "--no-replicas is for nodes that join"),
     "no shards": (["--head", "--gcs-shards", "0"], "", 2, "--gcs-shards"),
     "no token at all": (["--address", "127.0.0.1:1"], "nonsense", 1, "not a join token"),
@@ -182,8 +187,13 @@ REFUSED = {
     "labels that act on a terminal": (["--head", "--labels", "a\x1b=b"], "", 2, r"must be of printable characters"),
     "labels that are JSON": (["--head", "--labels", '{"disk": 1}'], "", 2, "must be a str"),
     "a policy that is none": (["--head", "--policy", "chaos"], "", 2, "bottom_up, central"),
-    "a policy of a node": (["--address", "127.0.0.1:1", "--policy", "random"], "x", 2, "--policy is the head's"),
-    "a token for a head": (["--head", "--token-stdin"], "", 2, "draws its own"),
+    "a policy of a node": (
+        ["--address", "127.0.0.1:1", "--policy", "random"],
+        "x",
+        2,
+        "--policy is an option of the head",
+    ),
+    "a token for a head": (["--head", "--token-stdin"], "", 2, "creates its own"),
     "a port that is none": (["--head", "--port", "70000"], "", 2, "70000"),
     "another's address": (["--head", "--host", "192.0.2.1"], "", 2, "no address of this machine"),
     "an empty address": (["--head", "--host", ""], "", 2, "No address of this machine is given: it is empty"),
@@ -261,11 +271,11 @@ def test_the_status_of_nodes_whose_head_is_gone(head):
     left = {name for name, fact in before.items() if fact["kind"] != "head"}
     for name in left:
         assert f"session {name}" in shown and before[name]["logs"] in shown
-    assert re.search(rf"cluster at {address}: .*(did not answer|has not been heard of)", shown)
+    assert re.search(rf"cluster at {address}: .*(did not answer|no heartbeat from the head)", shown)
     found = statuses()
     assert found.keys() == left
     for fact in found.values():
-        assert fact["nodes"] == [] and "the head of the cluster has not been heard of" in fact["trouble"]
+        assert fact["nodes"] == [] and "no heartbeat from the head of the cluster" in fact["trouble"]
 
 
 def test_a_second_head_takes_another_port(nothing_left):

@@ -147,7 +147,7 @@ def test_after_the_time_that_was_given_it_leaves_whatever_it_does(cluster, tmp_p
     until(lambda: tally.count() == 1)
     out = end(begin(cluster, leaving, "--timeout", "1"))
     assert out == (
-        f"Node {leaving.node_id} was taken out: it was drained, and had not finished after 1 s: 1 running task.\n"
+        f"Node {leaving.node_id} was removed: it was drained, and had not finished after 1 s: 1 running task.\n"
     )
     assert api.get(ref, timeout=30) == other.node_id
 
@@ -162,7 +162,7 @@ def test_a_node_that_is_lost_while_it_is_to_leave_has_not_left(cluster, tmp_path
     cluster.remove_node(leaving, allow_graceful=False)
     out, err = process.communicate(timeout=40)
     assert process.returncode == 1, err
-    assert out.startswith(f"Node {leaving.node_id} was taken out: "), out
+    assert out.startswith(f"Node {leaving.node_id} was removed: "), out
 
 
 def test_a_line_is_said_of_a_new_state_and_at_most_one_a_second():
@@ -199,8 +199,8 @@ def test_an_actor_is_waited_for(cluster):
 def test_what_cannot_be_drained_is_refused_in_a_line(cluster):
     session = ("--session", cluster.head_node.session.name)
     for arguments, code, words in (
-        (("nobody",), 1, "no node's id begins so"),
-        (("",), 1, "no node's id begins so"),
+        (("nobody",), 1, "no node has an id that begins so"),
+        (("",), 1, "no node has an id that begins so"),
         ((cluster.head_node.node_id,), 1, "is the head: end it by `zray stop`"),
         ((cluster.worker_nodes[0].node_id, "--timeout", "0"), 2, "above 0"),
         ((), 2, "Missing argument"),

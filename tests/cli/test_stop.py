@@ -56,7 +56,7 @@ def test_a_name_that_begins_several_is_refused(ended, monkeypatch):
     infos = [SessionInfo(name, 1, is_embedded=False) for name in ("a1", "a12", "b")]
     monkeypatch.setattr(control, "sessions", lambda: [(SimpleNamespace(name=info.session), info) for info in infos])
     done = CliRunner().invoke(stop, ["a"])
-    assert done.exit_code == 2 and "Several sessions begin so: a1, a12." in done.output and not ended
+    assert done.exit_code == 2 and "Several sessions have names that begin so: a1, a12." in done.output and not ended
     assert CliRunner().invoke(stop, ["a1"]).exit_code == 0 and ended == ["a1"]
 
 

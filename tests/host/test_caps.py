@@ -40,7 +40,7 @@ def test_a_host_that_takes_nothing_is_dropped(monkeypatch):
             return idle.name in head.links.gone
 
         pump((head,), is_dropped)
-        assert head.has_logged("takes nothing of what it is sent") and other.name in head.links.by_host
+        assert head.has_logged("acknowledges no message") and other.name in head.links.by_host
 
 
 def test_who_takes_something_now_and_then_is_not_stuck_nor_is_all_the_world_when_we_stood_still(monkeypatch):
@@ -130,7 +130,11 @@ class Words:
         ("node", "node", ("h/monitor", GiveUpNode("b/local", "why"))),
         ("node", "driver", ("h/monitor", GiveUpNode("b/local", "why"))),
         ("head", "driver", ("h/monitor", GiveUpNode("b/local", "why"))),
-        ("driver", "node", ("a/local", NodeLost("a/local", "host b was given up here: why"))),  # it goes itself
+        (
+            "driver",
+            "node",
+            ("a/local", NodeLost("a/local", "host b was declared dead by this node: why")),
+        ),  # it goes itself
         ("node", "head", None),  # a lease tells
         ("node", "scheduler", None),  # the head sees to its own processes
     ],

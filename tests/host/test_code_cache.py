@@ -99,7 +99,7 @@ def test_what_is_in_use_stays_and_there_may_be_no_room(caches):
     users = [caches(bytes_max=3_500) for _ in range(3)]
     paths = [user.use(bundle(str(number), 1_000)) for number, user in enumerate(users)]
     late = caches(bytes_max=3_500)
-    with pytest.raises(RuntimeEnvSetupError, match=r"no room for 1,\d+ bytes .* use 3,\d+ of 3,500 bytes"):
+    with pytest.raises(RuntimeEnvSetupError, match=r"too little free space for 1,\d+ b.* use 3,\d+ of 3,500 bytes"):
         late.use(bundle("late", 1_000))
     assert all(map(os.path.isdir, paths)) and len(late.bundles()) == 3
     users[1].end()
@@ -126,7 +126,7 @@ def test_it_is_kept_for_a_process_that_lives_and_not_for_one_that_was_killed(cac
     )
     with user:
         assert user.stdout.readline() == b"taken\n"
-        with pytest.raises(RuntimeEnvSetupError, match="no room"):
+        with pytest.raises(RuntimeEnvSetupError, match="too little free space"):
             cache.use(bundle("ours", 1_000))
         user.kill()
         user.wait()
@@ -172,7 +172,7 @@ def test_what_died_half_way_is_made_anew(caches, tmp_path):
 def test_other_bytes_than_were_sent_are_refused(caches):
     cache = caches()
     digest, _ = bundle("right")
-    with pytest.raises(RuntimeEnvSetupError, match="is not what was sent"):
+    with pytest.raises(RuntimeEnvSetupError, match="differs from the code sent"):
         cache.use((digest, bundle("wrong")[1]))
     assert not cache.bundles()
 
@@ -183,7 +183,7 @@ def test_other_bytes_than_were_sent_are_refused(caches):
 )
 def test_files_outside_are_refused(caches, path, tmp_path):
     data = msgpack.encode([["fine.py", False, b""], [path, False, b"bad"]])
-    with pytest.raises(RuntimeEnvSetupError, match="has a file of the name"):
+    with pytest.raises(RuntimeEnvSetupError, match="has a file with the forbidden name"):
         caches().use((sha256(data).digest(), data))
     assert not (tmp_path / "up").exists() and not (tmp_path / "code" / "up").exists()
 

@@ -169,7 +169,7 @@ def test_the_wait_for_the_head_has_an_end():
         seconds, address, timeout = timers.pop()
         assert (seconds, address) == (ENTRY_SECONDS, "n/entrance")
         entrance.handle("timer", timeout, 0.0)
-    assert "just let in" in reasons[0] and "not registered it" in reasons[1] and len(registered) == 1
+    assert "just admitted" in reasons[0] and "not registered it" in reasons[1] and len(registered) == 1
     entrance.is_over = True
     entrance.handle("timer", timeout, 0.0)
     assert len(reasons) == 2

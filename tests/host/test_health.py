@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -50,19 +51,19 @@ def take_away(path):
 
 def remove(session):
     take_away(session.folder)
-    return "somebody has removed its folder"
+    return "or a file in it, was removed"
 
 
 def remove_with_its_root(session):
     take_away(os.path.dirname(session.folder))
-    return "somebody has removed its folder"
+    return "or a file in it, was removed"
 
 
 def empty(session):
     for name in os.listdir(session.folder):
         with contextlib.suppress(FileNotFoundError):  # a file that its writer has renamed or removed meanwhile
             take_away(os.path.join(session.folder, name))
-    return "somebody has removed its folder"
+    return "or a file in it, was removed"
 
 
 def replace(session):
@@ -71,12 +72,12 @@ def replace(session):
     os.mkdir(session.folder, 0o700)
     for name in ("lock", "node.sock"):
         open(os.path.join(session.folder, name), "w").close()
-    return "somebody has removed its folder"
+    return "or a file in it, was removed"
 
 
 def remove_socket(session):
     os.unlink(session.socket_path)
-    return "somebody has removed its socket"
+    return "by which programs find it, was removed"
 
 
 def test_live_folder_is_taken_away_whatever_is_written_into_it(tmp_path):
@@ -198,7 +199,7 @@ def test_a_session_whose_memory_is_harmed_ends_and_kills_nobody(harm, tmp_path, 
     assert process.returncode == 0, (process.returncode, errors, said)
     lines = said.splitlines()
     assert "'lost'" in lines[0] and (harm == "unlink" or "fine" not in lines[0]), said
-    assert f"somebody has {words} its shared memory" in lines[1], said
+    assert re.search(rf"its shared memory \S+ was {words}", lines[1]), said
     leftovers.assert_none(NOTICED_S)
 
 
@@ -216,7 +217,7 @@ def test_a_node_that_gives_what_lies_in_harmed_memory_ends_for_it(harm, nothing_
             cluster.add_node(num_cpus=1, resources={"far": 1})
             assert zray.get(far, timeout=20).sum() == 1_000_000
             until_ended([node.pid], NOTICED_S)
-            assert f"somebody has {words} its shared memory" in noted()
+            assert re.search(rf"its shared memory \S+ was {words}", noted())
     leftovers.assert_none(NOTICED_S)
 
 
@@ -234,7 +235,7 @@ def test_a_lasting_one_ends_and_says_why_to_its_programs(whose, nothing_left, le
             take_away(harmed.session.folder)
             until_ended(processes, NOTICED_S)
             if whose == "head":
-                hears_of_it(f"somebody has removed its folder {harmed.session.folder}")
+                hears_of_it(f"its folder {harmed.session.folder}, or a file in it, was removed")
                 until_ended([node.pid])  # it has said goodbye
             else:
                 cluster.worker_nodes.remove(node)
@@ -242,7 +243,8 @@ def test_a_lasting_one_ends_and_says_why_to_its_programs(whose, nothing_left, le
                 assert zray.get(Counter.remote().add.remote(), timeout=20)
         names = {cluster.head_node.session.name} if whose == "node" else set()
         assert set(statuses()) == names
-        assert f"session {harmed.session.name} (node {harmed.node_id}) has ended: somebody has removed" in noted()
+        removed = f"its folder {harmed.session.folder}, or a file in it, was removed"
+        assert f"session {harmed.session.name} (node {harmed.node_id}) has ended: {removed}" in noted()
     leftovers.assert_none(NOTICED_S)
 
 

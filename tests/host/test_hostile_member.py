@@ -80,7 +80,7 @@ class Member(Host):
                 self.links.meet(host, Key(message.public_key, "node", host), message.endpoint * message.is_earlier)
 
     def refusals(self, host):
-        return sum(f"host {host} refused what we said" in line for line in self.lines)
+        return sum(f"host {host} refused a message of this host" in line for line in self.lines)
 
     def until_heard_by(self, host):
         """It has handled all that it was told: it answers what came last."""
@@ -160,7 +160,7 @@ def test_nothing_that_a_node_says_is_opened_or_does_harm(cluster, tmp_path):
     before = [(process.memory_info().rss, process.num_fds()) for process in processes]
     canary, said, results = Canary(tmp_path), set(), 0
     for data in (pickle.dumps(canary, 0), pickle.dumps(canary), random.Random(1).randbytes(200)):
-        with pytest.raises(ZrayError, match="new are needed"):
+        with pytest.raises(ZrayError, match="a new host id and a new key are needed"):
             ask_head(cluster.address, Token.decode(cluster.token), wish_to_join(os.urandom(8).hex(), data))
         for is_head in (True, False):
             left = list(all_that_a_node_may_say(OF_HEAD if is_head else OF_NODE, data))
@@ -176,7 +176,7 @@ def test_nothing_that_a_node_says_is_opened_or_does_harm(cluster, tmp_path):
                         member.until_heard_by(host)
                         del left[:allowed]
                     # The answer is short, and no bug of ours (S11).
-                    told = [line.partition("refused what we said: ")[2] for line in member.lines]
+                    told = [line.partition("refused a message of this host: ")[2] for line in member.lines]
                     assert all(re.search("PermissionDenied|ProtocolError|not a frame", line) for line in told if line)
                     assert not any("Traceback" in line or len(line) > 2_000 for line in told)
                     results += sum(reply.applied for reply in member.messages_of(ChainResults)[-1:])

@@ -56,8 +56,8 @@ def test_frozen_program_runs_its_tasks_in_the_python_that_it_names(frozen, monke
     [
         ("", "sys.executable is empty"),
         (None, "sys.executable is empty"),
-        ("/no/such/python", "sys.executable is '/no/such/python', which is no file that can be run"),
-        (os.path.dirname(__file__), "which is no file that can be run"),
+        ("/no/such/python", "sys.executable is '/no/such/python', which is not an executable file"),
+        (os.path.dirname(__file__), "which is not an executable file"),
     ],
     ids=str,
 )
@@ -93,13 +93,13 @@ def test_program_with_python_inside_is_no_python(monkeypatch, tmp_path):
     monkeypatch.setattr(os.path, "realpath", lambda path: real(server) if path == "/proc/self/exe" else real(path))
     monkeypatch.setattr(sys, "executable", str(server))
     monkeypatch.delenv("ZRAY_PYTHON", raising=False)
-    with pytest.raises(ZrayError, match="a program that Python runs in, and no Python"):
+    with pytest.raises(ZrayError, match="a program that embeds Python, not a Python interpreter"):
         interpreter()
 
 
 def test_variable_that_names_no_python_is_refused(monkeypatch):
     monkeypatch.setenv("ZRAY_PYTHON", "/no/such/python")
-    with pytest.raises(ZrayError, match="ZRAY_PYTHON is '/no/such/python', which is no file that can be run"):
+    with pytest.raises(ZrayError, match="ZRAY_PYTHON is '/no/such/python', which is not an executable file"):
         zray.init(num_cpus=1)
 
 
@@ -125,7 +125,8 @@ def test_executable_that_starts_the_program_again_does_so_once(tmp_path):
     app.chmod(0o755)
     done = run_script(tmp_path, textwrap.dedent(PROGRAM.format(folder=str(tmp_path))))
     assert (tmp_path / "starts").read_text() == "begun imported begun "
-    assert done.stdout.startswith(f"ZrayError '{app}' is no Python: ") and WHAT_TO_DO in done.stdout, done.stderr
+    assert done.stdout.startswith(f"ZrayError '{app}' is not a Python interpreter: "), done.stderr
+    assert WHAT_TO_DO in done.stdout
 
 
 def test_program_that_was_started_in_place_of_python_ends_with_its_first_import():

@@ -177,7 +177,7 @@ def test_a_newcomer_to_a_port_where_nobody_listens_is_told_what_to_look_at(head,
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
     with pytest.raises(
-        ZrayError, match=f"{endpoint}: that machine answers, and nobody listens there: the head has ended"
+        ZrayError, match=f"{endpoint}: that machine answers, and nothing listens there: the head has ended"
     ):
         membership.ask_head(endpoint, head.token, request())
 
@@ -193,9 +193,9 @@ def hangs_up(call):
 @pytest.mark.parametrize(
     "answer, found",
     [
-        (greets_first, "it began with 'SSH-2.0-"),
-        (hangs_up, "hung up without"),
-        (reads_a_line, "began with 'HTTP"),
+        (greets_first, "its first bytes are 'SSH-2.0-"),
+        (hangs_up, "closed the connection without"),
+        (reads_a_line, "first bytes are 'HTTP"),
     ],
 )
 def test_a_newcomer_to_another_programs_port_is_told_so_and_does_not_wait(head, monkeypatch, answer, found):
@@ -203,7 +203,9 @@ def test_a_newcomer_to_another_programs_port_is_told_so_and_does_not_wait(head, 
     monkeypatch.setattr(dealing, "UNANSWERED_MS", 200)
     with strangers_port(answer) as endpoint, pytest.raises(ZrayError) as refused:
         membership.ask_head(endpoint, head.token, request())
-    assert f"{endpoint}: what listens there is no zray: " in str(refused.value) and found in str(refused.value)
+    assert f"{endpoint}: another program than zray listens there: " in str(refused.value) and found in str(
+        refused.value
+    )
     assert not isinstance(refused.value, AuthenticationError)
 
 
@@ -220,7 +222,7 @@ def test_a_head_that_ends_while_it_is_spoken_to_is_no_matter_of_keys(head, monke
         ending = threading.Thread(target=end)
         ending.start()
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(ZrayError, match="nobody listens there") as refused:
+        with pytest.raises(ZrayError, match="nothing listens there") as refused:
             membership.ask_head(endpoint, head.token, request())
         ending.join()
     assert not isinstance(refused.value, AuthenticationError)
@@ -233,7 +235,7 @@ def test_a_newcomer_to_a_port_that_is_silent_waits(head, monkeypatch):
     monkeypatch.setattr(membership, "JOIN_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(ZrayError, match="whoever listens there does not answer"):
+        with pytest.raises(ZrayError, match="the program that listens there does not answer"):
             membership.ask_head(endpoint, head.token, request())
 
 
@@ -250,6 +252,6 @@ def test_a_silent_head_that_answers_looks_is_noted_only_when_that_lasts():
     assert lines == ["the head at head:1 answers no heartbeats: the process answers"]
     for _ in range(2):
         silence.looked("head:1", Finding.ENDED, 12.0)
-    assert lines[1:] == ["the head at head:1 answers no heartbeats: its machine says that nobody listens there"]
+    assert lines[1:] == ["the head at head:1 answers no heartbeats: its machine reports that nothing listens there"]
     silence.looked("head:1", Finding.ENDED, 20.0)  # it was heard of in between
     assert len(lines) == 3

@@ -45,7 +45,7 @@ def test_mail_for_hosts_that_there_are_not_has_an_end():
             head.say("gcs-0", "f" * 16 + "/local", NodeLost("x", ""))
         kept = head.links.unmet.letters
         assert len(kept) <= 64 and sum(map(len, kept.values())) <= 2_000
-        assert head.has_logged("nobody has told us of")
+        assert head.has_logged("the host is unknown")
 
 
 def test_a_host_that_is_denied_at_first_tries_again():
@@ -382,7 +382,7 @@ def test_the_answer_to_a_refusal_is_silence(pair):
     head, node = pair
     head.links._put(head.links.by_host[node.name], unnumbered(MessageRefused("x")))
     node.links._put(node.links.by_host[head.name], unnumbered(MessageRefused("y")))
-    pump(pair, lambda: node.has_logged("refused what we said"))
+    pump(pair, lambda: node.has_logged("refused a message of this host"))
     node.say("local", head.role("local"), beat(1))
     pump(pair, lambda: head.heard)
     assert not head.links.offences.count and not node.links.offences.count

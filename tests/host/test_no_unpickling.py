@@ -173,4 +173,4 @@ def test_no_control_process_unpickles_or_could(cluster, tmp_path):
         for pid in (*ends, *(node.pid for node in hosts)):
             tell(pid, signal.SIGUSR2, until_true=lambda pid=pid: not is_running(pid))
         for log in said:
-            assert "a node must not unpickle" in log.read()
+            assert "a node process must not unpickle" in log.read()

@@ -59,7 +59,7 @@ def test_code_that_is_not_what_its_name_says_is_not_opened(tmp_path):
         assert type(peer.hello()) is Welcome
         value = submit(peer, code, b"f" * 16)
         assert is_error(value)
-        with pytest.raises(DeserializationError, match="is not what its name says"):
+        with pytest.raises(DeserializationError, match="does not match its hash"):
             raise deserialize_error(value)
         assert not opened_by(tmp_path)
         submit(peer, code, function_id(code))

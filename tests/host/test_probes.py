@@ -120,7 +120,7 @@ def test_who_could_not_connect_is_told_whether_it_is_the_port_or_the_machine(unh
     with socket.create_server(("127.0.0.1", 0)) as listening:
         endpoint = f"127.0.0.1:{listening.getsockname()[1]}"
         assert "does now" in why_unreached(endpoint)
-    assert "that machine answers, and nobody listens there" in why_unreached(endpoint)
+    assert "that machine answers, and nothing listens there" in why_unreached(endpoint)
 
 
 def test_a_look_under_way_is_not_begun_twice(look):

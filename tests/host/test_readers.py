@@ -57,7 +57,7 @@ def test_it_cannot_join(cluster):
     before = cluster.token
     cluster.token = token
     try:
-        refusal = "PermissionDenied: a reader may not say JoinCluster.*  To join takes .*`zray keys token`"
+        refusal = "PermissionDenied: a reader may not send JoinCluster.*  Joining needs .*`zray keys token`"
         with pytest.raises(AuthenticationError, match=refusal):
             cluster.add_node(num_cpus=1)
     finally:
@@ -70,7 +70,7 @@ def test_one_that_is_revoked_or_a_joiners_is_refused(cluster):
     assert order(cluster, RevokeKey(1, name)).done == [f"reader {name}"]
     with pytest.raises(ZrayError, match="does not know this token"):
         read_cluster(cluster.address, token)
-    with pytest.raises(ZrayError, match="may say JoinCluster.*zray keys reader"):
+    with pytest.raises(ZrayError, match="may send JoinCluster.*zray keys reader"):
         read_cluster(cluster.address, cluster.token)
     with pytest.raises(ZrayError, match="not a token for readers: .*`zray keys reader` printed on the head's machine"):
         read_cluster(cluster.address, "rubbish")
@@ -140,7 +140,7 @@ def test_whatever_else_it_says_is_refused_and_counted(pair, reader, said):
         stranger.socket.send(said(head))
         pump(pair, lambda: stranger.socket.poll(0))
         refused = open_unnumbered(decode_mail(stranger.socket.recv()))
-        assert type(refused) is HostRefused and refused.reason.startswith("PermissionDenied: a reader may not say")
+        assert type(refused) is HostRefused and refused.reason.startswith("PermissionDenied: a reader may not send")
         stranger.socket.send(unnumbered(GetNodes(7)))
         pump(pair, lambda: stranger.socket.poll(0))
         assert open_unnumbered(decode_mail(stranger.socket.recv())) == NodesReply(7, [])

@@ -73,7 +73,7 @@ def test_one_that_is_refused_for_good_says_why_in_the_log_of_its_machine(nothing
         with subprocess.Popen(program, env=dict(os.environ, PYTHONPATH=str(ROOT)), stdout=subprocess.PIPE) as process:
             pump((head,), lambda: process.poll() is not None)
             said = process.stdout.read().decode()
-    assert "noted: 3 the node of session the-first was given up by the cluster" in said, said
+    assert "noted: 3 the node of session the-first was declared dead by the cluster" in said, said
     assert "and does not join it again" in said and "does not know this token" in said
 
 
@@ -86,7 +86,8 @@ def test_zray_status_shows_it_and_what_it_waits_for(nothing_left):
         shown = CliRunner().invoke(status, []).output
         (line,) = shown.splitlines()
         assert (
-            f"session the-second (first called the-first) was given up by its cluster, and tries to join {free}" in line
+            f"session the-second (first called the-first) was declared dead by its cluster, and tries to join {free}"
+            in line
         )
         (fact,) = json.loads(CliRunner().invoke(status, ["--format", "json"]).output)["returning"]
         with pytest.raises(ConnectionError, match=f"the-first.* and tries to join {re.escape(free)} again"):

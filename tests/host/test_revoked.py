@@ -60,7 +60,7 @@ def test_who_was_away_when_its_key_was_revoked_sees_that_it_is_refused(pair):
     head.say("local", node.role("local"), beat(1))
     pump(pair, lambda: node.heard)
     head.links.forget(node.name)
-    pump(pair, lambda: node.has_logged(f"host {head.name} lets us in no more: it refuses our key"))
+    pump(pair, lambda: node.has_logged(f"host {head.name} refuses the key of this host"))
 
 
 def test_a_cut_of_a_connection_that_has_ended_hits_no_other():

@@ -152,7 +152,7 @@ def test_a_full_disk_refuses_who_wants_to_join_and_not_a_verdict(again, monkeypa
         roster.join(drawn("joiner"), key, "")
     assert roster.ring.find(key.public) is None
     roster.judged("c" * 16 + "/local", "silent")
-    assert not roster.members and "not written down" in lines[0]
+    assert not roster.members and "not recorded on disk" in lines[0]
 
 
 # --- the folder ---

@@ -247,8 +247,8 @@ def test_a_full_disk_is_said_when_it_begins_once_a_minute_and_when_it_is_over(fo
     host.record(1)
     host.hear()
     said = (
-        f"GCS shard 0 cannot write its log in {folder}: No space left on device; tasks and actors wait until there is "
-        "room.  Free some space, and it goes on by itself"
+        f"GCS shard 0 cannot write its log in {folder}: No space left on device; tasks and actors wait until the disk "
+        "has free space.  Free some, and the shard continues by itself"
     )
     assert host.lines == [said]
     for _ in range(10):

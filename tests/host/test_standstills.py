@@ -248,7 +248,7 @@ def test_a_program_outside_whose_lid_was_closed_for_too_long_is_told_so(hasty, t
                 os.kill(pid, signal.SIGCONT)
         said, _ = driver.communicate(timeout=30)
     told, again = said.splitlines()
-    assert told.startswith("told: ") and "lost its place in the cluster" in told and again == "ready", said
+    assert told.startswith("told: ") and "was removed from the cluster" in told and again == "ready", said
     assert driver.returncode == 0
     assert not os.listdir(tmp_path / "outside")
 
@@ -303,7 +303,7 @@ def test_a_node_that_was_lost_comes_back_as_another_one(cluster, returning):
     assert another.session.read_info().called == returning.session.name  # `zray stop` finds it by that
     with open(another.session.log_path("node")) as log:
         first = log.readline()
-    assert f"in the place of host {returning.node_id}, which ended: " in first and "not been heard of" in first, first
+    assert f"in the place of host {returning.node_id}, which ended: " in first and "no heartbeat for" in first, first
     cluster.worker_nodes[cluster.worker_nodes.index(returning)] = another
     until(lambda: not any(is_running(pid) for pid in former))
     cluster.wait_for_nodes()

@@ -117,9 +117,9 @@ def test_fork_servers_that_are_never_ready_end_the_node_however_long_they_take(d
 
 
 def test_a_fork_server_that_left_no_words_is_not_quoted(deaths, tmp_path):
-    assert deaths(1.0)[1] == "its fork server was killed by SIGKILL; it left no words in its log"
+    assert deaths(1.0)[1] == "its fork server was killed by SIGKILL; its log is empty"
     (tmp_path / ("f" * 16) / "logs" / "fork-server.log").write_text("\nMemoryError\n")
-    assert deaths(1.0)[1] == "its fork server was killed by SIGKILL; the end of the log of that:\nMemoryError\n"
+    assert deaths(1.0)[1] == "its fork server was killed by SIGKILL; the end of its log:\nMemoryError\n"
 
 
 def test_a_store_that_the_machine_cannot_hold_is_warned_of_and_works_up_to_what_there_is(start):

@@ -142,9 +142,9 @@ def test_a_process_has_so_many_values_that_wait_for_room_and_others_have_theirs(
     role = manager.ObjectManager("objects", "local", capacity=1 << 20)
     assert role.handle("driver-1", AllocateObject(b"a" * 20, 100), 0.0) == []
     ((_, answer),) = told(role.handle("driver-1", AllocateObject(b"b" * 20, 100), 0.0))
-    assert answer == AllocateRefused(b"b" * 20, "1 other values of this process wait for room")
+    assert answer == AllocateRefused(b"b" * 20, "1 other values of this process wait for free space")
     assert role.handle("driver-2", AllocateObject(b"c" * 20, 100), 0.0) == []
-    assert ("values of driver-1 that wait for room", 1, 1) in list(role.bounds())
+    assert ("values of driver-1 that wait for free space", 1, 1) in list(role.bounds())
 
 
 def test_a_table_of_the_latest_forgets_the_oldest_first():

@@ -116,7 +116,7 @@ def test_an_actor_is_not_had_again_in_a_state_that_somebody_has_seen_it_leave(nu
         return
     desk.tell("monitor", NodeLost(N1, "it was unplugged"))
     desk.tell("gcs-0", ActorClaimed(ACTOR, AGAIN, is_held=True))
-    assert b"had not yet been sent to another one" in desk.scheduler.ends.graves[ACTOR]
+    assert b"had not yet been copied to another node" in desk.scheduler.ends.graves[ACTOR]
 
 
 def test_a_new_guardian_is_told_how_many_calls_somebody_has_seen():

@@ -178,7 +178,7 @@ def test_who_is_killed_by_what_it_runs_dies_in_the_end(is_replay):
         if not is_replay and desk.scheduler.calls.actors:
             desk.start()
     assert ACTOR not in desk.scheduler.calls.actors
-    assert "times in a row before it ended any call: what it runs kills it" in error_of(desk, last)
+    assert "times in a row before it finished a call: one of the" in error_of(desk, last)
     desk.end()
     assert not desk.entries()
 

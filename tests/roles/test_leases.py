@@ -159,7 +159,7 @@ def test_a_head_that_stands_still_once_it_was_started_again_has_time_to_answer_w
     ("finding", "why"),
     [
         (Finding.OUT_OF_REACH, "has not answered for 21 s, and this node may be cut off"),
-        (Finding.ANSWERS, "no heartbeat for 21 s, though a process answers there: it may have been started anew"),
+        (Finding.ANSWERS, "no heartbeat for 21 s, though a process listens there: it may have been started again"),
     ],
 )
 def test_who_is_cut_off_says_for_how_long_it_has_heard_nothing(desk, finding, why):

@@ -187,10 +187,10 @@ def test_what_the_machine_has_no_pages_for_does_not_fill_the_store_itself():
     desk.allocate(IDS[0], 10_000)
     desk.tell("w1", AllocateObject(IDS[1], 50_000))
     (there,) = desk.outcomes
-    wanted, (target, refused) = desk.tell("host", PagesRefused(there.token, "/dev/shm has no room"))
+    wanted, (target, refused) = desk.tell("host", PagesRefused(there.token, "/dev/shm has no free space"))
     assert wanted == ("n1/local", RoomWanted())  # what is kept goes, and the next one has its pages
     assert (target, refused.object_id) == ("w1", IDS[1])
-    assert refused.reason.startswith("/dev/shm has no room.  50,000 bytes asked")
+    assert refused.reason.startswith("/dev/shm has no free space.  50,000 bytes are needed")
     assert IDS[0].hex() in refused.reason and IDS[1].hex() not in refused.reason
     assert "shared memory" in refused.reason and "object_store_memory" not in refused.reason
 
@@ -198,8 +198,8 @@ def test_what_the_machine_has_no_pages_for_does_not_fill_the_store_itself():
 def test_what_can_never_fit_is_refused_at_once():
     ((_, refused),) = Desk(capacity=8_192).allocate(IDS[0], 9_000)
     assert type(refused) is AllocateRefused
-    assert refused.reason.startswith("9,000 bytes asked, and the whole store is 8,192: they can never fit")
-    assert "larger object_store_memory" in refused.reason and "Drop what" not in refused.reason
+    assert refused.reason.startswith("9,000 bytes are needed, and the whole store has 8,192: the value can never fit")
+    assert "larger object_store_memory" in refused.reason and "Drop refs" not in refused.reason
 
 
 def test_room_for_what_is_here_is_claimed_not_given():

@@ -96,7 +96,7 @@ def test_an_actor_has_the_cpu_of_another():
     assert node.ask(one) == [
         f"{ref(one)}: call Counter.add waits for its actor:",
         "  actor Second waits for 1 CPU: node local has 0 of 1 CPU free",
-        "    held by actor First, which has nothing to do, for 12 s",
+        "    held by actor First, which is idle, for 12 s",
     ]
 
 
@@ -117,9 +117,7 @@ def test_its_code_is_missing():
     spec = node.new_spec()
     spec.function_id = b"elsewhere" + b"." * 7
     (one,) = node.submit(spec)
-    assert node.ask(one) == [
-        f"{ref(one)}: task {spec.function_id.hex()} waits for its code, which the GCS was asked for"
-    ]
+    assert node.ask(one) == [f"{ref(one)}: task {spec.function_id.hex()} waits for its code from the GCS"]
 
 
 def test_what_runs_waits_itself():

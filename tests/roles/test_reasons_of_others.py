@@ -149,7 +149,7 @@ def test_the_other_node_does_not_answer(member):
     member.tell("stranger/local", ExplainReply(request, ["nonsense"]))
     assert member.heard() is None
     member.tell("timer", HopTimeout(request))
-    assert member.heard()[1] == "  on node far45678: it has not answered within 0.8 s"
+    assert member.heard()[1] == "  on node far45678: no answer within 0.8 s"
     member.tell(FAR, ExplainReply(request, ["late"]))
     assert member.heard() is None
 
@@ -176,13 +176,13 @@ def test_the_head_is_gone(member):
     pass_seconds(member, 1, Finding.ENDED)
     assert member.ask(one) == [placed]
     pass_seconds(member, 9, Finding.ENDED)
-    silent = "the head of the cluster has not been heard of for 10 s"
+    silent = "no heartbeat from the head of the cluster for 10 s"
     assert member.ask(one) == [f"{silent} (its process has ended): this node waits up to 60 s for it", placed]
     assert member.ask(one, by=FAR) == [placed]
     member.tell("monitor", HeartbeatReply(member.scheduler.members.lease.number))
     assert member.ask(one) == [placed]
     pass_seconds(member, 3, Finding.STANDS_STILL)
-    assert "for 3 s (it stands still, or is out of reach)" in member.ask(one)[0]
+    assert "for 3 s (it is suspended, or unreachable)" in member.ask(one)[0]
 
 
 def test_the_head_of_a_program_outside_is_out_of_reach(member):
@@ -192,10 +192,10 @@ def test_the_head_of_a_program_outside_is_out_of_reach(member):
     pass_seconds(member, 1, Finding.OUT_OF_REACH)
     member.tell("monitor", HeartbeatReply(member.scheduler.members.lease.number, 30.0))
     pass_seconds(member, 5, Finding.OUT_OF_REACH)
-    silent = "the head of the cluster has not been heard of for 5 s (it stands still, or is out of reach)"
+    silent = "no heartbeat from the head of the cluster for 5 s (it is suspended, or unreachable)"
     assert member.ask(one)[0] == f"{silent}: this program waits up to 30 s for it"
     pass_seconds(member, 5, Finding.ENDED)
-    silent = "the head of the cluster has not been heard of for 10 s (its process has ended)"
+    silent = "no heartbeat from the head of the cluster for 10 s (its process has ended)"
     assert member.ask(one)[0] == f"{silent}: this program waits up to 60 s for it"
 
 
@@ -223,7 +223,7 @@ def test_who_made_an_actor_is_asked_why_it_has_no_place(member, is_named):
     assert asked.hop.object_id == actor_id + FIRST_RETURN
     member.tell(FAR, ExplainReply(request, ["it waits for placement group 12ab"]))
     assert member.heard() == [
-        f"{ref(one)}: call Counter.add waits until the GCS says where its actor lives",
+        f"{ref(one)}: call Counter.add waits for the GCS to locate its actor",
         "  on node far45678: it waits for placement group 12ab",
     ]
 
@@ -231,4 +231,4 @@ def test_who_made_an_actor_is_asked_why_it_has_no_place(member, is_named):
 def test_nobody_knows_it():
     node = Node()
     one = return_id(b"t" * 16, 1)
-    assert node.ask(one) == [f"{ref(one)}: node local knows nothing of it"]
+    assert node.ask(one) == [f"{ref(one)}: node local has no record of it"]

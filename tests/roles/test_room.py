@@ -48,7 +48,7 @@ def test_a_task_without_room_for_one_of_its_arguments_fails_at_once_and_lets_go_
     sent = list(hungry.sent)
     error = heard(hungry)[hungry.result]
     assert type(error) is ObjectStoreFullError
-    assert "task f takes: its 4 arguments" in str(error) and "full of things" in str(error)
+    assert "too full for task f: its 4 arguments" in str(error) and "full of things" in str(error)
     assert f"{3 * SIZE:,} bytes" in str(error)
     assert [message for _, message in sent if type(message) is StopFetching] == [StopFetching(FOUR[2])]
     entries = hungry.scheduler.objects.entries
@@ -113,14 +113,14 @@ def test_there_is_no_room_for_its_arguments():
     node.tell("objects", ObjectFetched(here, StoredValue(0, 0, 7_000_000)))
     node.give_birth()  # which has something to do: there may be room
     node.run_task("g")
-    full = "7,000,000 bytes asked; the store holds 9,000,000, 7,000,000 of them"
-    node.tell("objects", FetchWaits(one, 5.0, f"{full} in 1 objects.  The largest:"))
+    full = "7,000,000 bytes are needed; 7,000,000 of the store's 9,000,000 bytes are in use"
+    node.tell("objects", FetchWaits(one, 5.0, f"{full}, by 1 objects.  The largest:"))
     expected = [
         f"{ref(result)}: task f waits for 2 arguments:",
-        f"  {ref(one)}: 7,000,000 bytes wait for room on node local:",
-        f"    {full} in 1 objects",
-        "    7,000,000 bytes, 1 object: for task f, which waits for more",
-        f"  {ref(two)}: 7,000,000 bytes wait for room on node local:",
+        f"  {ref(one)}: 7,000,000 bytes wait for free space in the object store of node local:",
+        f"    {full}, by 1 objects",
+        "    7,000,000 bytes, 1 object: for task f, which waits for further arguments",
+        f"  {ref(two)}: 7,000,000 bytes wait for free space in the object store of node local:",
         "    see above",
     ]
     assert node.ask(result) == expected
@@ -128,7 +128,7 @@ def test_there_is_no_room_for_its_arguments():
     on_its_way = "7,000,000 bytes are on their way to node local from node n1"
     lines = [expected[0], f"  {ref(one)}: {on_its_way}", f"  {ref(two)}: {on_its_way}"]
     assert node.ask(result) == lines
-    node.tell("objects", FetchWaits(two, 5.0, "7,000,000 bytes asked.  And so on."))
+    node.tell("objects", FetchWaits(two, 5.0, "7,000,000 bytes are needed.  And so on."))
     assert len(node.ask(result)) == len(expected)
     node.tell("objects", ObjectFetched(one, StoredValue(0, 7_000_000, 7_000_000)))
     assert node.ask(result) == [f"{ref(result)}: task f waits for an argument:", lines[2]]

@@ -141,7 +141,7 @@ def said(master, sender, message):
 
 def test_whom_a_new_master_waits_for_is_said_and_that_it_waits_no_more():
     master = master_of_noted()
-    first = "waits for its replicas on node far45678, off45678, which alone have all that was acknowledged"
+    first = "waits for its replicas on node far45678, off45678, which alone have all acknowledged updates"
     assert said(master, "n2/shard-0", ChainFollow("gcs-0")) == [[first]]
     assert said(master, "r1/gcs-0", ChainOffer("gcs-0", 3, 10)) == []
     assert said(master, "head/gcs-0", ChainOffer("gcs-0", 2, 8)) == []

@@ -118,7 +118,7 @@ def test_the_verdict_on_another_node_is_heard_later(desk):
 def test_a_program_that_asks_is_told_why_nothing_happens(desk):
     desk.tell(DRIVER, Explain(1, [desk.refs[0]]))
     ((target, reply),) = desk.take_sent(ExplainReply)
-    assert target == DRIVER and "this node does nothing, and waits up to 60 s for it" in reply.lines[0]
+    assert target == DRIVER and "this node is suspended, and waits up to 60 s for it" in reply.lines[0]
 
 
 def test_a_program_beside_a_head_that_hears_of_nobody_is_told_that(desk):

@@ -76,7 +76,7 @@ def test_what_was_cut_off_by_hand_is_an_error_and_no_signal(session, size):
         with pytest.raises(ObjectLostError, match=f"shared memory .*{segment.name}"):
             use(0, 1 << 19, 100_000)
     for use in (lambda: segment.reserve(0, 4096), lambda: segment.write(8192, b"x"), lambda: segment.bytes_of(8192, 1)):
-        with pytest.raises(SegmentCutError, match=f"truncated its shared memory {path} to {size:,} bytes"):
+        with pytest.raises(SegmentCutError, match=f"its shared memory {path} was truncated to {size:,} bytes"):
             use()
     assert os.stat(path).st_size == size
     if size:
@@ -127,7 +127,7 @@ def test_reserve_says_that_memory_is_full(session, monkeypatch):
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", fallocate)
-    with pytest.raises(SegmentFullError, match="no room"):
+    with pytest.raises(SegmentFullError, match="no free space"):
         segment.reserve(0, 1 << 30)
     assert steps == [(i * (64 << 20), 64 << 20) for i in range(3)]
 

@@ -135,7 +135,7 @@ class ActorHost:
         is_restored = bool(self.order.checkpoint)
         name = f"{self.options.class_name}.{'__zray_restore__' if is_restored else '__init__'}"
         task_error = deserialize_error(serialize_error(error, name, skip_frames=2).inband)
-        where = "when its state was to be restored" if is_restored else "in its constructor"
+        where = "while its state was restored" if is_restored else "in its constructor"
         text = f"The {self.in_words} died {where}: {task_error}"
         node = self.worker.node_id.hex()[:8]
         exit_text = "its state could not be restored" if is_restored else "its constructor raised"
@@ -222,7 +222,7 @@ class ActorHost:
             if is_success(error):  # that process died before it could say so
                 self.exiting = self._left_by(error)
             elif isinstance(error, ObjectLostError) and spec.task_id not in self.order.failed and not is_read:
-                what = f"{self.worker.name_of(spec)} had ended well, and does not when it is run again"
+                what = f"{self.worker.name_of(spec)} succeeded before the loss, and failed in the replay"
                 raise NotAsBefore(f"The {self.in_words} died: it cannot recover: {what}: {error}") from None
 
     def method_of(self, spec: TaskSpec) -> Callable[..., Any]:

@@ -67,7 +67,9 @@ class CodeCache:
 
     def _bring(self, name: str, path: str, digest: bytes, data: bytes) -> None:
         if sha256(data).digest() != digest:
-            raise RuntimeEnvSetupError(f"The code that came is not what was sent: its digest is not {digest.hex()}.")
+            raise RuntimeEnvSetupError(
+                f"The code received differs from the code sent: the digest is not {digest.hex()}."
+            )
         entries = read_bundle(data)
         with self._alone("room"):
             if not os.path.isdir(path):
@@ -126,8 +128,8 @@ class CodeCache:
                 total -= size
         if total + wanted > self.bytes_max:
             raise RuntimeEnvSetupError(
-                f"There is no room for {wanted:,} bytes of code in {self.folder}: programs that run use {total:,} of "
-                f"{self.bytes_max:,} bytes."
+                f"The code cache {self.folder} has too little free space for {wanted:,} bytes: running programs use "
+                f"{total:,} of {self.bytes_max:,} bytes.  End one of them, or send less code."
             )
 
     def _remove(self, name: str) -> bool:
@@ -152,14 +154,14 @@ def read_bundle(data: bytes) -> list[tuple[str, bool, bytes]]:
     """
     count = array_length(data)
     if count > FILES_MAX:
-        raise RuntimeEnvSetupError(f"The code that came is {count:,} files; at most {FILES_MAX:,} are unpacked.")
+        raise RuntimeEnvSetupError(f"The code received has {count:,} files; at most {FILES_MAX:,} are unpacked.")
     try:
         entries = _decode(data)
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RuntimeEnvSetupError(f"The code that came cannot be read: {error}.") from error
+        raise RuntimeEnvSetupError(f"The code received cannot be read: {error}.") from error
     for path, _, _ in entries:
         if path.startswith("/") or "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-            raise RuntimeEnvSetupError(f"The code that came has a file of the name {path!r}.")
+            raise RuntimeEnvSetupError(f"The code received has a file with the forbidden name {path!r}.")
     return entries
 
 

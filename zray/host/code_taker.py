@@ -116,7 +116,7 @@ class CodeTaker:
         try:
             return bytes(worker.get((worker.another_ref(bundle.object_id),), CODE_SECONDS)[0])
         except (ZrayError, TypeError) as error:
-            text = f"The code of this program did not come to node {worker.node_id.hex()[:8]}: {error}"
+            text = f"The code of this program did not reach node {worker.node_id.hex()[:8]}: {error}"
             raise RuntimeEnvSetupError(text) from error
         finally:
             self.is_fetching = False

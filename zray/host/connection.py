@@ -58,9 +58,9 @@ class Connection:
         """
         if self.is_inside():
             raise RuntimeError(
-                "zray was called by a finalizer (__del__, the callback of a weak reference) or a signal's handler while"
-                " this very thread was in the middle of another call of zray.  Tasks, calls of actors and kill() can "
-                "begin there, and what needs an answer cannot: leave it to another thread, or to the program itself"
+                "zray was called by a finalizer (__del__, the callback of a weak reference) or a signal handler while "
+                "the same thread was inside another call of zray.  Only tasks, actor calls and kill() can begin there."
+                "  Make the call from another thread, or from the program itself"
             )
 
     def _new_poll(self) -> select.poll:

@@ -34,7 +34,7 @@ def ref_of_ended_session(object_id: bytes) -> ObjectLostError:
     """For whoever uses it."""
     from ..exceptions import ObjectLostError
 
-    return ObjectLostError(f"ObjectRef({object_id.hex()}) is of a session that has ended: its value is lost.")
+    return ObjectLostError(f"ObjectRef({object_id.hex()}) belongs to a session that has ended: its value is lost.")
 
 
 def actor_of_ended_session(class_name: str) -> ActorDiedError:
@@ -42,7 +42,7 @@ def actor_of_ended_session(class_name: str) -> ActorDiedError:
     from ..exceptions import ActorDiedError
 
     return ActorDiedError(
-        f"This handle of actor {class_name} is of a session that has ended, and the actor with it.  Create "
+        f"This handle of actor {class_name} belongs to a session that has ended, and the actor ended with it.  Create "
         "another actor; get_actor() finds a detached actor of a session that goes on."
     )
 
@@ -99,7 +99,9 @@ def refuse_at_the_end() -> None:
         RuntimeError: the interpreter is being taken apart.
     """
     if sys.is_finalizing():
-        raise RuntimeError("The interpreter is ending, and this program has left its session: zray is not there now.")
+        raise RuntimeError(
+            "The interpreter is ending, and this program has left its session: zray cannot be used any more."
+        )
     if not threading.main_thread().is_alive() and threading.current_thread().daemon:
         raise SystemExit
 
@@ -116,8 +118,8 @@ class StartLock:
         # again, zray among them.
         if is_own or self.holder == threading.get_ident():
             raise RuntimeError(
-                "zray was about to start a session while it starts one: what it imports has run your program once "
-                f"more: {hidden_by_program()} (see the lines that say import).  Rename that file."
+                "init() was called while init() starts a session: an import of zray has run this program a second "
+                f"time: {hidden_by_program()} (the traceback shows the import).  Rename that file."
             )
         self.lock.acquire()
         self.holder = threading.get_ident()

@@ -44,10 +44,12 @@ def find_head(name: str | None) -> Control:
     """
     heads = {session.name: (session, info) for session, info in sessions() if info.kind == "head"}
     if name is not None and name not in heads:
-        there = f"there are: {', '.join(heads)}" if heads else "the head of no cluster runs here"
+        there = f"there are: {', '.join(heads)}" if heads else "no head of a cluster runs here"
         raise ZrayError(f"No head of a cluster on this machine has the session {name!r}; {there}.")
     if not heads:
-        raise ZrayError("No head of a cluster runs on this machine: run this on the machine of `zray start --head`.")
+        raise ZrayError(
+            "No head of a cluster runs on this machine: run the command on the machine of `zray start --head`."
+        )
     if name is None and len(heads) > 1:
         raise ZrayError(f"Several heads run on this machine; name one with --session: {', '.join(heads)}.")
     session, info = heads[name or next(iter(heads))]

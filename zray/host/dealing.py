@@ -39,16 +39,16 @@ KEEPALIVE_SECONDS = 1
 SILENCE_SECONDS = 5
 
 _ATTEMPT_IS_OVER: dict[int, str] = {
-    zmq.EVENT_CLOSED: "nobody listens there",
-    zmq.EVENT_CONNECT_RETRIED: "nobody listens there",
+    zmq.EVENT_CLOSED: "nothing listens there",
+    zmq.EVENT_CONNECT_RETRIED: "nothing listens there",
     zmq.EVENT_DISCONNECTED: "the connection broke",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the handshake failed",
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "our key is not let in",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the key is refused",
 }
 DENIED = _ATTEMPT_IS_OVER[zmq.EVENT_HANDSHAKE_FAILED_AUTH]
 WRONG_KEY = "wrong cluster key, or no zray node there"
-UNANSWERED = "whoever listens there does not answer"
+UNANSWERED = "the program that listens there does not answer"
 _WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CONNECTED
 for _event in _ATTEMPT_IS_OVER:
     _WATCHED |= _event

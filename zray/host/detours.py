@@ -96,7 +96,7 @@ class Detours:
     def came_about(self, neighbour: Neighbour) -> None:
         """An attempt of ours has succeeded."""
         if neighbour.is_detour and neighbour.endpoint != RELAYED:
-            self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is not")
+            self.links.log(f"host {neighbour.host} is reached through the head: {neighbour.endpoint} is unreachable")
             self._try(neighbour)
 
     def _later(self, neighbour: Neighbour) -> None:

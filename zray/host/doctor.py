@@ -45,7 +45,7 @@ def examine(target: str, token: str) -> Iterator[Step]:
     try:
         address = cluster_address(target)
     except ConnectionError as error:
-        yield Step(False, f"{error}  See whether it is spelled right, or give the address as numbers.")
+        yield Step(False, f"{error}  Check the spelling, or give the address as numbers.")
         return
     yield Step(True, f"{target} is {address}.")
     found = list(_call(address))
@@ -53,7 +53,7 @@ def examine(target: str, token: str) -> Iterator[Step]:
     if not found[-1].is_done:
         return
     if not token:
-        yield Step(True, f"No token is in {VARIABLE}, so whether it would let you in was not tried.")
+        yield Step(True, f"{VARIABLE} holds no token, so admission to the cluster was not tested.")
         return
     yield from _knock(address, token)
 
@@ -65,21 +65,22 @@ def _call(address: str) -> Iterator[Step]:
     except ConnectionRefusedError:
         yield Step(
             False,
-            f"{host} answers, and nobody listens on port {port}: the head has ended, or has another port (`zray start "
-            "--head` said which), or is for its own machine only (start it with --host); or a firewall refuses for it.",
+            f"{host} answers, and nothing listens on port {port}: the head has ended, or listens on another port "
+            "(`zray start --head` printed it), or serves its own machine only (start it with --host); or a firewall "
+            "refuses the connection.",
         )
         return
     except OSError as error:
         reason = f"no answer in {CALL_SECONDS:g} s" if isinstance(error, TimeoutError) else error.strerror or str(error)
         yield Step(
             False,
-            f"{host} cannot be called on port {port} ({reason}): the machine is down, or a firewall drops the call "
-            "(open that port for TCP), or it is the address of a machine behind a router (NAT), which must pass a port "
-            "of its own on to the head.",
+            f"{host} cannot be reached on port {port} ({reason}): the machine is down, or a firewall drops the "
+            "connection (open that port for TCP), or the machine is behind a router (NAT), which must forward a port "
+            "to the head.",
         )
         return
     with call:
-        yield Step(True, f"Port {port} of {host} takes calls.")
+        yield Step(True, f"Port {port} of {host} accepts connections.")
         yield _greeting(call, address)
 
 
@@ -87,18 +88,21 @@ def _greeting(call: socket.socket, address: str) -> Step:
     try:
         heard, _ = read_greeting(call, CALL_SECONDS)
     except OSError as error:
-        return Step(False, f"The call was taken and cut off ({error.strerror or error}): something between ends it.")
+        return Step(
+            False,
+            f"The connection was accepted and then cut off ({error.strerror or error}): a device on the way ends it.",
+        )
     if is_greeting(heard):
-        return Step(True, "A node of zray greets there (or another program that speaks ZeroMQ).")
+        return Step(True, "A node of zray listens there (or another program that speaks ZeroMQ).")
     if heard:
-        why = f"it began with {said(heard)}.  See whether the port is right."
-        return Step(False, f"What listens there is no zray: {why}")
+        why = f"its first bytes are {said(heard)}.  Check the port."
+        return Step(False, f"Another program than zray listens there: {why}")
     if why := why_no_node(address):  # it only waited for a question
-        return Step(False, f"The call was taken, and {why}.")
+        return Step(False, f"The connection was accepted, but {why}.")
     return Step(
         False,
-        f"The call was taken, and nothing was said in {CALL_SECONDS:g} s: the head stands still, another program "
-        "listens there, or a proxy or a firewall takes calls in its stead.",
+        f"The connection was accepted, and nothing was sent in {CALL_SECONDS:g} s: the head is suspended, another "
+        "program listens there, or a proxy or a firewall accepts connections in its place.",
     )
 
 
@@ -107,34 +111,34 @@ def _knock(address: str, secret: str) -> Iterator[Step]:
     try:
         token = Token.decode(secret, JOINS_OR_READS)
     except ValueError as error:
-        yield Step(False, f"The token in {VARIABLE} is none: {error}")
+        yield Step(False, f"The token in {VARIABLE} is invalid: {error}")
         return
     # Of no host: it is refused, and the reason tells how far it came.
     question = JoinCluster(PROTOCOL_VERSION, __version__, python_version(), "", "node", b"")
     reply, dealer = ask_once(address, token, question, ANSWER_SECONDS)
     if isinstance(reply, (JoinRefused, HostRefused)):
-        yield Step(True, "The token is one of this cluster's, and is let in.")
+        yield Step(True, "The token belongs to this cluster, and is accepted.")
         yield _verdict(reply.reason)
     elif dealer.over == DENIED:
         yield Step(
             False,
-            "The head does not let this token in: it has expired (by the head's clock), been used up or revoked, or "
-            "the head was started anew.  `zray keys token` on its machine draws another.",
+            "The head refuses this token: it has expired (by the head's clock), been used up or revoked, or the head "
+            "was started without its former state.  `zray keys token` on the head's machine prints another.",
         )
     elif dealer.over == WRONG_KEY:
         yield Step(
             False,
-            "Whoever listens there has not the key that this token is for: the token is of another cluster, or that is "
-            "the port of a node that is no head.",
+            "The program that listens there does not have the key of this token: the token belongs to another cluster, "
+            "or the port belongs to a node that is not a head.",
         )
     else:
         why = dealer.over or f"no answer in {ANSWER_SECONDS:g} s"
-        yield Step(False, f"The head did not answer ({why}): it is busy, or stands still.  Try again.")
+        yield Step(False, f"The head did not answer ({why}): it is busy, or suspended.  Try again.")
 
 
 def _verdict(reason: str) -> Step:
     if reason == NEEDS_NEW:
         return Step(True, f"A node of zray {__version__} with Python {python_version()} may join it.")
     if reason.startswith(READER_MAY_NOT):
-        return Step(True, "It is a reader's: `zray status --address` may look with it, and nobody can join.")
-    return Step(False, f"It would not let this zray join: {printable(reason)}.")
+        return Step(True, "The token is a reader's: it serves `zray status --address`, and no node can join with it.")
+    return Step(False, f"The head would refuse this zray: {printable(reason)}.")

@@ -248,19 +248,19 @@ class Doorman:
         self.node.peers.send(peer.address, [ProcessDropped(reason)])
         self.node.peers.remove(peer.address)
         if peer.address in self.pidfds:
-            self.process_left(peer.address, "was dropped: it sent what cannot be handled")
+            self.process_left(peer.address, "was dropped: it sent a message that cannot be handled")
         else:
             self.node.workers.kill(peer.address)
 
     def stuck(self, peer: Peer) -> None:
         """It asks, and does not read."""
-        self.drop(peer, ProtocolError("it has asked for more than it reads"))
+        self.drop(peer, ProtocolError("it sends requests and does not read the answers"))
 
     def offend(self, peer: Peer, message: Any) -> None:
         """It has said what is not its to say: that is counted, and it is told; after too many it is dropped."""
-        reason = f"PermissionDenied: {peer.address} may not say {type(message).__name__}"
+        reason = f"PermissionDenied: {peer.address} may not send {type(message).__name__}"
         if self.offences.note(peer.address, time.monotonic()):
-            self.drop(peer, ProtocolError(f"{reason}, and said the like too often"))
+            self.drop(peer, ProtocolError(f"{reason}, and too many such messages came before"))
             return
         self.node.peers.bad_frame(peer.identity, reason)
         self._say(peer.address, MessageRefused(reason))

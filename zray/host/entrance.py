@@ -80,6 +80,6 @@ class Entrance:
             else:
                 self.loop.set_timer(LOOK_SECONDS, self.address, LookAgain())
         elif not self.is_over:
-            what = "registered it" if self.head is not None else "answered it under the key that it had just let in"
+            what = "registered it" if self.head is not None else "answered under the key that it had just admitted"
             self.give_up(f"the head has not {what} for {ENTRY_SECONDS:g} s")
         return []

@@ -194,7 +194,9 @@ def redirect_output(session: Session, worker_id: int) -> None:
     try:
         log = session.open_log(session.worker_log_path(worker_id, os.getpid()))
     except OSError as error:
-        print(f"worker {worker_id} has no log of its own, its words are here: {error}", file=sys.stderr, flush=True)
+        print(
+            f"worker {worker_id} has no log of its own, so its output goes here: {error}", file=sys.stderr, flush=True
+        )
     else:
         os.dup2(log, 1)
         os.dup2(log, 2)

@@ -31,7 +31,7 @@ HEAD_PORT = 6379
 PORT_SECONDS = 5.0
 HOST_ID_LENGTH = 16
 # Why one is refused whose version fits, and who names nobody (doctor.py).
-NEEDS_NEW = "a host id and a key that are new are needed"
+NEEDS_NEW = "a new host id and a new key are needed"
 
 
 def found_cluster(
@@ -119,7 +119,7 @@ class Admission:
                 self.roster.join(token, key, seen_address)
         except StoreError as error:
             self.neighbours.log(f"{message.kind} {message.host} cannot join: {error}")
-            return JoinRefused(f"the head cannot write down that you joined ({error})")
+            return JoinRefused(f"the head cannot record that this host joins ({error})")
         self.neighbours.meet(message.host, key, "")
         again = ", once more" * is_again
         self.neighbours.log(f"{message.kind} {message.host} joins from {seen_address} with {token.name}{again}")

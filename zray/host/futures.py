@@ -90,7 +90,7 @@ class Futures:
         for seconds in reversed(patience.SAID_AFTER):
             late = [object_id for object_id, since in began if looked_at < since + seconds <= now]
             if late:
-                said = f"{len(late)} awaited ref(s) have not come for {seconds:g} s"
+                said = f"{len(late)} ref(s) have been awaited for {seconds:g} s"
                 patience.explain(self.runtime, lambda: False, None, late, said)
                 break
         return now

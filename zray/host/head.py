@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 # What is said where a head hears of nobody.
 ALONE = (
-    "no other machine of the cluster is heard of, so this one may be cut off itself (a cable, a switch): nodes are "
-    f"waited for, up to {WAIT_SECONDS:g} s, before they are given up"
+    "no heartbeat comes from any other machine of the cluster, so this one may be cut off itself (a cable, a switch): "
+    f"the nodes are declared dead only after {WAIT_SECONDS:g} s"
 )
 
 
@@ -210,7 +210,9 @@ class Head:
         }
 
     def _note_loneliness(self, role: str, effect: HeadIsAlone) -> None:
-        self.links.log(ALONE if effect.is_so else "another machine is heard of again, or has been given up")
+        self.links.log(
+            ALONE if effect.is_so else "heartbeats of another machine come again, or that machine was declared dead"
+        )
         self.loop.deliver(f"{role.partition('/')[0]}/local", OthersUnheard(ALONE if effect.is_so else ""))
 
     def _let_in(self, role: str, effect: LetInReplica) -> None:
@@ -218,7 +220,7 @@ class Head:
         try:
             self.links.meet(host, self.state.roster.let_in(effect.replica, effect.node), "")
         except StoreError as error:
-            refusal = f"the head cannot write down that it is let in ({error})"
+            refusal = f"the head cannot record its admission ({error})"
         self.loop.deliver(role, ReplicaLetIn(host, refusal))
 
     def _shut_out(self, role: str, effect: ShutOutReplica) -> None:

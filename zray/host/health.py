@@ -69,9 +69,9 @@ class HealthCheck:
         except OSError:
             return ""  # it cannot be looked at, which is no proof
         if not is_ours:
-            return f"somebody has removed its folder {session.folder}, or what lies in it"
+            return f"its folder {session.folder}, or a file in it, was removed"
         if not os.path.lexists(session.socket_path):
-            return f"somebody has removed its socket {session.socket_path}, by which programs find it"
+            return f"its socket {session.socket_path}, by which programs find it, was removed"
         return ""
 
     def _memory_trouble(self) -> str:
@@ -81,5 +81,5 @@ class HealthCheck:
             except SegmentCutError as error:
                 return error.strerror
             if not segment.has_name():
-                return f"somebody has removed its shared memory {SHARED_MEMORY_FOLDER}{segment.name}"
+                return f"its shared memory {SHARED_MEMORY_FOLDER}{segment.name} was removed"
         return ""

@@ -35,7 +35,7 @@ def interpreter() -> str:
 
 
 def _why_not_named(path: str) -> str:
-    return "" if _can_be_run(path) else f"{VARIABLE} is {path!r}, which is no file that can be run"
+    return "" if _can_be_run(path) else f"{VARIABLE} is {path!r}, which is not an executable file"
 
 
 def _why_not_own(path: str | None) -> str:
@@ -44,10 +44,10 @@ def _why_not_own(path: str | None) -> str:
     if not path:
         return "sys.executable is empty: this program runs in a process that does not say where its Python is"
     if not _can_be_run(path):
-        return f"sys.executable is {path!r}, which is no file that can be run"
+        return f"sys.executable is {path!r}, which is not an executable file"
     is_itself = os.path.realpath(path) == os.path.realpath("/proc/self/exe")
     if is_itself and not re.search("py|ython", os.path.basename(os.path.realpath(path))):
-        return f"sys.executable is {path!r}, a program that Python runs in, and no Python"
+        return f"sys.executable is {path!r}, a program that embeds Python, not a Python interpreter"
     return ""
 
 
@@ -64,7 +64,7 @@ def _no_interpreter(why: str) -> Exception:
 def started_again() -> Exception:
     """For a program whose sys.executable has begun the program once more, which has ended (second_start.py)."""
     path = os.environ.get(VARIABLE) or sys.executable
-    return _no_interpreter(f"{path!r} is no Python: run in place of one, it has started this program once more")
+    return _no_interpreter(f"{path!r} is not a Python interpreter: it has started this program a second time")
 
 
 def is_frozen() -> bool:

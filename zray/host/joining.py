@@ -336,6 +336,4 @@ def check_init_arguments(given: dict[str, Any]) -> None:
             if value:
                 raise absent.not_built(absent.INIT_ARGUMENTS, name, f"{name}={value!r} of init()")
         elif name not in ACCEPTED_ARGUMENTS:
-            raise TypeError(
-                f"init() got an unexpected argument {name!r}.  See help(zray.init) for those that there are."
-            )
+            raise TypeError(f"init() got an unexpected argument {name!r}.  See help(zray.init) for the valid ones.")

@@ -49,13 +49,13 @@ def why_store_is_too_large(asked: float | None, root: str = "") -> str:
     most = status.f_blocks * status.f_frsize
     if most and asked > most:  # a tmpfs without a limit says 0
         return (
-            f"an object store of {asked:,.0f} bytes was asked for, but {SHARED_MEMORY} of this machine holds {most:,}: "
-            "the store will be full at that.  Ask for less, or make it larger (of a container: --shm-size)."
+            f"an object store of {asked:,.0f} bytes was requested, but {SHARED_MEMORY} of this machine holds {most:,}: "
+            "the store will be full at that size.  Request less, or enlarge it (of a container: --shm-size)."
         )
     if asked > (most := memory_bytes(root)):
         return (
-            f"an object store of {asked:,.0f} bytes was asked for, but this process may use {most:,} bytes of memory: "
-            "processes are killed when the store grows beyond that.  Ask for less, or raise the limit (of a container: "
+            f"an object store of {asked:,.0f} bytes was requested, but this process may use {most:,} bytes of memory: "
+            "processes are killed when the store grows beyond that.  Request less, or raise the limit (of a container: "
             "--memory; of Slurm: --mem; of systemd-run: -p MemoryMax)."
         )
     return ""

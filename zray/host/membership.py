@@ -65,18 +65,18 @@ JOIN_SECONDS = 20.0
 # The head may be just about to start.
 NOBODY_SECONDS = 3.0
 # What a reader is told that wants to do more than look; and what is said to whoever has its token in place of another.
-READER_MAY_NOT = "PermissionDenied: a reader may not say"
+READER_MAY_NOT = "PermissionDenied: a reader may not send"
 TAKES_ANOTHER = (
-    "  To join takes the token that `zray start --head` printed there, or one of `zray keys token`; this one lets "
-    "`zray status --address` look."
+    "  Joining needs the token that `zray start --head` printed there, or one of `zray keys token`; this token "
+    "serves `zray status --address` only."
 )
 # Looks at a head that is silent follow each other within a second and a half.
 LOOKS_SECONDS = 3.0
 BRIEF_SECONDS = 1.0
 # Why a program from outside is not let in again: it cannot be told more.
 WAS_SILENT = (
-    "the head has not heard of it for too long, or more waited for it than others keep for a program that is silent: "
-    f"{HELD_BYTES_MAX >> 20} MiB on one node"
+    "the head had no heartbeat of it for too long, or its silence left more data waiting for it than one node keeps, "
+    f"{HELD_BYTES_MAX >> 20} MiB"
 )
 
 
@@ -172,7 +172,7 @@ class Membership:
         if neighbour.key.kind == "replica" and neighbour.key.node:
             loop.box(f"{self.host}/host", f"{self.head}/hosting").append(ReplicaStuck(neighbour.host))
         elif self.kind == "driver" and neighbour.key.kind in ("node", "driver"):
-            loop.deliver(local, NodeLost(local, f"host {neighbour.host} was given up here: {reason}"))
+            loop.deliver(local, NodeLost(local, f"host {neighbour.host} was declared dead by this node: {reason}"))
         elif neighbour.key.kind in ("node", "driver"):
             loop._perform(local, [Send(self.addresses.monitor, GiveUpNode(node, reason))])
 
@@ -291,7 +291,7 @@ def join_cluster(
         membership.advertised = advertise if ":" in advertise else f"{advertise}:{port}"
     elif reply.seen_address != listen_host and not options.get("listen_host"):
         membership.notice = (
-            f"The head sees this node come from {reply.seen_address}, and not from {listen_host}: there is a router "
+            f"The head sees connections of this node from {reply.seen_address}, not from {listen_host}: a router lies "
             f"between.  Nodes that cannot reach {membership.endpoint} go through the head; --advertise names a port of "
             "the router's that leads here, if there is one."
         )
@@ -303,12 +303,14 @@ def join_cluster(
     membership.detours = Detours(neighbours, membership.tunnels)
     membership.entrance = Entrance(host)
     # The verdict fell while we could not hear it.
-    why = WAS_SILENT if kind == "driver" else f"it lets this node in no more, so {WAS_LOST}"
+    why = WAS_SILENT if kind == "driver" else f"the head refuses the key of this node, so {WAS_LOST}"
     neighbours.on_denied = lambda host: neighbours.on_expelled(host, why)
     membership.head_key = Key(token.head_public, "head", reply.head)
     former = options.get("former")
     place = (
-        f", in the place of host {former}, which ended: {options.get('why') or 'why is not known'}" if former else ""
+        f", in the place of host {former}, which ended: {options.get('why') or 'the reason is not known'}"
+        if former
+        else ""
     )
     log(f"{kind} {host} of the cluster at {address}, reached at {membership.advertised or membership.endpoint}{place}")
     if membership.notice:
@@ -361,7 +363,7 @@ def ask_head(address: str, token: Token, join: JoinCluster) -> JoinClusterReply:
             if dealer.over == DENIED:
                 raise AuthenticationError(
                     f"The cluster at {address} does not know this token, or it has expired or been used up: "
-                    "take the one that `zray start --head` printed there, or draw another there by `zray keys token`."
+                    "take the one that `zray start --head` printed there, or print another there by `zray keys token`."
                 )
             if dealer.over == WRONG_KEY:
                 raise AuthenticationError(f"Cannot join the cluster at {address} with this token: {WRONG_KEY}.")
@@ -403,7 +405,7 @@ def wait_for_reply(dealer: Dealer, deadline: float) -> Message | None:
             try:
                 return open_unnumbered(decode_mail(frame))
             except ProtocolError as error:
-                raise ZrayError(f"The head answered what this version does not understand: {error}.") from error
+                raise ZrayError(f"The head sent an answer that this version does not understand: {error}.") from error
         dealer.look()
         left = deadline - time.monotonic()
         if dealer.over or left <= 0:

@@ -161,11 +161,10 @@ class Neighbour:
             seconds += 1
             self.stuck = (taken, seconds, now)
             if seconds >= STUCK_SECONDS and self.is_up:
-                return "it takes nothing of what it is sent"
+                return "it acknowledges no message"
             if seconds >= HELD_SECONDS and self.key.kind == "driver" and self.held_bytes() > HELD_BYTES_MAX:
-                return (
-                    f"more than {HELD_BYTES_MAX >> 20} MiB wait here for it, and it has taken nothing for {seconds} s"
-                )
+                held = f"more than {HELD_BYTES_MAX >> 20} MiB wait here for it"
+                return f"{held}, and it has acknowledged nothing for {seconds} s"
         return ""
 
     def held_bytes(self) -> int:
@@ -190,7 +189,7 @@ class Neighbour:
             claim = CLAIMS.get(type(message))
             if type(message) not in allowed:
                 who, whom = letter.source[:80], letter.target[:80]
-                reasons.append(f"PermissionDenied: {who} may not say {type(message).__name__} to {whom}")
+                reasons.append(f"PermissionDenied: {who} may not send {type(message).__name__} to {whom}")
             elif claim is not None and (reason := claim(message, letter.source, key.kind, key.public)):
                 reasons.append(f"PermissionDenied: {reason}")
             else:

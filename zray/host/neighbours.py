@@ -187,7 +187,7 @@ class Neighbours:
         seconds = neighbour.failed(dealer.over == DENIED)
         if dealer.over == DENIED and neighbour.failures >= DENIALS and neighbour.link.received:
             if neighbour.failures == DENIALS:
-                self.log(f"host {neighbour.host} lets us in no more: it refuses our key")
+                self.log(f"host {neighbour.host} refuses the key of this host")
             self.on_denied(neighbour.host)
         self.loop.set_timer(seconds, self.address, Retry(neighbour.host, neighbour.attempt))
 
@@ -238,13 +238,13 @@ class Neighbours:
                 if neighbour.pulse is not None:
                     self.pulses.beat(neighbour, bundle)
             elif host not in self.gone and not self.unmet.keep(host, bundle):
-                self.log(f"dropped mail for {host[:40]!r}: a host that nobody has told us of")
+                self.log(f"dropped messages for {host[:40]!r}: the host is unknown")
 
     def _flush(self, neighbour: Neighbour) -> None:
         if not neighbour.backlog:
             return
         if reason := neighbour.why_stuck(time.monotonic()):
-            self.log(f"gave up host {neighbour.host}: {reason}")
+            self.log(f"declared host {neighbour.host} dead: {reason}")
             self.on_given_up(neighbour, reason)
         elif neighbour.is_up and not neighbour.link.is_full:
             for frame in neighbour.link.pack_mail(neighbour.take_backlog()):
@@ -317,7 +317,7 @@ class Neighbours:
         elif type(message) is HostRefused:
             self.log(f"host {neighbour.host} refuses us: {message.reason}")
         elif type(message) is MessageRefused:
-            self.log(f"host {neighbour.host} refused what we said: {message.reason}")
+            self.log(f"host {neighbour.host} refused a message of this host: {message.reason}")
 
     def _take_from_listener(self) -> Iterator[tuple[Neighbour, Letter]]:
         self.restless.pop(self.listener, None)
@@ -357,7 +357,7 @@ class Neighbours:
             self.offend(neighbour, reason)
             return
         self.dropped_frames += 1
-        name = f"{key.kind} {key.name}" if key is not None else "a key that is not let in"
+        name = f"{key.kind} {key.name}" if key is not None else "a key that is not admitted"
         self.log(f"bad frame from {name}: {reason}")
 
     def _greet(self, arrival: Arrival, key: Key, message: Message | None) -> None:
@@ -370,7 +370,7 @@ class Neighbours:
             if type(message) is JoinCluster and self.on_join is not None:
                 self.answer(identity, unnumbered(self.on_join(message, key, peer_address)))
             else:
-                self.refuse(identity, key, "a token's key may say JoinCluster to the head, and nothing else")
+                self.refuse(identity, key, "a token's key may send JoinCluster to the head, and nothing else")
             return
         neighbour = self.by_host.get(key.name)
         if neighbour is not None and neighbour.identity == identity and type(message) is HostGoodbye:
@@ -379,7 +379,7 @@ class Neighbours:
             self.pulses.greeted(neighbour, arrival)
         elif type(message) is not HostHello or neighbour is None:
             if type(message) not in (MessageRefused, Ack):
-                self.refuse(identity, key, "say HostHello first")
+                self.refuse(identity, key, "HostHello has to come first")
         elif refusal := why_not("host", "other one", message.protocol, message.version, ""):
             self.refuse(identity, key, refusal)
         elif message.host != key.name:
@@ -419,9 +419,9 @@ class Neighbours:
         self.log(f"refused from host {neighbour.host}: {reason}")
         self._put(neighbour, unnumbered(MessageRefused(reason)))
         if self.offences.note(neighbour.host, time.monotonic()):
-            self.log(f"dropped host {neighbour.host}: too many messages that were not its to send")
+            self.log(f"dropped host {neighbour.host}: it sent too many messages that it may not send")
             self.forget(neighbour.host)
-            self.on_given_up(neighbour, "it said again and again what is not its to say")
+            self.on_given_up(neighbour, "it sent too many messages that it may not send")
 
     def trouble(self, neighbour: Neighbour, error: Exception) -> None:
         """A role could not digest what it said."""

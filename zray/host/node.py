@@ -291,7 +291,7 @@ class Node:
         assert before is not None
         descriptor = before.fileno()
         if not self.workers.receive():
-            self.doorman.farewell(f"the node gives up: {self.workers.death}")
+            self.doorman.farewell(f"the node ends: {self.workers.death}")
             self.reactor.ended = self.reactor.ended or "its fork server died too often"
         elif (now := self.workers.connection) is not None and now is not before:
             self.reactor.watched.pop(descriptor, None)

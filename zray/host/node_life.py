@@ -72,7 +72,7 @@ def run(session: Session, options: dict[str, Any], fork_server: tuple[int, socke
         starter.tell(f"{node.host} {reason}", WAS_GIVEN_UP)  # it tries once more, not we
     elif starter.is_waiting:
         is_guest = (options.get("cluster") or {}).get("kind") == "driver"
-        who = "This program was out of the cluster again" if is_guest else "The node has ended"
+        who = "This program was removed from the cluster" if is_guest else "The node has ended"
         starter.tell(f"{who} before it was ready: {reason}.")
     elif node.may_rejoin and node.token:
         cluster = options["cluster"]

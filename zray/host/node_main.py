@@ -27,7 +27,7 @@ def forbid_unpickling() -> None:
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "pickle.find_class":
-            print(f"a node must not unpickle, but something asked for {arguments}:", file=sys.stderr)
+            print(f"a node process must not unpickle, but the code below asked for {arguments}:", file=sys.stderr)
             import traceback
 
             traceback.print_stack()

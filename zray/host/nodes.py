@@ -83,7 +83,7 @@ def declared_resources(
         options["resources"] = check_resources("resources", resources, NODE_RESOURCES_MAX)
         if own := next((name for name in resources if name.startswith(NODE_PREFIX)), ""):
             raise ValueError(
-                f"Every node has a resource {NODE_PREFIX}<its address> by itself: {own!r} is not declared."
+                f"The resource {NODE_PREFIX}<address> exists on every node by itself: {own!r} cannot be declared."
             )
     units = resource_units(options, cpu_count())
     units.setdefault("CPU", 0)
@@ -123,8 +123,8 @@ def _check_surroundings() -> None:
         except UnicodeEncodeError:
             encoding = sys.getfilesystemencoding()
             raise ValueError(
-                f"{os.fsencode(path)!r}, where this program looks for modules, runs or keeps temporary files, is no "
-                f"name in {encoding}, which Python takes names of files for here: start it with PYTHONUTF8=1."
+                f"The path {os.fsencode(path)!r}, where this program looks for modules, runs or keeps temporary files, "
+                f"is not valid {encoding}, the encoding of this Python's file names: start it with PYTHONUTF8=1."
             ) from None
 
 
@@ -163,7 +163,7 @@ def start_node(
                 return _start_node(total, store, **how, cluster=again, meanwhile=None)
         except ConnectionError as error:
             kind = AuthenticationError if isinstance(error, AuthenticationError) else ConnectionError
-            raise kind(f"{error}  (It tried twice; at first: {given_up.why}.)") from None
+            raise kind(f"{error}  (This was the second attempt.  The first failed: {given_up.why}.)") from None
 
 
 _starting = threading.BoundedSemaphore(STARTING_PER_CORE * (os.cpu_count() or 1))
@@ -174,7 +174,7 @@ class _WasGivenUp(ConnectionError):
 
     def __init__(self, said: str) -> None:
         self.host, _, self.why = said.partition(" ")
-        super().__init__(f"The node was given up before it was ready: {self.why}.")
+        super().__init__(f"The node was declared dead before it was ready: {self.why}.")
 
 
 def _start_node(
@@ -412,9 +412,9 @@ def find_session() -> tuple[Session, int]:
         if info is not None:
             why = f" (the last attempt: {printable(info.notice)})" if info.notice else ""
             raise ConnectionError(
-                f'init(address="auto"): the node of this machine (session {info.called or info.session}) was given up '
-                f"by its cluster, and tries to join {info.cluster} again{why}.  Try again when `zray status` shows it; "
-                "`zray stop` ends it.  With the head's address this would be a program outside of the cluster."
+                f'init(address="auto"): the node of this machine (session {info.called or info.session}) was declared '
+                f"dead by its cluster, and tries to join {info.cluster} again{why}.  Try again when `zray status` "
+                "shows it; `zray stop` ends it.  With the head's address this would be a program outside the cluster."
             )
     raise ConnectionError(
         'init(address="auto") found no session of this user on this machine.  Start one with `zray start --head`, '

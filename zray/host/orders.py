@@ -45,8 +45,8 @@ class Orders:
         """Why we do not do it."""
         member = self.node.membership
         if member is None:
-            return "this session is no cluster's"
-        return f"that is for the head of the cluster: say it on the machine of {member.cluster}"
+            return "this session belongs to no cluster"
+        return f"the command is for the head of the cluster: run it on the machine of {member.cluster}"
 
     # --- keys ---
 
@@ -67,7 +67,7 @@ class Orders:
         found = [key for key in keys if key.name == message.name]
         found = found or [key for key in keys if message.name and key.name.startswith(message.name)]
         if len({key.name for key in found}) != 1:
-            what = "several keys begin so" if found else "no key that is let in is called so"
+            what = "several keys have names that begin so" if found else "no valid key has this name"
             if message.name and not found and self.node.host.startswith(message.name):
                 return OrderReply(message.request, [], f"{self.node.host} is the head: end it by `zray stop`")
             return OrderReply(message.request, [], f"{message.name[:80]!r}: {what}; `zray keys list` shows them")
@@ -97,10 +97,12 @@ class Orders:
         there = [node for node in monitor.nodes if message.name and node.startswith(message.name)]
         if len(there) != 1:
             if not there and len(gone) == 1:
-                verdict = head.state.roster.lost.get(gone[0], "it was lost; why, nobody remembers")
+                verdict = head.state.roster.lost.get(
+                    gone[0], "it was declared dead; the reason is not recorded any more"
+                )
                 reason = "" if verdict == DRAINED else verdict
                 return DrainReply(request, gone[0].partition("/")[0], [], True, reason)
-            what = "several nodes begin so" if there else "no node's id begins so"
+            what = "several nodes have ids that begin so" if there else "no node has an id that begins so"
             return OrderReply(request, [], f"{message.name[:80]!r}: {what}; `zray status` shows them")
         (node,) = there
         if monitor.nodes[node].kind != "node":
@@ -118,7 +120,7 @@ class Orders:
     def _draw_token(self, head: Head, message: DrawToken) -> Message:
         if not 0 < message.seconds <= TOKEN_SECONDS_MAX or not 0 < message.uses <= TOKEN_USES_MAX:
             days = TOKEN_SECONDS_MAX / 86_400
-            text = f"a token is good for at most {days:g} days, and from 1 to {TOKEN_USES_MAX:,} joins"
+            text = f"a token is valid for at most {days:g} days, and from 1 to {TOKEN_USES_MAX:,} joins"
             return OrderReply(message.request, [], text)
         if message.kind not in ("joiner", "reader"):
             return OrderReply(message.request, [], f"there are no tokens of the kind {message.kind[:40]!r}")
@@ -129,5 +131,5 @@ class Orders:
         try:
             head.state.roster.enter(key)
         except StoreError as error:
-            return OrderReply(message.request, [], f"it cannot be written down: {error}")
+            return OrderReply(message.request, [], f"the change cannot be recorded: {error}")
         return TokenReply(message.request, token.encode(), head.endpoint)

@@ -110,7 +110,7 @@ def explain(
     if not lines:
         if is_done() or time.monotonic() < until:
             return  # the wait is over
-        lines = [f"its node has not said why within {ANSWER_SECONDS:g} s"]
+        lines = [f"the node has not given a reason within {ANSWER_SECONDS:g} s"]
     _print(said, lines)
 
 

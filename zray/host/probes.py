@@ -40,15 +40,15 @@ def why_unreached(endpoint: str) -> str:
         socket.create_connection((name, int(port)), ASK_SECONDS).close()
     except ConnectionRefusedError:
         return (
-            "that machine answers, and nobody listens there: the head has ended (is it being started again?  Then try "
-            "once more), or has another port (`zray start --head` said which), or is for its own machine only (start "
-            "it with --host)"
+            "that machine answers, and nothing listens there: the head has ended (try again if it is being restarted), "
+            "or listens on another port (`zray start --head` printed it), or serves its own machine only (start it "
+            "with --host)"
         )
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return (
-            f"that machine cannot be reached from here ({reason}): see whether the address is right, the machine is "
-            f"up, and no firewall keeps port {port} closed"
+            f"that machine cannot be reached from here ({reason}): check that the address is right, that the machine "
+            f"is up, and that no firewall closes port {port}"
         )
     return "it did not answer in time, and does now: try again"
 
@@ -98,11 +98,11 @@ def why_no_node(endpoint: str) -> str:
     except OSError:
         return ""
     if heard and heard[0] != SIGNATURE[0]:
-        return f"what listens there is no zray: it began with {said(heard)}.  See whether the port is right"
+        return f"another program than zray listens there: its first bytes are {said(heard)}.  Check the port"
     if not heard and has_ended:
         return (
-            "what listens there is no zray: it hung up without a greeting.  See whether the port is right; or it is a "
-            "proxy, and nobody is behind it"
+            "another program than zray listens there: it closed the connection without a greeting.  Check the port; a "
+            "proxy does so when nothing listens behind it"
         )
     return ""
 

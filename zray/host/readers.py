@@ -42,7 +42,7 @@ class Readers:
             self.ask(message, lambda reply: links.answer(identity, unnumbered(reply)))
             return
         name = type(message).__name__ if message is not None else "mail"
-        links.refuse(identity, key, f"{READER_MAY_NOT} {name}: it asks who is there, no more")
+        links.refuse(identity, key, f"{READER_MAY_NOT} {name}: the key of a reader is for status questions only")
         if links.offences.note(key.name, time.monotonic()):
             Wire(arrival.frame).cut()
 
@@ -63,8 +63,8 @@ def read_cluster(address: str, secret: str) -> NodesReply:
         return reply
     if type(reply) is HostRefused:
         raise ZrayError(
-            f"The cluster at {address} refuses that: {reply.reason}.  To look takes a token of `zray keys reader`, "
-            "which prints one on the head's machine."
+            f"The cluster at {address} refuses that: {reply.reason}.  A reader's token is needed: `zray keys reader` "
+            "on the head's machine prints one."
         )
     if dealer.over == DENIED:
         raise ZrayError(
@@ -72,4 +72,4 @@ def read_cluster(address: str, secret: str) -> NodesReply:
             "machine prints one."
         )
     why = (dealer.over or f"no answer in {READ_SECONDS:g} s") if dealer.has_connected else why_unreached(address)
-    raise ZrayError(f"Cannot look at the cluster at {address}: {why}.")
+    raise ZrayError(f"Cannot read the status of the cluster at {address}: {why}.")

@@ -103,8 +103,8 @@ def _try(options: dict[str, Any], token: str, session: Session, info: SessionInf
 def _say_at_last(info: SessionInfo, cluster: dict[str, Any], error: Exception) -> None:
     """Nobody waits for us any more who could be told."""
     text = (
-        f"the node of session {info.called or info.session} was given up by the cluster at {cluster['address']} "
-        f"({cluster.get('why') or 'why is not known'}), and does not join it again: {error}"
+        f"the node of session {info.called or info.session} was declared dead by the cluster at {cluster['address']} "
+        f"({cluster.get('why') or 'the reason is not known'}), and does not join it again: {error}"
     )
     print(text, file=sys.stderr)
     say_to_machine(text)

@@ -188,7 +188,7 @@ class Roster:
         try:
             self._note(*records)
         except (StoreFull, StoreBroken) as error:
-            self.log(f"not written down, and forgotten when this head is started again: {error}")
+            self.log(f"not recorded on disk, and lost when this head is started again: {error}")
 
     # --- what happens ---
 

@@ -203,7 +203,7 @@ class ServiceHost:
         """Until whoever started it ends."""
         options, reactor = self.options, self.reactor
         head = self.head
-        reactor.watch(NODE_DESCRIPTOR, lambda: self.end("whoever started it has ended"))
+        reactor.watch(NODE_DESCRIPTOR, lambda: self.end("the process that started it has ended"))
         self.neighbours.attach(reactor, reactor.role_by_address)
         if (tunnels := self.tunnels) is not None:
             tunnels.attach(reactor, lambda message: reactor.box(tunnels.address, f"{self.head}/relay").append(message))

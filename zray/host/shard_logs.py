@@ -44,7 +44,7 @@ SAID_AGAIN_SECONDS = 60.0
 _REFUSED: dict[type, tuple[str, str]] = {
     AppendToLog: (
         "write its log",
-        "tasks and actors wait until there is room.  Free some space, and it goes on by itself",
+        "tasks and actors wait until the disk has free space.  Free some, and the shard continues by itself",
     ),
     SaveSnapshot: ("save its state", "its log goes on growing meanwhile"),
     WritePage: ("put records of tasks", "they stay in memory, and tasks wait when they are too many there"),

@@ -99,13 +99,13 @@ class StateFolder:
         except FileNotFoundError:
             return Plan().changed(asked)
         except msgspec.MsgspecError as error:
-            raise ZrayError(f"{path} is no plan of a head: {error}") from error
+            raise ZrayError(f"{path} is not a valid plan of a head: {error}") from error
         self.written = found
         plan = found.changed({**asked, "hash_seed": found.hash_seed})
         if found.shards != plan.shards:
             raise ZrayError(
                 f"{self.path} holds the state of {found.shards} shards, not of {plan.shards}: "
-                f"say --gcs-shards {found.shards}"
+                f"give --gcs-shards {found.shards}"
             )
         return plan
 
@@ -122,8 +122,8 @@ class StateFolder:
             self.roster.close()
             raise ZrayError(
                 f"{self.path} holds the state of a cluster on port {former}, where its nodes and programs look for it, "
-                f"and not on {port}: leave --port out, or say --port {former}.  A cluster moves when none of its nodes "
-                f"runs any more: start it on port {former}, end it by `zray stop`, and start it on port {port} then"
+                f"and not on {port}: leave --port out, or give --port {former}.  A cluster moves when no node of "
+                f"it runs: start it on port {former}, end it by `zray stop`, and start it on port {port} then"
             )
 
     def settle(self, port: int) -> None:

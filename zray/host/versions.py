@@ -37,8 +37,8 @@ def why_not(here: str, there: str, protocol: int, version: str, python: str) -> 
         )
     if python and python != python_version():
         return (
-            f"this {here} runs Python {python_version()}, the {there} {python[:40]}: pickles do not travel between "
-            "them, so run the same minor version of Python on both sides"
+            f"this {here} runs Python {python_version()}, the {there} {python[:40]}: their pickles are not "
+            "compatible, so run the same minor version of Python on both sides"
         )
     if version and minor_of(version) != minor_of(__version__):
         return (

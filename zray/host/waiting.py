@@ -43,7 +43,7 @@ class Waiting:
         require_room()
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.runtime.wait_for_room(deadline):
-            raise GetTimeoutError(f"The node of this session takes nothing more, and has not for {timeout:g} s.")
+            raise GetTimeoutError(f"The node of this session has accepted no messages for {timeout:g} s.")
         with Question(self.runtime, missing, deadline) as question:
             self._for_values(missing, timeout, deadline, question)
 
@@ -75,7 +75,8 @@ class Waiting:
         values = client.values
         late = [object_id for object_id in missing if object_id not in values]
         if late:
-            text = f"{len(late)} of {len(missing)} objects were not there after {timeout:g} s.  They may still come."
+            which = f"{len(late)} of {len(missing)} objects"
+            text = f"{which} were not ready after {timeout:g} s.  A later get() may find them."
             raise GetTimeoutError(text + why_late(runtime, late, timeout, question))
 
     def _receive_values(

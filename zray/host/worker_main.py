@@ -394,7 +394,9 @@ class Worker(Runtime):
         restored = self.restored_count
         code = self.executor.functions[function_id].code
         if id_of_code(code) != function_id:
-            raise DeserializationError(f"A function of {len(code)} bytes is not what its name says: it is not opened.")
+            raise DeserializationError(
+                f"The code of a function ({len(code)} bytes) does not match its hash, so it is not loaded."
+            )
         function = deserialize_function(code)
         if type(function) is CodeInStore:
             found = self.get((function.ref,), None)[0]

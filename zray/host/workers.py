@@ -101,7 +101,7 @@ class Workers:
         try:
             self.windows[worker] = create_semaphore(self.session.window_name(worker_id))
         except (OSError, posix_ipc.Error) as error:
-            self.deliver(WorkerStartFailed(worker, f"no semaphore to be had: {error}"))
+            self.deliver(WorkerStartFailed(worker, f"no semaphore can be created: {error}"))
             return
         self.worker_id[worker] = worker_id
         if packages:
@@ -118,9 +118,9 @@ class Workers:
     def stop(self, *, are_stopped: bool) -> None:
         """StopWorkers."""
         if are_stopped:
-            self.log("this node does nothing until it knows whether it is a member: its workers are stopped")
+            self.log("this node is suspended until it knows whether it is a member: its workers are stopped")
         else:
-            self.log("the head is heard of again, and this node is a member: its workers go on")
+            self.log("the head answers heartbeats again, and this node is a member: its workers continue")
         order = ("stop" if are_stopped else "continue", "")
         self._order(*order)
         self.environments.order_all(*order)
@@ -237,7 +237,7 @@ class Workers:
         self.is_full = False
         how = reap(self.pid, self._how_it_ended)
         log = last_lines(self.session.log_path("fork-server"), 10).strip()
-        words = f"the end of the log of that:\n{log}\n" if log else "it left no words in its log"
+        words = f"the end of its log:\n{log}\n" if log else "its log is empty"
         self.death = f"its fork server {how}; {words}"
         self.log(self.death)
         end_children(spared=self.spared())

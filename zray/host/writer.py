@@ -102,6 +102,6 @@ class Writer:
                 runtime.receive_until(is_done, None)
         answer = allocations[object_id]
         if type(answer) is AllocateRefused:
-            raise ObjectStoreFullError(f"The object store has no room: {answer.reason}")
+            raise ObjectStoreFullError(f"The object store is full: {answer.reason}")
         assert type(answer) is ObjectAllocated
         return answer

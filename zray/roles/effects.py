@@ -301,8 +301,8 @@ class HostLinkChanged(Local):
 class Finding(Enum):
     """What a look at a host's port tells."""
 
-    ENDED = "its machine says that nobody listens there"
-    STANDS_STILL = "its machine takes the connection, and the process says nothing"
+    ENDED = "its machine reports that nothing listens there"
+    STANDS_STILL = "its machine accepts the connection, and the process sends nothing"
     ANSWERS = "the process answers"
     OUT_OF_REACH = "nobody answers"
 

@@ -223,7 +223,7 @@ class Hosting(Role):
         if node := self._node_of(message.host):
             candidate = self.candidates[node]
             candidate.is_willing = False  # as if it had said so itself
-            reason = f"it takes nothing of what host {_host(self.sender)} has for it: no replica runs there any more"
+            reason = f"it acknowledges no message of host {_host(self.sender)}: no replica runs there any more"
             self.send(candidate.keeper, StopReplica(message.host, reason))
 
     def on_replica_refused(self, message: ReplicaRefused) -> None:

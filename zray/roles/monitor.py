@@ -187,7 +187,7 @@ class Monitor(Role):
         facts = self.nodes.get(message.node)
         if facts is not None and facts.kind != "head":
             reason = message.reason[:REASON_CHARACTERS_MAX]
-            self._lose(message.node, f"host {host_of(self.sender)} has given it up: {reason}")
+            self._lose(message.node, f"host {host_of(self.sender)} has declared it dead: {reason}")
 
     def on_drain_ordered(self, message: DrainOrdered) -> None:
         if message.node not in self.nodes:
@@ -275,7 +275,7 @@ class Monitor(Role):
                 continue
             ticks_max = self._silent_ticks_max(node)
             if self.silent_ticks[node] > ticks_max and not (verdicts_wait and node in self.isolation.out_of_reach):
-                self._lose(node, f"it has not been heard of for {ticks_max * TICK_SECONDS:.1f} s")
+                self._lose(node, f"no heartbeat for {ticks_max * TICK_SECONDS:.1f} s")
             elif node in self.ended_ticks:
                 self.ended_ticks[node] += 1
                 if self.ended_ticks[node] > ENDED_TICKS_MAX:
@@ -289,9 +289,7 @@ class Monitor(Role):
         for node in list(self.strangers):
             self.strangers[node] += 1
             if self.strangers[node] > STRANGER_TICKS_MAX:
-                self._lose(
-                    node, f"it was connected, and has not registered for {STRANGER_TICKS_MAX * TICK_SECONDS:g} s"
-                )
+                self._lose(node, f"it connected, and did not register within {STRANGER_TICKS_MAX * TICK_SECONDS:g} s")
 
     def await_all(self) -> None:
         """We were cut off, and hear of somebody again: the others have time to be heard of, too."""

@@ -219,7 +219,7 @@ class Node:
         """Between hosts: a real one would refuse it (wire/allowed)."""
         if isinstance(message, Message) and sender not in self.roles and sender not in ("host", "timer"):
             allowed = type(message) in allowed_between(sender, target)
-            assert allowed, f"{sender} may not say {type(message).__name__} to {target}"
+            assert allowed, f"{sender} may not send {type(message).__name__} to {target}"
 
     def _handle(self, role: Role, sender: str, message: Any) -> list[Any]:
         world = self.world

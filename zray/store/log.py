@@ -349,7 +349,7 @@ class Log:
             raise StoreBroken(self.broken)
 
     def _break(self, what: str, error: OSError) -> StoreBroken:
-        self.broken = f"{self.folder}: {what} failed ({error}): nobody knows what is on the disk, the shard has to end"
+        self.broken = f"{self.folder}: {what} failed ({error}): the content of the disk is unknown, so the shard ends"
         return StoreBroken(self.broken)
 
     def close(self) -> None:

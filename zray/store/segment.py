@@ -50,7 +50,7 @@ class SegmentCutError(OSError):
     strerror: str
 
     def __init__(self, name: str, size: int) -> None:
-        text = f"somebody has truncated its shared memory {SHARED_MEMORY_FOLDER}{name} to {size:,} bytes"
+        text = f"its shared memory {SHARED_MEMORY_FOLDER}{name} was truncated to {size:,} bytes"
         super().__init__(errno.ENXIO, text)
 
 
@@ -139,7 +139,7 @@ class Segment:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                     raise
-                message = f"{SHARED_MEMORY_FOLDER} has no room for {end - offset} more bytes of {self.name}"
+                message = f"{SHARED_MEMORY_FOLDER} has no free space for {end - offset} more bytes of {self.name}"
                 raise SegmentFullError(error.errno, message) from error
             offset += step
 
@@ -317,7 +317,7 @@ def create_semaphore(name: str) -> posix_ipc.Semaphore:
 
     Raises:
         FileExistsError, posix_ipc.ExistentialError: the name is taken.
-        OSError: the machine has no room for it.
+        OSError: the machine has no free space for it.
     """
     if not IS_GLIBC:
         return posix_ipc.Semaphore(name, posix_ipc.O_CREX, mode=0o600, initial_value=0)

@@ -51,7 +51,7 @@ def _own_name(message: Any, source: str, kind: str, public: bytes) -> str:
     said = getattr(message, OWN_NAME[type(message)])
     if said == source:
         return ""
-    return f"{source} may not say {type(message).__name__} in the name of {said[:80]!r}"
+    return f"{source} may not send {type(message).__name__} in the name of {said[:80]!r}"
 
 
 def _registration(message: RegisterNode, source: str, kind: str, public: bytes) -> str:
@@ -69,7 +69,7 @@ def _placement(message: PlaceTask | PlaceActor, source: str, kind: str, public: 
     """
     if kind_of(source) != "local" or message.origin == source:
         return ""
-    return f"{source} may not say {type(message).__name__} in the name of {message.origin[:80]!r}"
+    return f"{source} may not send {type(message).__name__} in the name of {message.origin[:80]!r}"
 
 
 def _write(message: ChainWrite, source: str, kind: str, public: bytes) -> str:
@@ -89,7 +89,7 @@ def _requests(requests: list[tuple[str, Any]], source: str, kind: str) -> str:
                 return f"{source} may not speak for {role[:80]!r}"
             may_say[role] = allowed_between(role, "gcs")
         if type(request) not in may_say[role]:
-            return f"{role[:80]} may not say {type(request).__name__} to a shard"
+            return f"{role[:80]} may not send {type(request).__name__} to a shard"
         claim = CLAIMS.get(type(request))
         if claim is not None and (reason := claim(request, role, kind, b"")):
             return reason
@@ -100,19 +100,19 @@ def _of_its_shard(message: ChainOffer | ChainJoined | ChainStalled, source: str,
     """A replica may speak only of the shard in its name; the chain master, of all shards."""
     if kind_of(source) != "gcs" or source.rpartition("/")[2] == message.shard:
         return ""
-    return f"{source} may not say {type(message).__name__} of {message.shard[:80]!r}"
+    return f"{source} may not send {type(message).__name__} of {message.shard[:80]!r}"
 
 
 def _own_member(message: ChainMemberLost, source: str, kind: str, public: bytes) -> str:
     """A replica may report only its own end; the head's roles, the end of others."""
     if kind_of(source) != "gcs" or source == message.member:
         return ""
-    return f"{source} may not say ChainMemberLost in the name of {message.member[:80]!r}"
+    return f"{source} may not send ChainMemberLost in the name of {message.member[:80]!r}"
 
 
 def _judgement(message: GiveUpNode, source: str, kind: str, public: bytes) -> str:
     """A program outside of the cluster has no say in who is a member."""
-    return f"{source} has joined as a 'driver', and gives nobody up" if kind == "driver" else ""
+    return f"{source} has joined as a 'driver', and may not declare a host dead" if kind == "driver" else ""
 
 
 def _function(message: PublishFunction, source: str, kind: str, public: bytes) -> str:

@@ -26,21 +26,21 @@ from .task_spec import TaskOptions, TaskSpec
 from .tasks import Function
 
 # Why an object cannot be reconstructed, and what the user can do.
-ANSWER_IS_LOST = "an actor's answer, went with a node that is lost"
+ANSWER_IS_LOST = "an actor's answer, was lost with its node"
 PUT_HELP = (
-    "What a task returns would be made again: have one make it, and pass its ref where a large value was passed; or "
-    "put it again"
+    "Only results of tasks are computed again: return the value from a task and pass its ref, also in place of a large "
+    "argument; or put it again"
 )
-TASK_HELP = "One that may be repeated (max_retries) is run again then"
+TASK_HELP = "A task with max_retries would be run again"
 
 
 def result_is_lost(object_id: bytes, options: TaskOptions) -> str:
     """Error text for the lost return of a task or an actor's call that may run only once."""
     if options.actor_id:
-        help = "A call that may be repeated (max_task_retries) is made once more then"
+        help = "A call with max_task_retries would be repeated"
         return f"Object {object_id.hex()}, {ANSWER_IS_LOST} (a call of {options.method!r}).  {help}."
     what = f"task {options.name!r}" if options.name else "task"
-    return f"Object {object_id.hex()} went with a node that is lost; its {what} may run once only.  {TASK_HELP}."
+    return f"Object {object_id.hex()} was lost with its node; its {what} may run once only.  {TASK_HELP}."
 
 
 class RecordTasks(Message, tag=100):

@@ -67,7 +67,7 @@ class HostExpelled(Message, tag=142):
 
 
 # Reason for which a key is refused: its host was declared dead, and may return as another host.
-WAS_LOST = "the verdict on this host was that it is lost"
+WAS_LOST = "the host of this key was declared dead"
 
 
 class JoinCluster(Message, tag=133):

@@ -93,7 +93,7 @@ def nobody_can(what: str, reason: str) -> str:
 
 def no_such_node(node: str) -> str:
     """Error text for the user: the required node does not exist."""
-    return f"it may only run on node {node}, which is not there"
+    return f"it may only run on node {node}, which is not in the cluster"
 
 
 def no_such_labels(where: Where) -> str:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
     """(what, how many there are, how many there may be)"""
     dead = len(shard.homes.dead_without_handles())
-    yield "actors that went with their nodes, and nobody has a handle", dead, homes.LOST_ACTORS_MAX
+    yield "actors lost with their nodes and without a handle", dead, homes.LOST_ACTORS_MAX
     asked = sum(actor_id not in shard.homes.homes for actor_id in shard.homes.askers)
-    yield "actors that nobody has heard of and somebody asks for", asked, homes.ASKERS_MAX
+    yield "unknown actors that are asked for", asked, homes.ASKERS_MAX
     yield "functions that are awaited", len(shard.function_waiters), shard_module.AWAITED_MAX
     table = shard.functions
-    yield "functions of nobody", len(table.orphans), functions.ORPHANS_COUNT_MAX
-    yield "bytes of functions of nobody", table.orphan_bytes, functions.ORPHANS_BYTES_MAX
+    yield "functions without an owner", len(table.orphans), functions.ORPHANS_COUNT_MAX
+    yield "bytes of functions without an owner", table.orphan_bytes, functions.ORPHANS_BYTES_MAX
     yield "jobs that have ended", len(table.ended), functions.ENDED_MAX
     for (_, job_id, node), published in table.owners.items():
         yield f"functions of job {job_id.hex()} of {node}", len(published.functions), FUNCTIONS_COUNT_MAX
@@ -40,7 +40,7 @@ def bounds_of_shard(shard: GcsShard) -> Iterator[tuple[str, int, int]]:
         yield "other shards", len(kept.peers), kept.shards
         yield "tasks that other shards need", len(kept.kept_for), len(shard.tasks.records)
         for number, peer in kept.peers.items():
-            yield f"words to shard {number} under way", len(peer.needed) + len(peer.freed), keeping.WORDS_MAX
+            yield f"requests to shard {number} under way", len(peer.needed) + len(peer.freed), keeping.WORDS_MAX
             yield f"nodes that carry them to shard {number}", len(peer.carriers), keeping.CARRIERS_MAX
 
 

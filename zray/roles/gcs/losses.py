@@ -79,7 +79,7 @@ def see_to(shard: GcsShard, item: ObjectRecord, found: TaskSpec | None = None) -
         _give_up_put(shard, item)
         return
     if spec is None:
-        reason = f"Object {name} went with a node that is lost, and so did the record of its task."
+        reason = f"Object {name} was lost with its node, and the record of its task was lost too."
         _give_up(shard, item, reason, has_task=True)
         return
     if shard.is_chained and found is None:
@@ -106,7 +106,7 @@ def lineage_found(shard: GcsShard, message: LineageFound) -> None:
     if is_put(message.object_id) and message.spec is None:
         _give_up_put(shard, item)
     elif message.spec is None:
-        reason = f"Object {message.object_id.hex()} went with a node that is lost. {message.reason}"
+        reason = f"Object {message.object_id.hex()} was lost with its node.  {message.reason}"
         _give_up(shard, item, reason, has_task=True)
     else:
         see_to(shard, item, message.spec)
@@ -133,7 +133,7 @@ def is_let_go(shard: GcsShard, object_id: bytes) -> None:
 
 
 def _give_up_put(shard: GcsShard, item: ObjectRecord) -> None:
-    how = "was put, or passed as a large argument, and all its copies went with a node that is lost"
+    how = "was put, or passed as a large argument, and all its copies were on nodes that are lost"
     _give_up(shard, item, f"Object {item.object_id.hex()} {how}.  {PUT_HELP}.")
 
 

@@ -52,11 +52,11 @@ from .spread import Spread
 # A master that starts anew, on what a member's log knows, begins so far above it: epochs may have been told to
 # clients and lost with the log's last records.
 EPOCHS_PER_START = 1 << 20
-GOES_ON = "what needs its word waits until there is room, and goes on by itself then"
+GOES_ON = "requests to it wait until the disk has free space, and continue by themselves"
 LOST_FOR_GOOD = (
-    "is lost: all its replicas that had everything have ended within a moment, one of them with the only log of what "
-    "was acknowledged last.  What needs its word waits in vain: end the cluster (`zray stop --all`) and start another "
-    "one, with --gcs-replicas 3 where two may go at once"
+    "is lost: all its complete replicas ended at nearly the same time, one of them with the only log of the last "
+    "acknowledged updates.  Requests to it get no answer any more: end the cluster (`zray stop --all`) and start "
+    "another one, with --gcs-replicas 3 where two may fail at once"
 )
 
 
@@ -259,7 +259,7 @@ class ChainMaster(Role):
             return [f"cannot write its log: {words}; {GOES_ON}" for words in chain.stalled.values()]
         if awaited := [member for member in chain.awaited if member not in chain.spares]:
             nodes = ", ".join(dict.fromkeys(name_of(self.spread.machine(member)) for member in awaited))
-            return [f"waits for its replicas on node {nodes}, which alone have all that was acknowledged"]
+            return [f"waits for its replicas on node {nodes}, which alone have all acknowledged updates"]
         return [LOST_FOR_GOOD] if not chain.sources else []
 
     # --- who is in it ---

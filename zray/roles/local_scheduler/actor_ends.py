@@ -53,11 +53,11 @@ class ActorEnds:
     def see_off(self, actor: Actor) -> None:
         """It leaves, now that it has nothing to do."""
         if actor.worker is not None and actor.state == ActorState.ALIVE:
-            actor.killed = "its last handle was gone"
+            actor.killed = "its last handle was dropped"
             self.shutdowns.stop(actor, actor.worker)
             actor.state = ActorState.DEAD
         elif actor.state not in (ActorState.DEAD, ActorState.STARTING):
-            self.bury(actor, died(actor.options, "has ended: its last handle is gone"))
+            self.bury(actor, died(actor.options, "has ended: its last handle was dropped"))
 
     def kill(self, message: KillActor) -> None:
         """KillActor: kill -9; may be restarted only if asked for and allowed."""

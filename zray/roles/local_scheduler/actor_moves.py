@@ -211,7 +211,8 @@ class ActorMoves:
         actor.queue.clear()
         for call in calls:
             if call.origin:
-                text = f"The {in_words(actor.options)} was made anew, or elsewhere, before {name_of_call(call)} began."
+                what = f"The {in_words(actor.options)} was restarted, or moved to another node"
+                text = f"{what}, before {name_of_call(call)} began."
                 node.lifecycle.fail_with(call, encode_system_error("ActorUnavailableError", text))
             else:
                 node.routes.queue(route, call)
@@ -256,7 +257,7 @@ class ActorMoves:
         """It is ours."""
         node = self.node
         if claim.is_killed or not (claim.is_held or actor.options.detached):
-            how = "was killed by kill()" if claim.is_killed else "has ended: its last handle is gone"
+            how = "was killed by kill()" if claim.is_killed else "has ended: its last handle was dropped"
             node.ends.bury(actor, died(actor.options, how))
             return
         del self.offers[actor.actor_id]

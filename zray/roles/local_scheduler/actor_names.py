@@ -98,7 +98,7 @@ class ActorNames:
             self.node.set_timer(REGISTER_AGAIN_SECONDS, RegisterAgain(message.actor_id))
         elif actor is not None:
             name = actor.options.name
-            text = f"An actor named {name!r} lives already in namespace {actor.options.namespace!r}."
+            text = f"An actor named {name!r} exists already in namespace {actor.options.namespace!r}."
             self.node.ends.bury(actor, encode_system_error("ActorAlreadyExistsError", text), was_named=False)
 
     def register_again(self, message: RegisterAgain) -> None:

@@ -61,7 +61,7 @@ class BehindWaits:
             queue.tasks.remove(task)
             self.dispatch.ready_count -= 1
             if len(worker.frames) >= FRAMES_COUNT_MAX:
-                text = f"Tasks wait inside tasks {len(worker.frames)} deep in one process: is there an end to it?"
+                text = f"Tasks wait inside tasks {len(worker.frames)} deep in one process: does the recursion end?"
                 node.lifecycle.fail(task, "TaskUnschedulableError", text)
                 return
             gpus = node.resources.take(queue.resources)

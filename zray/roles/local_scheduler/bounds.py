@@ -138,5 +138,5 @@ def _of_members(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "idle workers", sum(map(len, node.pool.idle.values())), workers
     yield "kinds of idle workers", len(node.pool.idle), workers + 1
     yield "leased workers", len(node.dispatch.leased), workers
-    yield "actors of other nodes that want room", len(node.actor_room.wishes), actor_room.WISHES_MAX
+    yield "actors of other nodes that want resources", len(node.actor_room.wishes), actor_room.WISHES_MAX
     yield "actors that want a worker", len(node.calls.wanting), len(node.calls.actors)

@@ -84,7 +84,7 @@ class Copy:
         if self.broken:
             return self.broken
         if not self.is_based or self.journal.count < self.seen:
-            return "what it recovers from had not yet been sent to another one"
+            return "its checkpoint and calls had not yet been copied to another node"
         return ""
 
     # --- what comes ---
@@ -225,7 +225,7 @@ class Copy:
                 continue
             assert step.call is not None
             if not step.is_void and self.journal.is_void(step.call.spec) and not is_kept(step.call):
-                self.broken = "what a call took that is to be run again is lost with it"
+                self.broken = "the arguments of a call to replay are lost with it"
             self._apply(step.call)
             self._let_go(step)
         offered = self.offered
@@ -277,7 +277,7 @@ class Copy:
             self.is_based = True
             self.journal.nested.forget_all(step.all_of)
         elif not self.is_based:
-            self.broken = "its checkpoint could not be brought to another one"
+            self.broken = "its checkpoint could not be copied to another node"
         self.answered = step.count
         self.offered = None
         self._let_go(step)

@@ -89,7 +89,7 @@ class Explanations:
     def on_hop_timeout(self, message: HopTimeout) -> None:
         """HopTimeout."""
         if message.request in self.asked:
-            self._answer(message.request, [f"it has not answered within {HOP_SECONDS:g} s"])
+            self._answer(message.request, [f"no answer within {HOP_SECONDS:g} s"])
 
     def _answer(self, request: int, heard: list[str]) -> None:
         asked = self.asked.pop(request)

@@ -85,7 +85,7 @@ class Fetches:
         if entry is None or entry.value is not None:
             self.ordered.pop(object_id, None)
         elif object_id not in objects.revivable:
-            self.failed(FetchFailed(object_id, "who has read it here has let go of it"))
+            self.failed(FetchFailed(object_id, "its last reader here has dropped it"))
         else:
             copy = ObjectFetched(object_id, objects.dying[object_id], objects.revivable[object_id])
             if copy.contained:
@@ -150,7 +150,7 @@ class Fetches:
         if is_wanted:
             contained, entry.contained = entry.contained, ()
             node.objects.drop_all(contained)
-        self.failed(FetchFailed(object_id, "what is inside went with a node that is lost"))
+        self.failed(FetchFailed(object_id, "an object inside of it was lost with its node"))
 
     def _is_here(self, entry: ObjectEntry, message: ObjectFetched) -> None:
         node = self.node
@@ -213,8 +213,8 @@ class Fetches:
         count = f"its {len(arguments)} arguments, " if len(arguments) > 1 else "its argument, "
         name = task.options.name or node.lifecycle.function_name(task.spec.function_id)
         return (
-            f"No room on node {name_of(node.address)} for what task {name} takes: {count}{known:,} bytes as far as is "
-            f"known, must be in its store at once.  {reason}"
+            f"The object store of node {name_of(node.address)} is too full for task {name}: {count}{known:,} bytes as "
+            f"far as is known, must be in it at once.  {reason}"
         )
 
     def _stop_for(self, tasks: list[Task], reason: str = "") -> None:

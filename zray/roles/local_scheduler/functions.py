@@ -106,7 +106,7 @@ class Functions:
         function_id = actor.creation.spec.function_id
         if function_id in self.node.functions or function_id not in actor.job.refused:
             return ""
-        return f"The actor {actor.options.class_name} cannot be made: its job {why_too_many()}"
+        return f"The actor {actor.options.class_name} cannot be created: its job {why_too_many()}"
 
     def refuse(self, task: Task) -> None:
         """Its function was one too many."""

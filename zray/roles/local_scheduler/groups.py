@@ -124,10 +124,10 @@ class Groups:
         view = self.views.get(group_id)
         name = f"placement group {group_id.hex()}"
         if view is None or view.fact is None:
-            return f"{name}, of which the GCS has not said where it is"
+            return f"{name}, whose nodes the GCS has not named yet"
         if "" in view.fact.places:
             asked = in_words(sum_of(view.fact.spec.bundles))
-            return f"{name}: there is no room for all of it yet ({view.fact.spec.strategy}, {asked} in all)"
+            return f"{name}: too few resources are free for all its bundles ({view.fact.spec.strategy}, {asked} in all)"
         return f"a bundle of {name}, all of which are in use"
 
     def _why_never(self, view: View, where: Where, request: dict[str, int]) -> str:

@@ -368,7 +368,7 @@ class Guards:
         elif claim.is_killed:
             text = f"The {in_words(options)} was killed by kill()."
         elif not claim.is_held and not options.detached:
-            text = f"The {in_words(options)} has ended: its last handle is gone."
+            text = f"The {in_words(options)} has ended: its last handle was dropped."
         elif 0 <= options.max_restarts <= count:
             often = f" after {count} restart{'s' * (count > 1)} (max_restarts={options.max_restarts})"
             text = f"The {in_words(options)} died{often}: {lost}."

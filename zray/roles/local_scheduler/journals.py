@@ -179,8 +179,8 @@ class Journal:
             )
         if self.deaths >= DEATHS_MAX:
             return (
-                f"its process has died {self.deaths} times in a row before it ended any call: what it runs kills it, "
-                f"the {len(self.calls)} calls since its last checkpoint or the one behind them"
+                f"its process has died {self.deaths} times in a row before it finished a call: one of the "
+                f"{len(self.calls)} calls since its last checkpoint, or the next one, kills it"
             )
         return ""
 

@@ -134,14 +134,14 @@ class Lease:
         if seconds < SILENT_SECONDS:
             return ""
         is_ended = self.head_has_ended and self.ended_at > NEVER
-        what = "its process has ended" if is_ended else "it stands still, or is out of reach"
+        what = "its process has ended" if is_ended else "it is suspended, or unreachable"
         if self.head_answers:
-            what = "a process answers there, and no heartbeat"
+            what = "a process listens there, and answers no heartbeat"
         # Who is out of reach may give its verdict.
         longest = self.seconds if is_guest and self.missed_at == NEVER else max(self.head_wait, self.seconds)
-        waits = "does nothing, and waits" if self.is_over else "waits"
+        waits = "is suspended, and waits" if self.is_over else "waits"
         return (
-            f"the head of the cluster has not been heard of for {seconds:.0f} s ({what}): "
+            f"no heartbeat from the head of the cluster for {seconds:.0f} s ({what}): "
             f"this {'program' if is_guest else 'node'} {waits} up to {longest:g} s for it"
         )
 
@@ -156,11 +156,11 @@ class Lease:
         silence = self.clock - self.answered_at
         if self.head_answers and silence > wait:
             return (
-                f"the head of the cluster has answered no heartbeat for {silence:.0f} s, though a process answers "
-                "there: it may have been started anew, without its --state-dir"
+                f"the head of the cluster has answered no heartbeat for {silence:.0f} s, though a process listens "
+                "there: it may have been started again without its --state-dir"
             )
         if self.is_cut_off and not (self.is_over and self.head_has_ended):
             who = "this program" if is_guest else "this node"
             return f"the head has not answered for {silence:.0f} s, and {who} may be cut off"
-        what = "has ended, and was not started again" if self.head_has_ended else "has stood still"
+        what = "has ended, and was not started again" if self.head_has_ended else "has answered no heartbeat"
         return f"the head of the cluster {what} for {self.head_wait:g} s"

@@ -25,19 +25,20 @@ if TYPE_CHECKING:
 LOAD_SECONDS = 0.1
 # For the user of a program outside of the cluster.
 GUEST_IS_LOST = (
-    "this program has lost its place in the cluster ({reason}).  Its tasks, actors and objects there are gone; {help}"
+    "this program was removed from the cluster ({reason}).  Its tasks, actors and objects there are gone; {help}"
 )
 GUEST_HELP = (
-    "zray.shutdown() and zray.init() connect it anew, and `zray start --head --driver-wait S` has a cluster wait longer"
+    "zray.shutdown() and zray.init() connect it again, and `zray start --head --driver-wait S` makes a cluster wait "
+    "longer"
 )
 HEAD_HELP = (
-    "start a cluster, and the program once more (`zray start --head --state-dir PATH` keeps what is needed to go on "
-    "when it is started again in time, and `zray start --head-wait S` has nodes wait longer)"
+    "start a cluster, and then the program again (`zray start --head --state-dir PATH` keeps the state that a new "
+    "head continues from, and `zray start --head-wait S` makes nodes wait longer for it)"
 )
 # Of nodes that we have not been told of, messages that are kept until we are: what a new head's node says of as many
 # actors, some 500 bytes each, before its monitor has said who it is.
 EARLY_MAX = 10_000
-REVOKED_HELP = "`zray keys token` on the head's machine draws a token that lets it in again"
+REVOKED_HELP = "`zray keys token` on the head's machine prints a token with which it can join again"
 
 
 class Members:
@@ -202,7 +203,7 @@ class Members:
     def on_node_lost(self, message: NodeLost) -> None:
         """NodeLost."""
         if message.node == self.node.address:
-            reason = message.reason if self.node.drain.is_done else f"this node was declared lost: {message.reason}"
+            reason = message.reason if self.node.drain.is_done else f"this node was declared dead: {message.reason}"
             self.fence(reason, may_rejoin=WAS_LOST in reason)
             return
         self.last_lost = message.node

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ...wire.task_spec import ActorOptions
     from .tables import Task
 
-MADE_ANEW = "is gone: the task that made it died, and has made another"
+MADE_ANEW = "has ended: the task that created it died, and its retry has created another"
 LOST_WITH_ACTOR = encode_system_error("ObjectLostError", "The result lay on the actor's node, which is lost.")
 
 

@@ -312,7 +312,7 @@ def find_again(node: LocalScheduler, actor_id: bytes, options: ActorOptions, pro
         node.routes.name_found(actor_id, "")
         return
     elif entry.value is None:
-        grave = grave or died(options, "has ended before its maker has recovered")
+        grave = grave or died(options, "has ended before its creator has recovered")
         node.ends.graves[actor_id] = grave
         node.object_is_here(entry, grave)
         return

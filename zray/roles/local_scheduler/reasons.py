@@ -92,12 +92,12 @@ class Reasons:
             return
         self.seen.add(object_id)
         if entry is None:
-            self.say(depth, f"{name}: node {self._here()} knows nothing of it")
+            self.say(depth, f"{name}: node {self._here()} has no record of it")
         elif entry.value is not None:
             # Whoever waits for it may hear of it only when the shards know who holds what lies in it.
             expected = self.node.acks.expected.values()
             is_held_back = entry.contained and any(item.node == self.node.sender for item in expected)
-            then = ", and is announced when the GCS has recorded who holds the refs in it" if is_held_back else ""
+            then = ", and is delivered when the GCS has recorded the holders of the refs in it" if is_held_back else ""
             self.say(depth, f"{name}: is here{then}")
         elif entry.task is not None:
             self.of_task(entry.task, entry.object_id, depth, f"{name}: ")
@@ -111,7 +111,7 @@ class Reasons:
         if shared is not None and shared.is_fetching:
             size = f"{shared.size:,} bytes" if shared.size >= 0 else "its bytes"
             if why := self.node.fetches.why_no_room(entry.object_id):
-                self.say(depth, f"{name}: {size} wait for room on node {self._here()}:")
+                self.say(depth, f"{name}: {size} wait for free space in the object store of node {self._here()}:")
                 self._of_full_store(why, depth + 1)
                 return
             self.say(depth, f"{name}: {size} are on their way to node {self._here()} from node {places or '?'}")
@@ -146,11 +146,11 @@ class Reasons:
             if object_id in objects.pins:
                 what = "read by processes of this node"
             elif object_id in awaiting:
-                what = f"for {self.name_of_task(awaiting[object_id])}, which waits for more"
+                what = f"for {self.name_of_task(awaiting[object_id])}, which waits for further arguments"
             elif entry.holders is not None:
-                what = "ObjectRefs of processes of this node hold them"
+                what = "referenced by processes of this node"
             elif entry.is_released:
-                what = "nobody on this node holds them, others do"
+                what = "referenced on other nodes only"
             else:
                 what = "for tasks that are about to run, or inside other objects"
             found.setdefault(what, []).append(entry.value.size)
@@ -205,7 +205,7 @@ class Reasons:
         if missing:
             self._waits_for(missing, depth, name)
         else:
-            self.say(depth, f"{name} waits for its code, which the GCS was asked for")
+            self.say(depth, f"{name} waits for its code from the GCS")
 
     def _waits_for(self, arguments: list[bytes], depth: int, name: str) -> None:
         count = len(arguments)
@@ -270,9 +270,9 @@ class Reasons:
     def _doing(self, worker: Worker, frame: Frame) -> str:
         if worker.actor is not None:
             what = f"actor {worker.actor.options.class_name}"
-            return what if worker.actor.inflight else f"{what}, which has nothing to do,"
+            return what if worker.actor.inflight else f"{what}, which is idle,"
         task = frame.task if frame.task is not None else (worker.inflight[0] if worker.inflight else None)
-        return self.name_of_task(task) if task is not None else "a worker that is between two tasks"
+        return self.name_of_task(task) if task is not None else "a worker between two tasks"
 
     def _of_sent(self, task: Task, worker: Worker, depth: int, name: str) -> None:
         """It is a worker's, or an actor's."""
@@ -308,7 +308,7 @@ class Reasons:
             self.say(depth, f"{text}, and waits to get its CPU back")
             self._of_holders(("CPU",), depth + 1)
         elif not wait.pending:
-            self.say(depth, f"{text}, and waits for room in the object store")
+            self.say(depth, f"{text}, and waits for free space in the object store")
         else:
             self.say(depth, f"{text}, and waits itself for:")
             self.of_objects(wait.pending, depth + 1)
@@ -376,7 +376,7 @@ class Reasons:
         if where is not None and where.group and actor.actor_id in node.groups.unsettled:
             self.say(depth, f"{name} waits for {node.groups.state_in_words(where.group)}")
         elif actor.state == ActorState.REGISTERING:
-            self.say(depth, f"{name} waits for the GCS, or another node, to settle its name or its place")
+            self.say(depth, f"{name} waits for the GCS or another node to confirm its name or its node")
         elif actor.state == ActorState.STARTING and actor.worker is not None:
             pid = actor.worker.process.pid if actor.worker.process is not None else 0
             self._of_running(actor.worker.frames[0], depth, f"{name} {again}runs its constructor (pid {pid})")
@@ -398,7 +398,7 @@ class Reasons:
     def _of_remote_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
         route = self.node.routes.by_actor.get(task.options.actor_id)
         if route is None or not route.home:
-            self.say(depth, f"{name} waits until the GCS says where its actor lives")
+            self.say(depth, f"{name} waits for the GCS to locate its actor")
             # While it has no place it is its maker's, who knows why: as a rule the node of its name, or of the driver.
             maker = (route.hint if route is not None else "") or task.job.home
             if maker:
@@ -411,7 +411,7 @@ class Reasons:
         else:
             leaves = route.home in self.node.drain.going.closed
             until = " when its actor has moved: that node leaves the cluster (`zray drain`)" if leaves else ""
-            self.say(depth, f"{name} is about to leave for node {name_of(route.home)}{until}")
+            self.say(depth, f"{name} is about to be sent to node {name_of(route.home)}{until}")
 
     # --- a process that waits ---
 

@@ -286,7 +286,7 @@ class Remote:
     def adopt(self, entry: ObjectEntry) -> None:
         """A process holds a ref on something that this node has never heard of."""
         if self.node.is_embedded:
-            text = f"Object {entry.object_id.hex()} is gone: nothing on this node held it any more."
+            text = f"Object {entry.object_id.hex()} was freed: nothing on this node referenced it any more."
             self.node.objects.place(entry, encode_system_error("ObjectLostError", text))
             return
         entry.share()

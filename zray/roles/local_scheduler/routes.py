@@ -160,7 +160,7 @@ class Routes:
         for task in begun:
             del route.sent[task.spec.task_id]
             call = name_of_call(task)
-            text = f"The actor of {call} is made again elsewhere: its node is lost, and may have begun it."
+            text = f"The actor of {call} is restarted on another node: its node is lost, and may have begun it."
             self.node.lifecycle.fail_with(task, encode_system_error("ActorUnavailableError", text))
         if begun:
             self.calls_ended(route)

@@ -63,7 +63,7 @@ class Suspension:
         if len(self.kept) < KEPT_MAX:
             self.kept.append((self.node.sender, message))
         else:
-            text = f"more than {KEPT_MAX:,} messages came while the head was not heard of, and this node may be cut off"
+            text = f"more than {KEPT_MAX:,} messages came without a heartbeat of the head, and this node may be cut off"
             self.node.members.fence(text, may_rejoin=True)
 
     def on_node_lost(self, message: NodeLost) -> None:

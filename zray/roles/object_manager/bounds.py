@@ -26,10 +26,10 @@ def bounds_of(manager: ObjectManager) -> Iterator[tuple[str, int, int]]:
     objects = len(manager.objects) + len(manager.retired)
     yield "bytes in the store", ranges.used_bytes, ranges.capacity
     yield "objects in the store", objects, ranges.capacity // ALIGNMENT
-    yield "objects that wait for room", len(pulls.queue), len(pulls.coming)
+    yield "objects that wait for free space", len(pulls.queue), len(pulls.coming)
     yield "chunks that are written", len(pulls.writing), len(manager.copying)
     for process, count in Counter(item.process for item in manager.asked).items():
-        yield f"values of {process} that wait for room", count, manager_module.ASKED_MAX
+        yield f"values of {process} that wait for free space", count, manager_module.ASKED_MAX
     yield "lost nodes", len(pulls.lost), LOST_MAX
     # Who has nothing under way may always ask for a chunk; some are over before their last chunks are copied.
     over = {id(pull) for pull, _ in pulls.writing.values() if pulls.coming.get(pull.object_id) is not pull}

@@ -134,7 +134,7 @@ class ObjectManager(Role):
             # Its value is here: the writer is told the place, or, if it is being freed, gets room after that.
             self.send(self.local_scheduler, ClaimObject(message.object_id, self.sender))
         if len(self.asked) >= ASKED_MAX and sum(item.process == self.sender for item in self.asked) >= ASKED_MAX:
-            reason = f"{ASKED_MAX:,} other values of this process wait for room"
+            reason = f"{ASKED_MAX:,} other values of this process wait for free space"
             self.send(self.sender, AllocateRefused(message.object_id, reason))
             return
         self.asked.append(Asked(self.sender, message.object_id, message.size))
@@ -272,18 +272,18 @@ class ObjectManager(Role):
         """
         if aligned(size) > self.ranges.capacity:
             return (
-                f"{size:,} bytes asked, and the whole store is {self.ranges.capacity:,}: they can never fit, whatever "
-                f"is freed.  Divide it into smaller values, or {LARGER_STORE}."
+                f"{size:,} bytes are needed, and the whole store has {self.ranges.capacity:,}: the value can never fit."
+                f"  Divide it into smaller values, or {LARGER_STORE}."
             )
         largest = sorted(self.objects.values(), key=lambda stored: (-stored.place.size, stored.object_id))[:SHOWN_MAX]
         lines = "".join(f"\n  {self._describe(stored)}" for stored in largest)
         listed = f"  The largest:{lines}\n" if largest else "  "
         return (
-            f"{size:,} bytes asked; the store holds {self.ranges.capacity:,}, {self.ranges.used_bytes:,} of them in "
-            f"{len(self.objects)} objects.{listed}"
-            "An object stays while an ObjectRef to it lives in any process or in another object, while a task that "
-            "takes it has not ended, and while an array that get() gave on it is in use.  Drop what is needed no "
-            f"longer, or {remedy}."
+            f"{size:,} bytes are needed; {self.ranges.used_bytes:,} of the store's {self.ranges.capacity:,} bytes are "
+            f"in use, by {len(self.objects)} objects.{listed}"
+            "An object stays while any process or another object has an ObjectRef to it, while a task that takes it "
+            "has not ended, and while an array that get() returned of it is in use.  Drop refs and arrays that are "
+            f"not needed any more, or {remedy}."
         )
 
     def _describe(self, stored: Stored) -> str:
