@@ -45,7 +45,10 @@ class Commands(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command; errors of the system end it with one sentence, not with a traceback."""
+        from zray import uncaught
         from zray.exceptions import ZrayError
+
+        uncaught.uninstall()
 
         try:
             return super().invoke(context)

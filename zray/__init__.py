@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import second_start, shadows
+from . import second_start, shadows, uncaught
 
 __version__ = "0.1.0"
 
@@ -66,6 +66,7 @@ _MODULE_BY_NAME = {
 _MODULES = ("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util")
 
 second_start.end_if_marked()
+uncaught.install()
 sys.meta_path.append(shadows.AbsentModules)
 
 # Written out: type checkers and editors read it.

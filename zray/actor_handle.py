@@ -29,6 +29,8 @@ C_co = TypeVar("C_co", covariant=True)
 PARAMETERS = " parameters"
 IS_GENERATOR = " is a generator"
 IS_LOGGED = " is logged"  # the actor recovers
+# Other namespaces that the error of a missing name lists: a line of text.
+NAMESPACES_SAID_MAX = 5
 
 
 class ActorHandle(Generic[C_co]):
@@ -301,6 +303,20 @@ def find_actor(runtime: Runtime, name: str, namespace: str | None, *, is_weak: b
     if not reply.actor_id:
         return None
     return handle_of(runtime, reply.actor_id, reply.handle, reply.node)
+
+
+def why_not_found(runtime: Runtime, name: str, namespace: str) -> str:
+    """The sentence on a name without an actor, with other namespaces that have an actor of that name."""
+    from .wire.actors import FindActorNames
+
+    known = runtime.ask(lambda request: FindActorNames(request, namespace, True)).names
+    others = [other for other, found in known if found == name and other != namespace]
+    text = f"There is no living actor named {name!r} in namespace {namespace!r}."
+    if others:
+        more = f" and {len(others) - NAMESPACES_SAID_MAX} more" if len(others) > NAMESPACES_SAID_MAX else ""
+        text += f"  Namespaces that have one: {', '.join(map(repr, others[:NAMESPACES_SAID_MAX]))}{more}."
+        text += "  Pass namespace=... to get_actor(), or to init()."
+    return text
 
 
 def handle_of(runtime: Runtime, actor_id: bytes, data: bytes, found_at: str = "") -> ActorHandle[Any]:

@@ -408,7 +408,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
         ValueError: no living actor has the name, or the name is empty.
         TypeError: the namespace is not a str.
     """
-    from .actor_handle import find_actor
+    from .actor_handle import find_actor, why_not_found
     from .options import check_text
 
     if not isinstance(name, str) or not name:
@@ -419,8 +419,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     runtime = require_runtime()
     found = find_actor(runtime, name, namespace, is_weak=True)
     if found is None:
-        where = namespace or runtime.namespace
-        raise ValueError(f"There is no living actor named {name!r} in namespace {where!r}.")
+        raise ValueError(why_not_found(runtime, name, namespace or runtime.namespace))
     return found
 
 

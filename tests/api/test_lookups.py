@@ -53,6 +53,20 @@ def test_living_actors_are_listed_by_name(cluster):
         list_named_actors("tests")
 
 
+def test_error_of_a_missing_name_names_namespaces_that_have_it(cluster):
+    with pytest.raises(ValueError, match=r"named 'lonely' in namespace 'tests'\.$"):
+        zray.get_actor("lonely")
+    elsewhere = [Named.options(name="lonely", namespace=f"space {number}").remote() for number in range(7)]
+    zray.get([actor.names.remote() for actor in elsewhere])
+    said = r"in namespace '%s'\.  Namespaces that have one: %s and 2 more\.  Pass namespace=\.\.\. to get_actor"
+    some = ", ".join(f"'space {number}'" for number in range(5))
+    with pytest.raises(ValueError, match=said % ("tests", some)):
+        zray.get_actor("lonely")
+    with pytest.raises(ValueError, match=r"in namespace 'none'\.  .* and 2 more"):
+        zray.get_actor("lonely", namespace="none")
+    assert zray.get_actor("lonely", namespace="space 3") == elsewhere[3]
+
+
 def test_a_node_says_at_which_address_others_reach_it(cluster):
     (address,) = {node["NodeManagerAddress"] for node in zray.nodes()}
     there = Named.options(resources={"disk": 0.1}).remote()

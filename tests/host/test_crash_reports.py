@@ -13,6 +13,7 @@ from tests.scripts import ROOT, environment, run_script, write_script
 from zray.host.cgroups import Cgroups
 from zray.host.crash_reports import folded
 from zray.host.oom import FRESH_SECONDS, OomKills
+from zray.host.spawn import _PROGRAM
 from zray.store.folding import OWN_FOLDER
 
 MB = 1_000_000
@@ -208,3 +209,30 @@ def test_kill_by_the_kernel_for_lack_of_memory_is_called_so(small_cgroup, tmp_pa
     first, second = done.stdout.splitlines()
     assert "OOM killer" in first and "of a limit of 0.40 GB" in first
     assert second == "killed by signal 9 (SIGKILL)"
+
+
+MISTAKES = {
+    "an unknown option": "ray.remote(num_cpu=1)(print)",
+    "a wrong value": "ray.remote(num_cpus=-1)(print)",
+    "a name that is absent": "ray.util.ActorPooll",
+    "a direct call": "ray.remote(print)()",
+    "an argument of init": "ray.init(num_cpus='many')",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_frames_of_zray_are_left_out_before_a_session_too(tmp_path, mistake):
+    path = write_script(tmp_path, f"import zray as ray\n{MISTAKES[mistake]}\n")
+    command = [sys.executable, path]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=40)
+    assert f'{path}", line 2, in <module>' in done.stderr and OWN_FOLDER not in done.stderr, done.stderr
+    variables = {**environment(), "ZRAY_FULL_TRACEBACK": "1"}
+    whole = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=40)
+    assert OWN_FOLDER in whole.stderr and whole.stderr.splitlines()[-1] == done.stderr.splitlines()[-1]
+
+
+def test_fault_of_an_own_process_is_shown_with_all_frames():
+    """Only frames of zray tell of it."""
+    program = _PROGRAM.format(path=repr([str(ROOT), *sys.path]), mark="X", module="zray.host.node_main")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=40)
+    assert done.returncode and "node_main.py" in done.stderr, done.stderr

@@ -15,7 +15,7 @@ from ..exceptions import AuthenticationError, ClusterLostError, ZrayError
 from ..runtime_env import shared_and_own
 from ..wire.actors import SHUTDOWN_SECONDS
 from ..wire.session import Goodbye
-from . import context, interrupts, tracebacks
+from . import context, interrupts
 from .green_threads import refuse_green_threads
 from .machine import why_store_is_too_large
 from .nodes import (
@@ -72,7 +72,6 @@ def start(
     """As api.init."""
     global _own_pid
     refuse_green_threads()
-    tracebacks.install()
     interrupts.install()  # an interrupt waits until the session is there: half a start leaves a node behind
     try:
         driver = _start(

@@ -20,6 +20,7 @@ _ASIDE = 100
 
 # The path first: a file of the program may have the name of a standard module.
 _PROGRAM = "import sys; sys.path[:] = {path}; import os; os.environ.pop({mark!r}, None); \
+from zray import uncaught; uncaught.uninstall(); \
 from zray.host import context; context.is_own = True; from {module} import main; main()"
 
 

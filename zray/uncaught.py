@@ -1,24 +1,33 @@
-"""Uncaught exceptions of a driver's program without the frames of zray that raised them (store/folding.py)."""
+"""Uncaught errors of a program, shown without the frames of zray that raised them (store/folding.py)."""
 
 from __future__ import annotations
 
 import sys
-from types import TracebackType
+from typing import TYPE_CHECKING
 
-from ..store.folding import OWN_FOLDER, shows_all
+if TYPE_CHECKING:
+    from types import TracebackType
 
 
 def install() -> None:
-    """From now on, unless the program has a hook of its own.
+    """Show uncaught errors so from now on, unless the program has a hook of its own.
 
-    It stays after the session, whose error may end the program.
+    The hook stays after the session, whose error may end the program.
     """
-    if sys.excepthook is sys.__excepthook__ and not shows_all():
+    if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show
+
+
+def uninstall() -> None:
+    """Show all frames: only frames of zray tell of a fault in its own processes and commands."""
+    if sys.excepthook is _show:
+        sys.excepthook = sys.__excepthook__
 
 
 def cut(trace: TracebackType | None) -> None:
     """Leave out the last frames, as far as they are zray's own.  A traceback of nothing but own frames stays."""
+    from .store.folding import OWN_FOLDER
+
     last = None  # of the program's
     while trace is not None:
         if not trace.tb_frame.f_code.co_filename.startswith(OWN_FOLDER):
@@ -29,8 +38,10 @@ def cut(trace: TracebackType | None) -> None:
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    from .store.folding import shows_all
+
     seen: set[int] = set()
-    todo: list[BaseException | None] = [error]
+    todo: list[BaseException | None] = [error] if not shows_all() else []
     while todo:
         part = todo.pop()
         if part is not None and id(part) not in seen:
