@@ -10,6 +10,7 @@ import fractions
 import gc
 import math
 import pickle
+import sys
 import uuid
 
 import numpy as np
@@ -233,6 +234,20 @@ def test_writing_into_an_argument_says_which_one_and_what_to_do():
         zray.get(scale.remote(zray.put(np.zeros(1_000_000))))
     text = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
     assert "weights" in text and "copy" in text
+
+
+def test_writing_into_an_attribute_of_an_actor_says_which_one():
+    @zray.remote
+    class Model:
+        def train(self, weights):
+            self.weights = weights["layer"]
+            self.weights -= 0.5
+
+    failing = Model.remote().train.remote({"layer": np.zeros(1_000_000)})
+    with pytest.raises(ValueError, match="read-only") as caught:
+        zray.get(failing)
+    text = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+    assert sys.version_info < (3, 11) or "self.weights = self.weights.copy()" in text
 
 
 def test_a_writable_copy_can_be_asked_for():

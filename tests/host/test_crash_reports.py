@@ -232,7 +232,7 @@ def test_frames_of_zray_are_left_out_before_a_session_too(tmp_path, mistake):
 
 
 def test_fault_of_an_own_process_is_shown_with_all_frames():
-    """Only frames of zray tell of it."""
+    """Frames of zray alone tell of the fault."""
     program = _PROGRAM.format(path=repr([str(ROOT), *sys.path]), mark="X", module="zray.host.node_main")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=40)
     assert done.returncode and "node_main.py" in done.stderr, done.stderr

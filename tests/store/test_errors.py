@@ -304,6 +304,14 @@ def test_an_error_passed_on_stays_the_first_one():
     assert len(data) < 4000
 
 
+def test_error_that_the_same_task_passes_on_again_and_again_says_so_once():
+    data = serialize_error(raised(KeyError("first")), "a").inband
+    for name in "bbbbc":
+        data = serialize_error(raised(deserialize_error(data)), name).inband
+    text = str(deserialize_error(data))
+    assert text.count("passed on by b") == text.count("passed on by c") == 1
+
+
 def test_line_of_the_outer_task_that_called_get_is_in_the_text():
     error = deserialize_error(serialize_error(raised(KeyError("first")), "inner").inband)
 

@@ -24,7 +24,7 @@ def add_hints(error: BaseException, node: str = "") -> None:
             names = _read_only_arrays(error)
             if names:
                 error.add_note(
-                    f"{' and '.join(names)}: arrays that zray hands out lie in shared memory, where others read them "
+                    f"{' and '.join(names)}: arrays from zray lie in shared memory, which other processes read "
                     f"too.  Copy before writing ({names[0]} = {names[0]}.copy()), or have zray make copies: "
                     "@zray.remote(writable=True), zray.get(ref, writable=True)."
                 )
@@ -80,9 +80,18 @@ def _read_only_arrays(error: BaseException) -> list[str]:
         arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         names = [name for name, value in frame.f_locals.items() if _is_read_only(value, numpy)]
         names.sort(key=lambda name: name not in arguments)
+        names += [f"self.{name}" for name, value in _attributes_of_self(frame) if _is_read_only(value, numpy)]
         if names:
             return names
     return []
+
+
+def _attributes_of_self(frame: FrameType) -> list[tuple[str, Any]]:
+    """The attributes of the object whose method runs in the frame."""
+    try:
+        return list(vars(frame.f_locals["self"]).items())
+    except Exception:  # No method, or a class whose __dict__ is code of the user.
+        return []
 
 
 def _is_read_only(value: Any, numpy: Any) -> bool:

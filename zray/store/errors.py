@@ -242,7 +242,9 @@ def _pass_on(error: TaskError, function_name: str) -> Serialized:
         from .folding import lines_of_user
 
         lines = lines_of_user(error.__traceback__, PASSED_ON_FRAMES)
-        text = f"{text.rstrip()}\n(passed on by {function_name})\n{lines}"
+        added = f"\n(passed on by {function_name})\n{lines}"
+        # A chain of calls of one function says so once.
+        text = text if text.rstrip().endswith(added.rstrip()) else text.rstrip() + added
     cause = NO_CAUSE if error.cause is None else _pickled(error.cause)
     return _encode_task_error(error.function_name, text, error.pid, error.node, cause)
 
