@@ -17,6 +17,7 @@ COMMANDS = {
     "keys": "Show, create and revoke keys and tokens of a cluster.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
+    "run": "Run a program; with --as-ray, a program written for Ray.",
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",
@@ -62,9 +63,9 @@ class Commands(click.Group):
 
 def version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
     if wanted:
-        import zray
+        from zray.version import __version__
 
-        click.echo(f"zray {zray.__version__}")
+        click.echo(f"zray {__version__}")
         context.exit()
 
 

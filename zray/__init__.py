@@ -10,8 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import second_start, shadows, uncaught
-
-__version__ = "0.1.0"
+from .version import __ray_version__, __version__
 
 if TYPE_CHECKING:
     from . import actor, cloudpickle, exceptions, experimental, internal, runtime_env, util
@@ -74,6 +73,7 @@ __all__ = [
     "ActorClassInheritanceException",
     "ObjectID",
     "ObjectRef",
+    "__ray_version__",
     "__version__",
     "actor",
     "as_completed",

@@ -7,9 +7,9 @@ import typing
 import msgspec
 import zmq
 
-from zray import __version__
 from zray.host.versions import python_version
 from zray.ids import JOB_ID_BYTES
+from zray.version import __version__
 from zray.wire.codec import decode, encode
 from zray.wire.message import PROTOCOL_VERSION, Bulk
 from zray.wire.session import Hello

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from tests.host.wires import Host, Stranger, pump, reads_a_line, strangers_port
-from zray import __version__
 from zray.exceptions import AuthenticationError, ZrayError
 from zray.host import dealing, membership
 from zray.host.founding import Admission
@@ -17,6 +16,7 @@ from zray.host.probes import SIGNATURE
 from zray.host.roster import Roster
 from zray.host.versions import python_version
 from zray.roles.effects import Finding
+from zray.version import __version__
 from zray.wire.codec import Letter, Mail, decode_mail, encode
 from zray.wire.gcs import Heartbeat
 from zray.wire.hosts import HostHello, HostRefused, HostWelcome, JoinCluster, JoinClusterReply, JoinRefused

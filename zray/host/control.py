@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import structs
 
-from .. import __version__
 from ..exceptions import ClusterLostError, ZrayError
 from ..printable import printable
+from ..version import __version__
 from ..wire.hosts import GetNodes, NodeFact, NodesReply
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.orders import OrderReply

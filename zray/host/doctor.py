@@ -13,8 +13,8 @@ import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .. import __version__
 from ..printable import printable
+from ..version import __version__
 from ..wire.hosts import HostRefused, JoinCluster, JoinRefused
 from ..wire.message import PROTOCOL_VERSION
 from .dealing import DENIED, WRONG_KEY

@@ -12,12 +12,12 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
 from ..exceptions import ProtocolError
 from ..ids import JOB_ID_BYTES
 from ..roles.effects import HeadChanged, ProcessJoined, ProcessLeft, SchedulerGone
 from ..roles.inquiries import Inquiries
 from ..roles.local_scheduler.scheduler import INLINE_BYTES_MAX
+from ..version import __version__
 from ..wire.allowed import targets_of_process
 from ..wire.codec import decode
 from ..wire.groups import plain

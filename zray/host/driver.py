@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from .. import __version__
+from .. import ray_imports
 from ..ids import JOB_ID_BYTES, root_task_id
 from ..object_ref import ObjectRef
 from ..printable import printable
 from ..runtime_env import env_vars_of, in_words
 from ..store import errors, unpickling
+from ..version import __version__
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.output import FlushOutput, OutputFlushed
 from ..wire.scheduling import JobFacts, JobNotice, PublishCode
@@ -71,6 +72,7 @@ class Driver(Runtime):
             infeasible=infeasible,
             log_to_driver=log_to_driver,
             seed=seed,
+            as_ray=ray_imports.is_wanted(),
         )
         versions = (PROTOCOL_VERSION, __version__)
         hello = Hello(*versions, "driver", os.getpid(), job_id=job_id, python=python_version(), facts=facts)

@@ -10,7 +10,7 @@ from importlib import import_module
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from .. import absent
+from .. import absent, ray_imports
 from ..exceptions import AuthenticationError, ClusterLostError, ZrayError
 from ..runtime_env import shared_and_own
 from ..wire.actors import SHUTDOWN_SECONDS
@@ -114,7 +114,7 @@ def _start(
     seed: int | None,
     runtime_env: dict[str, Any],
 ) -> Driver:
-    address = address or os.environ.get("ZRAY_ADDRESS") or "local"
+    address = address or os.environ.get("ZRAY_ADDRESS") or ray_imports.address() or "local"
     infeasible, seed = checked_infeasible(infeasible), checked_seed(seed)
     given = {
         "num_cpus": num_cpus,

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from .. import __version__
 from ..exceptions import AuthenticationError, ProtocolError, ZrayError
 from ..roles.effects import Finding, HeadChanged, MeetHost, ProbeHost, Send
 from ..roles.local_scheduler.addresses import Addresses
 from ..roles.local_scheduler.lease import HEAD_WAIT_SECONDS
 from ..roles.work_effects import HoldBack
+from ..version import __version__
 from ..wire.codec import decode_mail
 from ..wire.gcs import GiveUpNode, NodeLost
 from ..wire.hosting import ReplicaStuck

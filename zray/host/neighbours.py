@@ -15,8 +15,8 @@ from typing import Any
 
 import zmq
 
-from .. import __version__
 from ..exceptions import ProtocolError
+from ..version import __version__
 from ..wire.codec import Letter, Mail, decode_mail
 from ..wire.hosts import (
     WAS_LOST,

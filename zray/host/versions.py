@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .. import __version__
+from ..version import __version__
 from ..wire.message import PROTOCOL_VERSION
 
 # These two, and that the protocol is their first field, are the same in every version.

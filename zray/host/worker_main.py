@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
-from .. import __version__
 from ..exceptions import ClusterLostError, DeserializationError
 from ..ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ..ids import function_id as id_of_code
@@ -30,6 +29,7 @@ from ..store.arguments import deserialize_arguments
 from ..store.errors import deserialize_error
 from ..store.functions import CodeInStore, deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
+from ..version import __version__
 from ..wire.actors import StartActor
 from ..wire.environment import EnvVars
 from ..wire.message import PROTOCOL_VERSION, Message
@@ -171,6 +171,10 @@ class Worker(Runtime):
             return
         self.job_id, self.namespace = message.job_id, facts.namespace
         set_env_vars((*facts.env_vars, *message.environment.env_vars))
+        if facts.as_ray:
+            from ..ray_imports import install
+
+            install(self)
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
         self.code_changes.show_path(facts.sys_path)
         if self.code is None:

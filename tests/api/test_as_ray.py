@@ -1,0 +1,191 @@
+"""Programs written for Ray, run unchanged: `import ray` is zray in the program, in workers and in child processes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.commands import command_line
+from tests.scripts import environment, run_script, write_script
+from zray.version import __ray_version__, __version__
+
+PROGRAM = """
+    import importlib.metadata, importlib.util, subprocess, sys
+
+    import helper, ray
+    import ray.exceptions
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    import zray
+
+    @ray.remote
+    def inside():
+        import ray, zray
+        import ray.util.scheduling_strategies as strategies
+
+        child = [sys.executable, "-c", "import ray, zray; print(ray is zray)"]
+        said = subprocess.run(child, capture_output=True, text=True, check=True).stdout.strip()
+        return ray is zray, strategies.__name__, helper.is_zray(), said, ray.__version__
+
+    @ray.remote
+    class Actor:
+        def version(self):
+            import ray
+
+            return ray.__version__
+
+    if __name__ == "__main__":
+        assert ray is zray and helper.is_zray() and sys.modules["ray"] is zray
+        assert ray.util is zray.util and ray.util.__spec__.name == "zray.util"
+        assert issubclass(ray.exceptions.RayTaskError, zray.exceptions.ZrayError)
+        assert importlib.metadata.version("ray") == ray.__version__
+        with ray.init(num_cpus=1):
+            print(*ray.get(inside.remote()))
+            print(ray.get(Actor.remote().version.remote()))
+            assert isinstance(ray.put(1), zray.ObjectRef)
+        print(sys.argv[1:])
+"""
+HELPER = "import ray\n\ndef is_zray():\n    return ray.__name__ == 'zray'\n"
+LINES = f"True zray.util.scheduling_strategies True True {__ray_version__}\n{__ray_version__}\n"
+
+
+@pytest.fixture
+def with_a_ray(tmp_path):
+    """Variables of an environment in which another Ray is installed, which is not to be imported."""
+    (tmp_path / "installed" / "ray").mkdir(parents=True)
+    (tmp_path / "installed" / "ray" / "__init__.py").write_text("raise ImportError('the Ray that is installed')")
+    (tmp_path / "helper.py").write_text(HELPER)
+    variables = environment()
+    variables["PYTHONPATH"] += os.pathsep + str(tmp_path / "installed")
+    return variables
+
+
+def run(arguments, variables, folder):
+    return subprocess.run(arguments, env=variables, cwd=folder, capture_output=True, text=True, timeout=40)
+
+
+def test_program_runs_with_ray_as_zray(tmp_path, with_a_ray):
+    script = write_script(tmp_path, PROGRAM)
+    result = run(command_line("run", "--as-ray", str(script), "--lr", "1"), with_a_ray, tmp_path)
+    assert result.stdout == LINES + "['--lr', '1']\n", result.stderr
+
+
+def test_module_runs_with_ray_as_zray(tmp_path, with_a_ray):
+    write_script(tmp_path, PROGRAM)
+    result = run(command_line("run", "--as-ray", "-m", "script", "-h"), with_a_ray, tmp_path)
+    assert result.stdout == LINES + "['-h']\n", result.stderr
+
+
+def test_installation_in_the_program_itself(tmp_path, with_a_ray):
+    script = write_script(tmp_path, "    from zray.util import as_ray\n    as_ray.install()\n" + PROGRAM)
+    result = run([sys.executable, str(script)], with_a_ray, tmp_path)
+    assert result.stdout == LINES + "[]\n", result.stderr
+
+
+def test_plugin_of_pytest(tmp_path, with_a_ray):
+    """conftest.py imports Ray ahead of all tests."""
+    (tmp_path / "conftest.py").write_text("import ray")
+    (tmp_path / "test_it.py").write_text("import ray, zray\n\ndef test_it():\n    assert ray is zray\n")
+    options = ["-q", "-p", "zray.as_ray", "-p", "no:cacheprovider", "-W", "error"]
+    result = run([sys.executable, "-m", "pytest", *options, str(tmp_path)], with_a_ray, tmp_path)
+    assert result.returncode == 0 and "1 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_command_without_the_option_leaves_ray_alone(tmp_path, with_a_ray):
+    script = write_script(tmp_path, "import ray")
+    result = run(command_line("run", str(script)), with_a_ray, tmp_path)
+    assert result.returncode == 1 and "the Ray that is installed" in result.stderr
+    result = run(command_line("run", "no-such-program"), with_a_ray, tmp_path)
+    assert result.returncode == 1 and "neither a file nor a command named 'no-such-program'" in result.stderr
+
+
+def test_modules_that_are_absent_say_what_to_do_instead(tmp_path):
+    program = """
+        import importlib.util
+        from zray.util import as_ray
+        as_ray.install()
+        as_ray.install()
+        for name in ("ray.data", "ray.nope", "ray.util.nope"):
+            assert importlib.util.find_spec(name) is None
+            try:
+                __import__(name)
+            except ImportError as error:
+                print(error)
+        try:
+            from ray import data
+        except ImportError as error:
+            print(error)
+        try:
+            ray = __import__("ray")
+            ray.nope
+        except AttributeError as error:
+            print(error)
+    """
+    advice = "zray does not have zray.data yet.  Run tasks over a list of files.\n"
+    refused = "No module named 'ray.nope'\nNo module named 'ray.util.nope'\n"
+    result = run_script(tmp_path, program)
+    assert result.stdout == f"{advice}{refused}{advice}module 'zray' has no attribute 'nope'\n", result.stderr
+
+
+def test_installation_that_comes_too_late_is_refused(tmp_path, with_a_ray):
+    (tmp_path / "installed" / "ray" / "__init__.py").write_text("")
+    program = """
+        import zray
+        from zray.util import as_ray
+        with zray.init(num_cpus=1):
+            try:
+                as_ray.install()
+            except RuntimeError as error:
+                print(error)
+        import ray
+        try:
+            as_ray.install()
+        except RuntimeError as error:
+            print(error)
+        print(as_ray.is_installed(), zray.__version__, zray.__ray_version__)
+    """
+    result = run([sys.executable, str(write_script(tmp_path, program))], with_a_ray, tmp_path)
+    late, imported, facts = result.stdout.splitlines()
+    assert late.endswith("call zray.util.as_ray.install() before zray.init().")
+    assert "installed/ray/__init__.py" in imported and imported.endswith("before the first `import ray`.")
+    assert facts == f"False {__version__} {__ray_version__}"
+
+
+def test_library_that_imports_ray_after_the_session_has_started(tmp_path, with_a_ray):
+    program = """
+        import zray
+        with zray.init(num_cpus=1):
+            import helper
+            assert helper.is_zray()
+            print(zray.get(zray.remote(helper.is_zray).remote()))
+    """
+    script = write_script(tmp_path, program)
+    result = run(command_line("run", "--as-ray", str(script)), with_a_ray, tmp_path)
+    assert result.stdout == "True\n", result.stderr
+
+
+@pytest.mark.slow
+def test_program_on_several_nodes(tmp_path, cluster):
+    """RAY_ADDRESS names the cluster."""
+    program = """
+        from zray.util import as_ray
+        as_ray.install()
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        @ray.remote
+        def inside():
+            import ray
+            return ray.__name__, ray.get_runtime_context().get_node_id()
+
+        with ray.init():
+            ids = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("CPU")]
+            on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in ids]
+            found = ray.get([inside.options(scheduling_strategy=strategy).remote() for strategy in on])
+            assert found == [("zray", node) for node in ids], found
+            print(len(found))
+    """
+    variables = {**environment(), "RAY_ADDRESS": cluster.address}
+    result = run([sys.executable, str(write_script(tmp_path, program))], variables, tmp_path)
+    assert result.stdout == "2\n", result.stderr
