@@ -62,7 +62,11 @@ _MODULE_BY_NAME = {
         "api",
     ),
 }
-_MODULES = ("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util")
+_MODULES = (
+    *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
+    # Not in dir(zray): few programs need them.
+    *("_private", "cluster_utils", "job_config", "types"),
+)
 
 second_start.end_if_marked()
 uncaught.install()

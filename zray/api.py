@@ -83,10 +83,8 @@ def init(
         ValueError, TypeError: a bad value, or an argument of a new session where one is joined.
         NotImplementedError: an argument of Ray's that zray does not have yet.
     """
-    from .host import joining
-
-    joining.check_init_arguments({**ignored, "local_mode": local_mode, "include_dashboard": include_dashboard})
     return _start(
+        {**ignored, "local_mode": local_mode, "include_dashboard": include_dashboard},
         ignore_reinit_error,
         address,
         num_cpus=num_cpus,
@@ -99,14 +97,25 @@ def init(
         log_to_driver=log_to_driver,
         infeasible=infeasible,
         seed=seed,
-        runtime_env=check_runtime_env(runtime_env or {}, "init()"),
+        runtime_env=runtime_env,
     )
 
 
-def _start(ignore_reinit_error: bool, address: str | None, namespace: str | None, **arguments: Any) -> Context:
+def _start(
+    further: dict[str, Any],
+    ignore_reinit_error: bool,
+    address: str | None,
+    namespace: str | None,
+    runtime_env: dict[str, Any] | None,
+    **arguments: Any,
+) -> Context:
     from .host import joining
+    from .job_config import with_job_config
     from .options import check_text
 
+    joining.check_init_arguments(further)
+    namespace, runtime_env = with_job_config(further.get("job_config"), namespace, runtime_env)
+    arguments["runtime_env"] = check_runtime_env(runtime_env or {}, "init()")
     for name, text in {"address": address, "namespace": namespace}.items():
         if text is not None:
             check_text(name, text)

@@ -11,7 +11,7 @@
     ├── GetTimeoutError                 also a TimeoutError
     ├── ObjectLostError
     │   ├── ObjectReconstructionFailedError
-    │   ├── ObjectFreedError
+    │   ├── ObjectFreedError, ObjectFetchTimedOutError, ReferenceCountingAssertionError
     │   └── OwnerDiedError
     ├── ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, PlasmaObjectNotAvailable
     ├── TaskPlacementGroupRemoved, ActorPlacementGroupRemoved, TaskUnschedulableError, ActorUnschedulableError
@@ -262,6 +262,14 @@ class OwnerDiedError(ObjectLostError):
     """The value was lost with the driver that owned it (definite)."""
 
 
+class ObjectFetchTimedOutError(ObjectLostError):
+    """The transfer took too long (indefinite).  For `except` clauses alone: zray repeats transfers."""
+
+
+class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
+    """The value was freed too early (definite).  For `except` clauses alone: zray does not raise this error."""
+
+
 class ObjectStoreFullError(ZrayError):
     """The object store is full after evicting and spilling (definite: nothing was stored)."""
 
@@ -348,6 +356,12 @@ class ProtocolError(ZrayError, ValueError):
 
 class DeadlockError(ZrayError, RuntimeError):
     """Tasks or actors wait for each other in a circle (definite: none can go on)."""
+
+
+# Ray's other names of the same errors.
+LocalRayletDiedError = NodeDiedError
+RayWorkerError = WorkerCrashedError
+UnreconstructableError = ObjectReconstructionFailedError
 
 
 def is_error_value(value: object) -> bool:

@@ -24,6 +24,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_path")
 # Modules of Ray whose names are found in a module of another name here.
 MOVED = {
     "ray._raylet": "zray.types",
+    "ray.services": "zray._private.services",
     "ray.dag.class_node": "zray.dag",
     "ray.dag.dag_node": "zray.dag",
     "ray.dag.function_node": "zray.dag",
@@ -70,6 +71,7 @@ def install(runtime: Any = None) -> None:
     zray = sys.modules[__package__]
     sys.meta_path.insert(0, RayModules)  # type: ignore[arg-type]
     sys.modules["ray"] = zray
+    mirror()
     zray.__version__ = __ray_version__  # type: ignore[attr-defined]
     os.environ["PYTHONPATH"] = path_of_children(os.environ.get("PYTHONPATH", ""))
 
@@ -82,6 +84,17 @@ def is_installed() -> bool:
 def is_wanted() -> bool:
     """Whether the workers of a session that starts now are to import zray as `ray`."""
     return is_installed() or FOLDER in sys.path
+
+
+def mirror() -> None:
+    """Register the modules that are imported by now under Ray's names too.
+
+    The import system binds a module that it loads as an attribute of its package.  `zray.util.placement_group` is a
+    function whose module has the same name: a load of that module under a second name would replace the function.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("zray."):
+            sys.modules.setdefault(name[1:], module)
 
 
 def path_of_children(path: str) -> str:
@@ -152,3 +165,4 @@ class OwnModule:
     def exec_module(self, module: ModuleType) -> None:
         """The module has run.  It gets its own spec back, which the import system has replaced."""
         module.__spec__ = self.spec
+        mirror()

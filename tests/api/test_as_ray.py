@@ -189,3 +189,20 @@ def test_program_on_several_nodes(tmp_path, cluster):
     variables = {**environment(), "RAY_ADDRESS": cluster.address}
     result = run([sys.executable, str(write_script(tmp_path, program))], variables, tmp_path)
     assert result.stdout == "2\n", result.stderr
+
+
+def test_function_keeps_its_name_beside_a_module_of_that_name(tmp_path):
+    """`placement_group` is both, and programs import the module."""
+    program = """
+        from zray.util import as_ray
+        as_ray.install()
+        import ray
+        import ray.util.placement_group
+        from ray.util.placement_group import PlacementGroup
+        import zray.util
+        assert callable(ray.util.placement_group) and ray.util.placement_group is zray.util.placement_group
+        import ray.services, ray._private.services
+        print(ray.services.get_node_ip_address is ray.util.get_node_ip_address)
+    """
+    result = run_script(tmp_path, program)
+    assert result.stdout == "True\n", result.stderr

@@ -1,0 +1,5 @@
+"""Types for annotations."""
+
+from .object_ref import ObjectRef
+
+__all__ = ["ObjectRef"]
