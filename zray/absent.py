@@ -78,7 +78,6 @@ PLACEMENT_GROUP_ARGUMENTS = {
 }
 
 ABILITIES = {
-    "async remote functions": "Make the function a method of an async actor.",
     "streaming generators": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
     "async generators of actors": "Return a list, or put the values into a queue that is an actor.",
     "lazy graphs with `.bind`": "Call `.remote(...)` at once, and pass refs on as arguments.",

@@ -48,8 +48,6 @@ class RemoteFunction(Generic[P, R]):
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         options = check_options(options, TASK_OPTIONS, "a remote function")
-        if inspect.iscoroutinefunction(function):
-            raise absent.not_built(absent.ABILITIES, "async remote functions")
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options

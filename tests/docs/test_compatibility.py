@@ -114,10 +114,6 @@ def test_absent_argument_of_placement_group_says_what_to_do_instead(name):
     assert absent.PLACEMENT_GROUP_ARGUMENTS[name] in str(raised.value)
 
 
-async def asynchronous():
-    """A coroutine function."""
-
-
 @zray.remote
 def generate():
     yield 1
@@ -129,7 +125,6 @@ class Asynchronous:
 
 
 USES = {
-    "async remote functions": [lambda: zray.remote(asynchronous)],
     "streaming generators": [
         lambda: generate._task_options(None),
         lambda: generate.options(num_returns="streaming"),

@@ -58,6 +58,24 @@ class Aside:
         except ClusterLostError:
             pass  # who waits hears of it
 
+    def lend(self) -> None:
+        """Lend the CPU now: the main thread is about to wait for what is awaited.  In the main thread."""
+        worker = self.worker
+        client = worker.client
+        if not client.waits or worker.call is None:
+            return
+        try:
+            with worker.lock:
+                if self.request and client.replies[self.request] is not None:
+                    del client.replies[self.request]
+                    self.request = 0
+                if not self.request and (missing := self._missing()):
+                    self.is_ending = False
+                    self.request = client.wait(missing, len(missing), fetch=False, block=True, aside=True)
+                    worker.send_buffered()
+        except ClusterLostError:
+            pass  # who waits hears of it
+
     def _missing(self) -> list[bytes]:
         """What is awaited and not here."""
         worker = self.worker

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import posix_ipc
 
+from .. import ray_imports
 from ..exceptions import ClusterLostError, DeserializationError
 from ..ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ..ids import function_id as id_of_code
@@ -38,6 +39,7 @@ from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
 from . import context, gpus
 from .aside import Aside
+from .async_tasks import runnable
 from .code_changes import CodeChanges
 from .connection import Connection
 from .core_waits import CoreWaits
@@ -172,9 +174,7 @@ class Worker(Runtime):
         self.job_id, self.namespace = message.job_id, facts.namespace
         set_env_vars((*facts.env_vars, *message.environment.env_vars))
         if facts.as_ray:
-            from ..ray_imports import install
-
-            install(self)
+            ray_imports.install(self)
         self.paths.show_log(message.job_id, self.worker_id, self.pid)
         self.code_changes.show_path(facts.sys_path)
         if self.code is None:
@@ -406,6 +406,7 @@ class Worker(Runtime):
             found = self.get((function.ref,), None)[0]
             restored = self.restored_count  # that ref is none of the closure's
             function = deserialize_function(found)
+        function = runnable(function)
         with self.lock:
             if self.restored_count == restored and not self.has_new_code:
                 self.functions[function_id] = function
