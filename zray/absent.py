@@ -51,7 +51,6 @@ OPTIONS = {
     '`label_selector={"gpu": "a100"}`.',
     "concurrency_groups": GROUPS,
     "concurrency_group": GROUPS,
-    "max_pending_calls": "Count the open refs, and wait for some with `zray.wait`.",
 }
 
 INIT_ARGUMENTS = {

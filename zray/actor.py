@@ -10,7 +10,7 @@ from types import ClassMethodDescriptorType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from . import absent, api
-from .actor_handle import IS_GENERATOR, IS_LOGGED, PARAMETERS, ActorHandle, ActorMethod, find_actor
+from .actor_handle import IS_GENERATOR, IS_LOGGED, MAX_PENDING, PARAMETERS, ActorHandle, ActorMethod, find_actor
 from .exceptions import ActorAlreadyExistsError, ActorClassInheritanceException
 from .host import context
 from .host.environments import environment_for, portable
@@ -160,6 +160,7 @@ class ActorClass(Generic[C]):
           `checkpoint_interval`
         - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
         - `max_concurrency` (default 1): calls at once; 1000 for async actors
+        - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
         - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
         - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
         - `scheduling_strategy` (default `"DEFAULT"`): `"DEFAULT"`, `"SPREAD"`, or an object of
@@ -241,6 +242,8 @@ class ActorClass(Generic[C]):
         methods = self.__described()
         if options.get("checkpoint_interval") is not None:
             methods = {name: {**described, IS_LOGGED: True} for name, described in methods.items()}
+        if (most := options.get("max_pending_calls") or -1) > 0:
+            methods = {n: d if n in BUILT_IN_METHODS else {**d, MAX_PENDING: most} for n, d in methods.items()}
         if self.__code is None:
             self.__code = Code(self.__cls, self.__name)
         code = self.__code

@@ -31,6 +31,7 @@ IS_GENERATOR = " is a generator"
 IS_LOGGED = " is logged"  # the actor recovers
 # Other namespaces that the error of a missing name lists: a line of text.
 NAMESPACES_SAID_MAX = 5
+MAX_PENDING = " max pending calls"
 
 
 class ActorHandle(Generic[C_co]):
@@ -67,7 +68,8 @@ class ActorHandle(Generic[C_co]):
         if methods is None or name not in methods:
             known = ", ".join(sorted(item for item in methods or () if not item.startswith("__")))
             raise AttributeError(f"Actor {self.__dict__.get('_class_name')} has no method {name!r}.  It has: {known}.")
-        found = ActorMethod(self, name, methods[name])
+        kind = ActorMethod if MAX_PENDING not in methods[name] else _limited_method()
+        found = kind(self, name, methods[name])
         self.__dict__[name] = found
         return found
 
@@ -96,6 +98,12 @@ class ActorHandle(Generic[C_co]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ActorHandle) and other._actor_id == self._actor_id
+
+
+def _limited_method() -> type[ActorMethod]:
+    from .pending_calls import LimitedMethod
+
+    return LimitedMethod
 
 
 def _rebuild_handle(*parts: Any) -> ActorHandle[Any]:
@@ -171,7 +179,7 @@ class ActorMethod:
             NotImplementedError: an option of Ray's that zray does not have yet.
         """
         checked = check_options({**options}, METHOD_OPTIONS, "an actor's method")
-        other = object.__new__(ActorMethod)
+        other: ActorMethod = object.__new__(type(self))
         for slot in ActorMethod.__slots__:
             setattr(other, slot, getattr(self, slot))
         other._options = {**self._options, **checked}

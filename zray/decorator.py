@@ -42,8 +42,6 @@ def remote(*args: Any, **options: Any) -> Any:
         @zray.remote(num_cpus=2, max_restarts=3)
         class Counter: ...
 
-        ref, counter = square.remote(3), Counter.remote()
-
     Options of functions:
 
     - `num_cpus` (default 1): CPUs that the task holds; fractions from 0.0001
@@ -81,6 +79,7 @@ def remote(*args: Any, **options: Any) -> Any:
       `checkpoint_interval`
     - `max_task_retries` (default 0): repetitions of a call; -1: no limit; -1 with `checkpoint_interval`
     - `max_concurrency` (default 1): calls at once; 1000 for async actors
+    - `max_pending_calls` (default -1): unfinished calls by a handle in one process; -1: no limit
     - `checkpoint_interval` (default none): save the state after so many calls and recover; 0: replay all calls
     - `runtime_env` (default the program's): environment, as `{"env_vars": {...}, "pip": [...]}`
     - `scheduling_strategy` (default `"DEFAULT"`): as for tasks

@@ -49,6 +49,7 @@ ACTOR_OPTIONS = (
     "max_restarts",
     "max_task_retries",
     "max_concurrency",
+    "max_pending_calls",
     "checkpoint_interval",
 )
 METHOD_OPTIONS = ("num_returns", "max_task_retries", "retry_exceptions", "name", "readonly")
@@ -152,6 +153,13 @@ def _num_returns(name: str, value: Any) -> int:
     if value in ("streaming", "dynamic"):
         raise absent.not_built(absent.ABILITIES, STREAMING, f"{STREAMING} (num_returns={value!r})")
     return check_whole(name, value, 0, NUM_RETURNS_MAX)
+
+
+def _pending_calls(name: str, value: Any) -> int:
+    number = check_whole(name, value, -1, 1 << 30)
+    if not number:
+        raise ValueError(f"{name} must be -1 for no limit, or at least 1, not 0.")
+    return number
 
 
 def check_generator(options: dict[str, Any]) -> None:
@@ -277,6 +285,7 @@ _CHECKS: dict[str, Any] = {
     "max_restarts": _whole(-1, 1 << 30),
     "max_task_retries": _whole(-1, 1 << 30),
     "max_concurrency": _whole(1, CONCURRENCY_MAX),
+    "max_pending_calls": _pending_calls,
     "checkpoint_interval": _whole(0, 1 << 30),
     "readonly": check_flag,
 }
