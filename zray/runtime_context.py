@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,59 @@ if TYPE_CHECKING:
     from .host.runtime import Runtime
 
 
+class HexID(str):
+    """Id in hexadecimal, with the methods that ids have in Ray."""
+
+    def hex(self) -> str:
+        """The id in hexadecimal."""
+        return str(self)
+
+    def binary(self) -> bytes:
+        """The id as bytes."""
+        return bytes.fromhex(self)
+
+
 class RuntimeContext:
     """Facts on the current task, actor, worker and node, from `zray.get_runtime_context()`.  Ids are hexadecimal."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+
+    def get(self) -> dict[str, Any]:
+        """Ids as a dict: job_id, node_id and namespace; task_id in a task, and actor_id in an actor."""
+        facts: dict[str, Any] = {"job_id": self.job_id, "node_id": self.node_id, "namespace": self.namespace}
+        if (task_id := self.task_id) is not None:
+            facts["task_id"] = task_id
+        if (actor_id := self.actor_id) is not None:
+            facts["actor_id"] = actor_id
+        return facts
+
+    @property
+    def job_id(self) -> HexID:
+        """As get_job_id(), under Ray's older name.  The text has the methods hex() and binary()."""
+        return HexID(self.get_job_id())
+
+    @property
+    def node_id(self) -> HexID:
+        """As get_node_id(), under Ray's older name."""
+        return HexID(self.get_node_id())
+
+    @property
+    def worker_id(self) -> HexID:
+        """As get_worker_id(), under Ray's older name."""
+        return HexID(self.get_worker_id())
+
+    @property
+    def task_id(self) -> HexID | None:
+        """As get_task_id(), under Ray's older name."""
+        found = self.get_task_id()
+        return None if found is None else HexID(found)
+
+    @property
+    def actor_id(self) -> HexID | None:
+        """As get_actor_id(), under Ray's older name."""
+        found = self.get_actor_id()
+        return None if found is None else HexID(found)
 
     def get_job_id(self) -> str:
         """Id of the program."""
@@ -52,6 +101,32 @@ class RuntimeContext:
         """Name of the task; None in a program."""
         return self._runtime.submitter().name if self._runtime.is_worker else None
 
+    def get_task_function_name(self) -> str | None:
+        """Name of the function of the task, or Class.method of a call, whatever its options say; None in a program."""
+        call = self._call
+        if call is None:
+            return None
+        from .wire.task_spec import parse_options
+
+        runtime: Any = self._runtime
+        if runtime.actor is not None:
+            return f"{runtime.actor.options.class_name}.{parse_options(call.spec.options).method or '__init__'}"
+        name: str = runtime.executor.functions[call.spec.function_id].name
+        return name
+
+    @property
+    def _call(self) -> Any:
+        """The task or call that this thread runs; None: none."""
+        if not self._runtime.is_worker:
+            return None
+        from .host.submitter import current_call
+
+        return current_call.get() or getattr(self._runtime, "call", None)
+
+    def is_canceled(self) -> bool:
+        """Whether the task is to end.  Always False: `zray.cancel` is absent."""
+        return False
+
     def get_actor_id(self) -> str | None:
         """Id of the actor; None outside of actors."""
         actor = getattr(self._runtime, "actor", None)
@@ -82,6 +157,10 @@ class RuntimeContext:
             found["env_vars"] = env_vars
         return found
 
+    def get_runtime_env_string(self) -> str:
+        """The runtime_env as JSON."""
+        return json.dumps(self.runtime_env, sort_keys=True)
+
     @property
     def was_current_actor_reconstructed(self) -> bool:
         """Whether this actor has been restarted."""
@@ -108,6 +187,15 @@ class RuntimeContext:
         from .host import gpus
 
         return {"GPU": gpus.of_current(self._runtime)}
+
+    def get_resource_ids(self) -> dict[str, list[str]]:
+        """As get_accelerator_ids(), under Ray's older name."""
+        return self.get_accelerator_ids()
+
+    @property
+    def current_placement_group_id(self) -> str | None:
+        """As get_placement_group_id(), under Ray's older name."""
+        return self.get_placement_group_id()
 
     def get_placement_group_id(self) -> str | None:
         """Id of the placement group that the task or actor runs in; None outside of groups."""
