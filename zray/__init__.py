@@ -65,7 +65,7 @@ _MODULE_BY_NAME = {
 _MODULES = (
     *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
     # Not in dir(zray): few programs need them.
-    *("_private", "cluster_utils", "job_config", "types"),
+    *("_private", "cluster_utils", "dag", "job_config", "types"),
 )
 
 second_start.end_if_marked()

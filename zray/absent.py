@@ -33,7 +33,6 @@ NAMES = {
     "zray.util.state.list_workers": "Read `zray status`, and the process titles of `ps`.",
     "zray.util.collective": "Add up in an actor, or in a tree of tasks.",
     "zray.util.rpdb": "Run the function in the program under a debugger: `f.local(...)`.",
-    "zray.dag": "Call `.remote(...)` at once, and pass refs on as arguments.",
     "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
     "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",
     "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
@@ -79,7 +78,6 @@ PLACEMENT_GROUP_ARGUMENTS = {
 ABILITIES = {
     "streaming generators": "Give `num_returns=n`, or return a list of refs: `[zray.put(x) for x in values]`.",
     "async generators of actors": "Return a list, or put the values into a queue that is an actor.",
-    "lazy graphs with `.bind`": "Call `.remote(...)` at once, and pass refs on as arguments.",
     "`PYTHONHASHSEED` in `env_vars`": "Set it in the environment of `zray start --head`, or of the program.",
     "addresses in `working_dir` and `py_modules`": "Download the archive, and name the file on this machine.",
 }

@@ -33,6 +33,7 @@ from .wire.task_spec import ActorOptions, TaskSpec
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .dag import ClassNode
     from .host.runtime import Runtime
     from .remote_types import ClassOptions, MethodOptions
     from .wire.environment import Environment
@@ -189,13 +190,15 @@ class ActorClass(Generic[C]):
         handle: ActorHandle[C] = configured(self, options).remote(*(args or ()), **(kwargs or {}))
         return handle
 
-    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Absent: lazy graphs.
+    def bind(self, /, *args: Any, **kwargs: Any) -> ClassNode:
+        """Add an actor to a lazy graph; `node.method.bind(...)` adds its calls (zray.dag).
 
-        Raises:
-            NotImplementedError: always; says what to do instead.
+        Args:
+            args, kwargs: the arguments of the constructor; nodes stand for their results.
         """
-        raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
+        from .dag import ClassNode
+
+        return ClassNode(self, args, kwargs)
 
     def __described(self) -> dict[str, dict[str, Any]]:
         """Names of the methods, with their @method options and whether they are async."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from . import absent, api
+from . import api
 from .host import context
 from .ids import FIRST_RETURN, return_id
 from .introspection import OfInstance, returning, shows_signature, signature_of_method
@@ -20,6 +20,7 @@ from .wire.task_spec import TaskOptions, TaskSpec, encode_options
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .dag import ClassMethodNode
     from .host.runtime import Runtime
     from .remote_types import MethodOptions
 
@@ -191,13 +192,15 @@ class ActorMethod:
         """Call with options as arguments, as RemoteFunction._remote does."""
         return configured(self, options).remote(*(args or ()), **(kwargs or {}))
 
-    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Absent: lazy graphs.
+    def bind(self, /, *args: Any, **kwargs: Any) -> ClassMethodNode:
+        """Add a call to a lazy graph, which execute() of the node submits (zray.dag).
 
-        Raises:
-            NotImplementedError: always; says what to do instead.
+        Args:
+            args, kwargs: the method's arguments; nodes stand for their results.
         """
-        raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
+        from .dag import ClassMethodNode
+
+        return ClassMethodNode(lambda done: self, args, kwargs, f"{self._class_name}.{self._name}")
 
     def remote(self, /, *args: Any, **kwargs: Any) -> Any:
         """Submit a call, and return at once.  help(handle.method) shows the method's own docstring.

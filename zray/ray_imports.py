@@ -26,6 +26,7 @@ MOVED = {
     "ray._raylet": "zray.types",
     "ray.services": "zray._private.services",
     "ray.dag.class_node": "zray.dag",
+    "ray.dag.compiled_dag_node": "zray.dag",
     "ray.dag.dag_node": "zray.dag",
     "ray.dag.function_node": "zray.dag",
     "ray.dag.input_node": "zray.dag",

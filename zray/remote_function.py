@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, overload
 
-from . import absent, api
+from . import api
 from .exceptions import SerializationError
 from .host import context
 from .host.environments import environment_for, portable
@@ -26,6 +26,7 @@ from .wire.tasks import Function
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .dag import FunctionNode
     from .host.runtime import Runtime
     from .remote_types import FunctionOfMany, FunctionOptions
     from .wire.where import Where
@@ -125,13 +126,15 @@ class RemoteFunction(Generic[P, R]):
         """Ray's older way: `.options(...).remote(*args, **kwargs)`; options that are None say nothing."""
         return configured(self, options).remote(*(args or ()), **(kwargs or {}))
 
-    def bind(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Absent: lazy graphs.
+    def bind(self, /, *args: Any, **kwargs: Any) -> FunctionNode:
+        """Add a task to a lazy graph, which execute() of the node submits (zray.dag).
 
-        Raises:
-            NotImplementedError: always; says what to do instead.
+        Args:
+            args, kwargs: the function's arguments; nodes stand for their results.
         """
-        raise absent.not_built(absent.ABILITIES, "lazy graphs with `.bind`")
+        from .dag import FunctionNode
+
+        return FunctionNode(self, args, kwargs)
 
     def code(self) -> Code:
         """The pickled function, made on first use, so that it may refer to names defined after it."""

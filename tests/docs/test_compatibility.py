@@ -131,7 +131,6 @@ USES = {
         lambda: generate.options(num_returns="dynamic"),
     ],
     "async generators of actors": [lambda: zray.remote(Asynchronous)._ActorClass__described()],
-    "lazy graphs with `.bind`": [lambda: zray.remote(nothing).bind(), lambda: zray.remote(Asynchronous).bind()],
     "`PYTHONHASHSEED` in `env_vars`": [
         lambda: generate.options(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
         lambda: zray.init(runtime_env={"env_vars": {"PYTHONHASHSEED": "7"}}),
