@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import absent, api
-from ..actor_handle import find_actor
 from ..cluster_info import nodes
 from .lookups import list_named_actors
 from .placement_group import placement_group_table
@@ -175,17 +174,18 @@ def _node(fact: dict[str, Any]) -> State:
 
 
 def _actors() -> Iterable[State]:
-    runtime = api.require_runtime()
     for entry in list_named_actors(all_namespaces=True):
-        found = find_actor(runtime, entry["name"], entry["namespace"], is_weak=True)
-        if found is not None:
-            yield State(
-                actor_id=found._actor_id.hex(),
-                class_name=found._class_name,
-                name=entry["name"],
-                ray_namespace=entry["namespace"],
-                state="ALIVE",
-            )
+        try:
+            found = api.get_actor(entry["name"], entry["namespace"])
+        except ValueError:
+            continue  # it has ended since
+        yield State(
+            actor_id=found._actor_id.hex(),
+            class_name=found._class_name,
+            name=entry["name"],
+            ray_namespace=entry["namespace"],
+            state="ALIVE",
+        )
 
 
 def _chosen(rows: Iterable[State], filters: Filters, limit: int) -> list[State]:
