@@ -88,6 +88,19 @@ def test_get_inside_of_a_coroutine():
     assert zray.get(parent.remote(6), timeout=30) == 7
 
 
+def test_awaits_inside_of_waits_on_one_cpu():
+    """Deeper than there are processes: the wait of `get` runs what it waits for, whose `await` lends the CPU too."""
+
+    @zray.remote
+    async def parent(depth):
+        if not depth:
+            return 0
+        child = parent.remote(depth - 1)
+        return (zray.get(child) if depth % 2 else await child) + 1
+
+    assert zray.get(parent.remote(14), timeout=50) == 14
+
+
 def test_loop_is_kept_and_what_a_task_has_left_on_it_is_cancelled():
     @zray.remote
     async def leave_something(box):

@@ -73,6 +73,8 @@ class Aside:
                     self.is_ending = False
                     self.request = client.wait(missing, len(missing), fetch=False, block=True, aside=True)
                     worker.send_buffered()
+                    # The helper's next look is to tell work from waiting by what comes from now on.
+                    self.looked_at, self.used = time.monotonic(), time.process_time()
         except ClusterLostError:
             pass  # who waits hears of it
 

@@ -424,8 +424,10 @@ class Worker(Runtime):
                 return is_done()
             with self.lock:
                 spec = self.executor.begun = nested.popleft()
+            outer, self.waiting.blocked = self.waiting.blocked, 0  # this thread runs; what it awaits may lend the CPU
             with as_deep_as_any(), gpus.shown_inside(self.executor, spec):
                 self.run_task(spec)
+            self.waiting.blocked = outer
             self.flush()
         return True
 
