@@ -28,7 +28,6 @@ NAMES = {
     "zray.util.multiprocessing": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
     "zray.util.joblib": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
     "zray.util.dask": "Run tasks, or Dask beside zray.",
-    "zray.util.state.list_tasks": "Read the counts of `zray status --format json`.",
     "zray.util.state.list_objects": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
     "zray.util.state.list_workers": "Read `zray status`, and the process titles of `ps`.",
     "zray.util.collective": "Add up in an actor, or in a tree of tasks.",

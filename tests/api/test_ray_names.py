@@ -1,11 +1,13 @@
 """Names beside the core that programs written for Ray import: small modules, private ones, state, metrics."""
 
+import os
 import pickle
 import warnings
 
 import pytest
 
 import zray
+from tests.gates import until
 from zray import exceptions
 from zray.job_config import JobConfig
 from zray.util import debug, metrics, state
@@ -128,16 +130,50 @@ def test_state_of_nodes_and_the_program():
             state.list_nodes(**wrong)
 
 
-def test_state_of_named_actors_and_groups():
+def test_state_of_tasks_and_calls(gate):
+    @zray.remote(num_cpus=2, name="waits")
+    def wait():
+        gate.wait()
+        return os.getpid()
+
+    @zray.remote
+    def take(value):
+        return value
+
+    actor = Named.remote()
+    first = wait.remote()
+    second, third = wait.remote(), take.remote(first)
+    call = actor.__ray_call__.remote(lambda self: gate.wait())
+    until(lambda: sum(task.state == "RUNNING" for task in state.list_tasks()) == 2)
+    found = {task.task_id: task for task in state.list_tasks()}
+    ids = [ref.task_id().hex() for ref in (first, second, third, call)]
+    assert set(found) == set(ids)
+    states = [found[task_id].state for task_id in ids]
+    assert states[:1] + states[2:] == ["RUNNING", "PENDING_ARGS_AVAIL", "RUNNING"]
+    assert states[1] in ("PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER")
+    names = [found[task_id].name.rpartition("<locals>.")[2] for task_id in ids]
+    assert names == ["waits", "waits", "take", "Named.__ray_call__"]
+    assert found[ids[3]].type == "ACTOR_TASK" and found[ids[3]].actor_id == actor._actor_id.hex()
+    assert found[ids[0]].type == "NORMAL_TASK" and found[ids[0]].actor_id is None
+    assert state.get_task(ids[2]).state == "PENDING_ARGS_AVAIL" and state.get_task("00") is None
+    assert state.summarize_tasks()["cluster"]["total_tasks"] == 4
+    pid = found[ids[0]].worker_pid
+    gate.open()
+    assert zray.get([first, third, call]) == [pid, pid, None] and zray.get(second)
+    assert state.list_tasks() == []
+
+
+def test_state_of_actors_and_groups():
     actors = [Named.options(name=name, namespace="here").remote() for name in ("a", "b")]
-    zray.get([actor.ask.remote() for actor in actors])
-    found = state.list_actors(filters=[("ray_namespace", "=", "here")])
-    assert [(actor.name, actor.class_name, actor.state) for actor in found] == [
-        ("a", "Named", "ALIVE"),
-        ("b", "Named", "ALIVE"),
-    ]
+    actors.append(Named.remote())
+    pids = zray.get([actor.__ray_call__.remote(lambda self: os.getpid()) for actor in actors])
+    found = state.list_actors(filters=[("class_name", "=", "Named"), ("state", "=", "ALIVE")])
+    assert [(actor.name, actor.ray_namespace) for actor in found[:2]] == [("a", "here"), ("b", "here")]
+    assert [actor.pid for actor in found] == pids and found[2].actor_id == actors[2]._actor_id.hex()
+    assert {actor.job_id for actor in found} == {zray.get_runtime_context().get_job_id()}
     assert state.get_actor(found[0].actor_id).name == "a" and len(state.list_actors(limit=1)) == 1
-    assert state.summarize_actors()["cluster"]["summary"]["Named"]["state_counts"] == {"ALIVE": 2}
+    assert state.get_actor("00") is None
+    assert state.summarize_actors()["cluster"]["summary"]["Named"]["state_counts"] == {"ALIVE": 3}
     group = zray.util.placement_group([{"CPU": 1}], name="group")
     zray.get(group.ready())
     (row,) = state.list_placement_groups(filters=[("name", "=", "group")])

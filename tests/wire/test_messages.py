@@ -252,6 +252,8 @@ TAGS = {
     273: "LookUpActorNames",
     274: "ActorNamesListed",
     275: "HoldCalls",
+    290: "ListWork",
+    291: "WorkListed",
 }
 
 ROLES = (

@@ -18,6 +18,7 @@ import zmq
 from ..exceptions import ProtocolError
 from ..wire.hosts import NodesReply
 from ..wire.link import Link
+from ..wire.listing import WorkListed
 from ..wire.message import Message
 from ..wire.reasons import ExplainReply
 from ..wire.session import Ack, StatusReply
@@ -36,7 +37,13 @@ LIGHT_BYTES = 1024
 # Values are not counted: they are as many as its refs.
 UNREAD_MAX = 100_000
 UNREAD_LOOK = 1_000
-WEIGHTS: dict[type[Message], int] = {ObjectsReady: 0, StatusReply: 20, NodesReply: 20, ExplainReply: 20}
+WEIGHTS: dict[type[Message], int] = {
+    ObjectsReady: 0,
+    StatusReply: 20,
+    NodesReply: 20,
+    ExplainReply: 20,
+    WorkListed: 1_000,
+}
 
 
 class Peer:

@@ -11,7 +11,7 @@ Dialog (who says it -> what we do):
     local scheduler    WaitReply        somebody's wait is over
     object manager     ObjectAllocated, PagesReserved, AllocateRefused    room for a large value
     local scheduler    InlineLimit      larger values are written into the arena
-    node               FindActorReply, ActorNamesFound, StatusReply, NodesReply, ExplainReply
+    node               FindActorReply, ActorNamesFound, StatusReply, NodesReply, ExplainReply, WorkListed
 
 A value is kept while a ref on its object lives in this process.  A place in the arena that the node told us is
 pinned there; it is let go when no ref and no array on it is left (`UnpinObjects`).
@@ -27,6 +27,7 @@ from ..ids import FIRST_RETURN, return_id
 from ..wire.actors import ActorNamesFound, FindActorReply
 from ..wire.groups import CreateGroupReply, GroupsFound
 from ..wire.hosts import NodesReply
+from ..wire.listing import WorkListed
 from ..wire.message import Message
 from ..wire.objects import (
     AllocateRefused,
@@ -55,7 +56,16 @@ RELEASES_MAX = 4_096
 
 
 # What a node answers with, by the number of the question.
-Reply = FindActorReply | ActorNamesFound | StatusReply | NodesReply | ExplainReply | CreateGroupReply | GroupsFound
+Reply = (
+    FindActorReply
+    | ActorNamesFound
+    | StatusReply
+    | NodesReply
+    | ExplainReply
+    | CreateGroupReply
+    | GroupsFound
+    | WorkListed
+)
 
 
 class Client:

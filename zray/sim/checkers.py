@@ -294,6 +294,7 @@ class Checkers:
         nothing(scheduler.flights.aloft, "tasks that nobody has accepted")
         nothing(scheduler.flights.searches, "searches for tasks")
         nothing(scheduler.explanations.asked, "questions that no other node has answered")
+        nothing(scheduler.listings.open, "lists that no other node has answered")
         assert scheduler.resources.all_free(), f"resources not free: {scheduler.resources.free}"
         for process in scheduler.processes.values():
             nothing(process.wait_by_request, f"waits of {process.address}")

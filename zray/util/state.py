@@ -1,4 +1,4 @@
-"""Lists of nodes, named actors, placement groups and programs, under the names of Ray's state API.
+"""Lists of nodes, actors, unfinished tasks, placement groups and programs, under the names of Ray's state API.
 
 for node in list_nodes(filters=[("state", "=", "ALIVE")]):
     print(node.node_id, node["resources_total"])
@@ -6,18 +6,20 @@ for node in list_nodes(filters=[("state", "=", "ALIVE")]):
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import absent, api
 from ..cluster_info import nodes
-from .lookups import list_named_actors
+from ..wire.listing import ActorFact, ListWork, TaskFact, WorkListed
 from .placement_group import placement_group_table
 
 __all__ = [
     "get_actor",
     "get_node",
     "get_placement_group",
+    "get_task",
     "list_actors",
     "list_jobs",
     "list_nodes",
@@ -26,6 +28,7 @@ __all__ = [
     "list_tasks",
     "list_workers",
     "summarize_actors",
+    "summarize_tasks",
 ]
 
 # Ray's default.
@@ -35,7 +38,7 @@ Filters = Sequence[tuple[str, str, Any]] | None
 
 
 class State(dict[str, Any]):
-    """Facts on one node, actor, group or program: a dict whose keys are attributes too."""
+    """Facts on one node, actor, task, group or program: a dict whose keys are attributes too."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -62,19 +65,38 @@ def list_nodes(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -
 
 
 def list_actors(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
-    """List the living actors that have a name, in all namespaces.  Actors without a name are not listed.
+    """List the living actors of all programs of the session.
 
     Args:
         filters: (key, "=" or "!=", value) of each condition.
         limit: at most so many are listed.  Default: 100.
 
     Returns:
-        Facts on each actor: actor_id, class_name, name, ray_namespace and state, which is "ALIVE".
+        Facts on each actor: actor_id, class_name, name, ray_namespace, state ("ALIVE", "PENDING_CREATION",
+        "RESTARTING"), job_id, node_id and pid.
 
     Raises:
         ValueError: a filter is none, or the limit is less than 1.
     """
-    return _chosen(_actors(), filters, limit)
+    return _chosen(map(_actor, _work().actors), filters, limit)
+
+
+def list_tasks(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
+    """List the unfinished tasks and calls of all programs of the session.  Finished tasks are not kept.
+
+    Args:
+        filters: (key, "=" or "!=", value) of each condition.
+        limit: at most so many are listed.  Default: 100.
+
+    Returns:
+        Facts on each task: task_id, name, type ("NORMAL_TASK", "ACTOR_TASK"), state ("PENDING_ARGS_AVAIL",
+        "PENDING_NODE_ASSIGNMENT", "SUBMITTED_TO_WORKER", "RUNNING" and others), job_id, node_id, actor_id, worker_pid
+        and attempt_number.
+
+    Raises:
+        ValueError: a filter is none, or the limit is less than 1.
+    """
+    return _chosen(map(_task, _work().tasks), filters, limit)
 
 
 def list_placement_groups(*, filters: Filters = None, limit: int = LIMIT, **ignored: Any) -> list[State]:
@@ -120,12 +142,21 @@ def get_node(id: str, **ignored: Any) -> State | None:
 
 
 def get_actor(id: str, **ignored: Any) -> State | None:
-    """Find the facts on a living actor with a name, as in list_actors(); None without such an actor.
+    """Find the facts on a living actor, as in list_actors(); None without such an actor.
 
     Args:
         id: the actor's id in hexadecimal.
     """
-    return next((actor for actor in _actors() if actor.actor_id == id), None)
+    return next((actor for actor in map(_actor, _work().actors) if actor.actor_id == id), None)
+
+
+def get_task(id: str, **ignored: Any) -> State | None:
+    """Find the facts on an unfinished task, as in list_tasks(); None without such a task.
+
+    Args:
+        id: the task's id in hexadecimal.
+    """
+    return next((task for task in map(_task, _work().tasks) if task.task_id == id), None)
 
 
 def get_placement_group(id: str, **ignored: Any) -> State | None:
@@ -139,12 +170,21 @@ def get_placement_group(id: str, **ignored: Any) -> State | None:
 
 
 def summarize_actors(**ignored: Any) -> dict[str, Any]:
-    """Count the living actors that have a name, by class and state."""
+    """Count the living actors by class and state."""
+    return _summary([*map(_actor, _work().actors)], "class_name", "total_actors", "class")
+
+
+def summarize_tasks(**ignored: Any) -> dict[str, Any]:
+    """Count the unfinished tasks by name and state."""
+    return _summary([*map(_task, _work().tasks)], "name", "total_tasks", "func_name")
+
+
+def _summary(rows: list[State], key: str, total: str, by: str) -> dict[str, Any]:
     summary: dict[str, Any] = {}
-    for actor in _actors():
-        counts = summary.setdefault(actor.class_name, {"class_name": actor.class_name, "state_counts": {}})
-        counts["state_counts"][actor.state] = counts["state_counts"].get(actor.state, 0) + 1
-    return {"cluster": {"summary": summary, "total_actors": sum(1 for _ in _actors()), "summary_by": "class"}}
+    for row in rows:
+        counts = summary.setdefault(row[key], {key: row[key], "state_counts": {}})["state_counts"]
+        counts[row.state] = counts.get(row.state, 0) + 1
+    return {"cluster": {"summary": summary, total: len(rows), "summary_by": by}}
 
 
 def _absent(name: str) -> Callable[..., Any]:
@@ -156,7 +196,6 @@ def _absent(name: str) -> Callable[..., Any]:
     return refuse
 
 
-list_tasks = _absent("list_tasks")
 list_objects = _absent("list_objects")
 list_workers = _absent("list_workers")
 
@@ -173,19 +212,40 @@ def _node(fact: dict[str, Any]) -> State:
     )
 
 
-def _actors() -> Iterable[State]:
-    for entry in list_named_actors(all_namespaces=True):
-        try:
-            found = api.get_actor(entry["name"], entry["namespace"])
-        except ValueError:
-            continue  # it has ended since
-        yield State(
-            actor_id=found._actor_id.hex(),
-            class_name=found._class_name,
-            name=entry["name"],
-            ray_namespace=entry["namespace"],
-            state="ALIVE",
-        )
+def _work() -> WorkListed:
+    """Tasks and actors of all nodes.  A node that does not answer is named in a warning."""
+    found: WorkListed = api.require_runtime().ask(lambda request: ListWork(request))
+    if found.silent:
+        silent = ", ".join(node.partition("/")[0] for node in found.silent)
+        warnings.warn(f"The list lacks what is on these nodes, which have not answered: {silent}.", stacklevel=3)
+    return found
+
+
+def _actor(fact: ActorFact) -> State:
+    return State(
+        actor_id=fact.actor_id.hex(),
+        class_name=fact.class_name,
+        name=fact.name,
+        ray_namespace=fact.namespace,
+        state=fact.state,
+        job_id=fact.job_id.hex(),
+        node_id=fact.node.partition("/")[0],
+        pid=fact.pid,
+    )
+
+
+def _task(fact: TaskFact) -> State:
+    return State(
+        task_id=fact.task_id.hex(),
+        name=fact.name,
+        type="ACTOR_TASK" if fact.actor_id else "NORMAL_TASK",
+        state=fact.state,
+        job_id=fact.job_id.hex(),
+        node_id=fact.node.partition("/")[0],
+        actor_id=fact.actor_id.hex() or None,
+        worker_pid=fact.pid or None,
+        attempt_number=fact.attempts,
+    )
 
 
 def _chosen(rows: Iterable[State], filters: Filters, limit: int) -> list[State]:

@@ -130,6 +130,7 @@ from .hosting import (
     StopReplica,
 )
 from .hosts import GetNodes, HostAdded, HostRemoved, NodesReply
+from .listing import ListWork, WorkListed
 from .message import Message
 from .objects import (
     AbandonObject,
@@ -191,7 +192,7 @@ _CLIENT_TO_LOCAL: Types = frozenset(
     {
         *(PublishFunction, SubmitTasks, WaitObjects, CancelWait),
         *(PutObjects, HoldObjects, ReleaseObjects, UnpinObjects, FreeValues),
-        *(CreateActor, KillActor, FindActor, FindActorNames, Explain),
+        *(CreateActor, KillActor, FindActor, FindActorNames, Explain, ListWork),
         *(CreateGroup, RemoveGroup, FindGroups),
     }
 )
@@ -226,7 +227,7 @@ ALLOWED: dict[tuple[str, str], Types] = {
             *(FindTasks, TasksFound, TakeCopies, CopiesTaken),
             *(GuardActor, ActorGuarded, ActorRestarted, UnguardActor, ActorRefused, GuardianLeaves, HoldCalls),
             *(LogStart, LogCalls, LogCheckpoint, CallsLogged, AnswersTaken),
-            *(Explain, ExplainReply, CodeAdded, FreeValues),
+            *(Explain, ExplainReply, ListWork, WorkListed, CodeAdded, FreeValues),
             *(JobOutput, OutputHeard, FlushOutput, OutputFlushed, InlineLimit, PutMissing, ResultMissing),
             *(PlaceTask, PlaceActor),  # of placement groups, whose bundles have nodes already
         }

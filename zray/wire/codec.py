@@ -22,6 +22,7 @@ from . import (
     homes,
     hosting,
     hosts,
+    listing,
     objects,
     orders,
     output,
@@ -57,6 +58,7 @@ def _message_types() -> dict[int, type[Message]]:
             relay,
             wards,
             hosting,
+            listing,
         ),
     ):
         for item in vars(module).values():

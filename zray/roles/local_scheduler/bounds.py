@@ -26,6 +26,7 @@ from . import (
     infeasible,
     journals,
     lineage,
+    listing,
     load,
     members,
     nested,
@@ -51,6 +52,7 @@ def bounds_of(node: LocalScheduler) -> Iterator[tuple[str, int, int]]:
     yield "lost nodes", len(node.recovery.lost), LOST_MAX
     yield "global schedulers that are gone", len(node.flights.gone), flights.GONE_MAX
     yield "questions of others", len(node.explanations.asked), explain.ASKED_COUNT_MAX
+    yield "lists that others have part of", len(node.listings.open), listing.LISTINGS_MAX
     yield "objects that leave with the node", len(node.drain.moving), drain.MOVING_MAX
     yield "functions whose run times are known", len(node.dispatch.mean_us), dispatch.MEANS_MAX
     beats_max = int(node.members.lease.seconds / members.LOAD_SECONDS) + 2

@@ -5,7 +5,7 @@ Dialog (who says it -> what we do):
     driver, worker    SubmitTasks       queue them here; calls go to their actor; what cannot run here is spilled
     driver, worker    PutObjects, HoldObjects, ReleaseObjects, UnpinObjects    keep the table of objects
     driver, worker    WaitObjects, CancelWait      answer when they are there; lend a blocked worker's CPU out
-    driver, worker    CreateActor, KillActor, FindActor, FindActorNames
+    driver, worker    CreateActor, KillActor, FindActor, FindActorNames, ListWork
     driver, worker, local scheduler    Explain -> ExplainReply
     driver            PublishCode       its tasks take it along
     driver            FlushOutput       all that its workers have printed
@@ -88,6 +88,7 @@ from .infeasible import Infeasible
 from .keeping import Keeping
 from .lifecycle import Lifecycle
 from .lineage import Lineage
+from .listing import Listings
 from .load import Load
 from .logs import Logs
 from .members import Members
@@ -181,7 +182,7 @@ class LocalScheduler(Role):
         self.infeasible = Infeasible(self)
         self.flights = Flights(self)
         self.drain = Drain(self)
-        self.explanations = Explanations(self)
+        self.explanations, self.listings = Explanations(self), Listings(self)
         self.code = JobCode(self)
         self.output, self.notices = Output(self), Notices(self)
         self.small_values = SmallValues(self)

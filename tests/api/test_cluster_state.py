@@ -1,0 +1,39 @@
+"""Lists of tasks and actors on several nodes."""
+
+import pytest
+
+import zray
+from tests.gates import until
+from zray.util import state
+from zray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+pytestmark = pytest.mark.slow
+
+
+@zray.remote
+class Actor:
+    def wait(self, gate):
+        gate.wait()
+
+
+@zray.remote
+def wait(gate):
+    gate.wait()
+
+
+def test_tasks_and_actors_of_all_nodes(cluster, gate):
+    cluster.connect()
+    nodes = [node.node_id for node in state.list_nodes() if node.resources_total.get("CPU")]
+    on = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    actors = [Actor.options(scheduling_strategy=place).remote() for place in on]
+    refs = [actor.wait.remote(gate) for actor in actors]
+    refs += [wait.options(scheduling_strategy=place).remote(gate) for place in on]
+    until(lambda: [task.state for task in state.list_tasks()] == ["RUNNING"] * 4)
+    found = {task.task_id: task for task in state.list_tasks()}
+    assert [found[ref.task_id().hex()].node_id for ref in refs] == nodes * 2
+    assert {(actor.actor_id, actor.node_id, actor.state) for actor in state.list_actors()} == {
+        (actor._actor_id.hex(), node, "ALIVE") for actor, node in zip(actors, nodes, strict=True)
+    }
+    gate.open()
+    zray.get(refs)
+    until(lambda: state.list_tasks() == [])

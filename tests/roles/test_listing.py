@@ -1,0 +1,105 @@
+"""ListWork: tasks and actors of one node, and of the others, as far as they answer."""
+
+from tests.roles.desk import DRIVER, JOB, Acknowledged, Desk
+from zray.ids import return_id
+from zray.roles.local_scheduler import listing as module
+from zray.roles.local_scheduler.listing import ListingTimeout
+from zray.wire.listing import ActorFact, ListWork, TaskFact, WorkListed
+
+THERE = "there/local"
+
+
+class Cluster(Acknowledged, Desk):
+    """A desk with two other nodes."""
+
+    def __init__(self):
+        super().__init__(cpus=1)
+        self.join(THERE, "third/local")
+        self.take_sent()
+
+
+def answer(desk):
+    ((target, reply),) = desk.take_sent(WorkListed)
+    return target, reply
+
+
+def task(number, state="RUNNING", **fields):
+    return TaskFact(number.to_bytes(16, "big"), "f", state, JOB, THERE, **fields)
+
+
+def test_tasks_of_the_node_and_where_they_stand():
+    desk = Desk(cpus=1)
+    first = desk.new_spec()
+    desk.submit(first, desk.new_spec(deps=[return_id(first.task_id, 1)]))
+    worker = desk.give_birth()
+    desk.submit(desk.new_spec())
+    desk.take_sent()
+    desk.tell(DRIVER, ListWork(7))
+    target, reply = answer(desk)
+    assert (target, reply.request, reply.actors, reply.silent) == (DRIVER, 7, [], [])
+    found = {int.from_bytes(fact.task_id, "big"): (fact.state, bool(fact.pid)) for fact in reply.tasks}
+    assert found[1] == ("RUNNING", True) and found[2] == ("PENDING_ARGS_AVAIL", False)
+    assert found[3][0] in ("SUBMITTED_TO_WORKER", "PENDING_NODE_ASSIGNMENT")
+    assert {(fact.name, fact.job_id, fact.node) for fact in reply.tasks} == {("f", JOB, "local")}
+    desk.finish_one(worker)
+    desk.take_sent()
+    desk.tell(DRIVER, ListWork(8, 1))
+    assert len(answer(desk)[1].tasks) == 1
+
+
+def test_process_that_is_gone_gets_no_answer():
+    desk = Desk()
+    desk.tell("driver-9", ListWork(1))
+    assert not desk.take_sent(WorkListed)
+
+
+def test_other_nodes_are_asked_and_answer():
+    desk = Cluster()
+    desk.tell(DRIVER, ListWork(7))
+    assert [(target, message) for target, message in desk.take_sent(ListWork)] == [
+        (THERE, ListWork(1, module.ROWS_MAX)),
+        ("third/local", ListWork(1, module.ROWS_MAX)),
+    ]
+    actor = ActorFact(b"a" * 16, "A", "", "space", "ALIVE", JOB, THERE, 5)
+    desk.tell(THERE, WorkListed(1, [actor], [task(1, is_away=True), task(2)]))
+    assert not desk.take_sent(WorkListed)
+    desk.tell(THERE, WorkListed(1, [actor], []))  # a second time
+    desk.tell("driver-1", WorkListed(1, [actor], []))  # nobody that was asked
+    desk.tell("third/local", WorkListed(1, [], [task(1), task(2, "PENDING_NODE_ASSIGNMENT", is_away=True)]))
+    target, reply = answer(desk)
+    assert (target, reply.request, reply.actors, reply.silent) == (DRIVER, 7, [actor], [])
+    assert [(fact.task_id[-1], fact.state, fact.is_away) for fact in reply.tasks] == [
+        (1, "RUNNING", False),
+        (2, "RUNNING", False),
+    ]
+    assert not desk.scheduler.listings.open
+
+
+def test_node_that_is_silent_is_named():
+    desk = Cluster()
+    desk.tell(DRIVER, ListWork(7))
+    desk.tell(THERE, WorkListed(1, [], [task(1)]))
+    desk.tell("host", ListingTimeout(1))
+    _, reply = answer(desk)
+    assert reply.silent == ["third/local"] and len(reply.tasks) == 1
+    desk.tell("third/local", WorkListed(1, [], []))
+    assert not desk.take_sent(WorkListed)
+
+
+def test_question_of_another_node_is_answered_from_here_alone():
+    desk = Cluster()
+    desk.submit(desk.new_spec())
+    desk.take_sent()
+    desk.tell(THERE, ListWork(3))
+    target, reply = answer(desk)
+    assert target == THERE and reply.request == 3 and len(reply.tasks) == 1
+    assert not desk.take_sent(ListWork)
+
+
+def test_so_many_questions_are_open_and_no_more(monkeypatch):
+    monkeypatch.setattr(module, "LISTINGS_MAX", 2)
+    desk = Cluster()
+    for number in range(3):
+        desk.tell(DRIVER, ListWork(number))
+    assert len(desk.scheduler.listings.open) == 2
+    assert answer(desk)[1].request == 2

@@ -1,0 +1,177 @@
+"""Lists of unfinished tasks and living actors (ListWork): our own, and those of all other nodes.
+
+A node that is asked by another one lists its own, and asks nobody.  A node that does not answer in ANSWER_SECONDS is
+named as silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...wire.listing import ROWS_MAX, ActorFact, ListWork, TaskFact, WorkListed
+from ...wire.message import Local
+from .tables import Actor, ActorState, Task, TaskState
+
+if TYPE_CHECKING:
+    from .scheduler import LocalScheduler
+
+# Less than a process waits for the answer (10 s, host/runtime.py).
+ANSWER_SECONDS = 3.0
+# Questions under way to other nodes; further ones are answered from here alone.
+LISTINGS_MAX = 100
+
+PENDING = "PENDING_CREATION"
+ACTOR_STATES = {
+    ActorState.REGISTERING: PENDING,
+    ActorState.PENDING: PENDING,
+    ActorState.STARTING: PENDING,
+    ActorState.ALIVE: "ALIVE",
+    ActorState.RESTARTING: "RESTARTING",
+}
+TASK_STATES = {
+    TaskState.WAITING: "PENDING_ARGS_AVAIL",
+    TaskState.READY: "PENDING_NODE_ASSIGNMENT",
+    TaskState.SENT: "SUBMITTED_TO_WORKER",
+    TaskState.SPILLED: "PENDING_NODE_ASSIGNMENT",
+    TaskState.CALL: "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY",
+}
+RUNNING = "RUNNING"
+
+
+class ListingTimeout(Local):
+    """Some nodes have not answered."""
+
+    request: int
+
+
+class Listing(Struct, eq=False):
+    """A question that other nodes have part of the answer to."""
+
+    asker: str
+    request: int  # the asker's
+    most: int
+    actors: list[ActorFact]
+    tasks: list[TaskFact]
+    silent: dict[str, None]  # nodes that have not answered
+
+
+class Listings:
+    """The questions of one node's processes."""
+
+    def __init__(self, node: LocalScheduler) -> None:
+        self.node = node
+        self.open: dict[int, Listing] = {}
+        self.count = 0
+
+    def on_list(self, message: ListWork) -> None:
+        """ListWork, of a process of ours or of another node."""
+        node = self.node
+        is_ours = node.sender in node.processes
+        if not is_ours and node.sender not in node.members.peers:
+            node.reject("a question of a process that is gone")
+            return
+        most = min(message.most, ROWS_MAX)
+        listing = Listing(node.sender, message.request, most, self._actors(most), self._tasks(most), {})
+        if not is_ours or len(self.open) >= LISTINGS_MAX or not node.members.peers:
+            self._answer(listing)
+            return
+        self.count += 1
+        self.open[self.count] = listing
+        for peer in node.members.peers:
+            listing.silent[peer] = None
+            node.send(peer, ListWork(self.count, most))
+        node.set_timer(ANSWER_SECONDS, ListingTimeout(self.count))
+
+    def on_reply(self, message: WorkListed) -> None:
+        """WorkListed, of another node."""
+        listing = self.open.get(message.request)
+        if listing is None or self.node.sender not in listing.silent:
+            return
+        del listing.silent[self.node.sender]
+        listing.actors += message.actors
+        listing.tasks += message.tasks
+        if not listing.silent:
+            self._answer(self.open.pop(message.request))
+
+    def on_timeout(self, message: ListingTimeout) -> None:
+        """ListingTimeout."""
+        if listing := self.open.pop(message.request, None):
+            self._answer(listing)
+
+    def _answer(self, listing: Listing) -> None:
+        if listing.asker not in self.node.processes and listing.asker not in self.node.members.peers:
+            return
+        # A task that was placed elsewhere is known there best.
+        tasks: dict[bytes, TaskFact] = {}
+        for fact in listing.tasks:
+            if not fact.is_away or fact.task_id not in tasks:
+                tasks[fact.task_id] = fact
+        most = listing.most
+        found, silent = [*tasks.values()][:most], [*listing.silent][:ROWS_MAX]
+        self.node.send(listing.asker, WorkListed(listing.request, listing.actors[:most], found, silent))
+
+    def _actors(self, most: int) -> list[ActorFact]:
+        facts = (self._actor(actor) for actor in self.node.calls.actors.values() if actor.state in ACTOR_STATES)
+        return [*islice(facts, most)]
+
+    def _actor(self, actor: Actor) -> ActorFact:
+        options, worker = actor.options, actor.worker
+        return ActorFact(
+            actor.actor_id,
+            options.class_name,
+            options.name,
+            options.namespace,
+            ACTOR_STATES[actor.state],
+            actor.job.job_id,
+            self.node.address,
+            worker.process.pid if worker is not None and worker.process is not None else 0,
+        )
+
+    def _tasks(self, most: int) -> list[TaskFact]:
+        running = {task.spec.task_id: pid for task, pid in self._running()}
+        actors = self.node.calls.actors
+        tasks = (t for t in self.node.tasks.values() if t.state in TASK_STATES and t.spec.task_id not in actors)
+        return [self._task(task, running.get(task.spec.task_id)) for task in islice(tasks, most)]
+
+    def _running(self) -> Iterator[tuple[Task, int]]:
+        """Tasks that have begun, as far as a node can tell, and the pids of their processes."""
+        for worker in self.node.pool.workers.values():
+            pid = worker.process.pid if worker.process is not None else 0
+            if worker.actor is not None:
+                begun = islice(worker.actor.inflight.values(), worker.actor.options.max_concurrency)
+                yield from ((task, pid) for task in begun)
+                continue
+            if worker.inflight:
+                yield worker.inflight[0], pid
+            yield from ((frame.task, pid) for frame in worker.frames if frame.task is not None)
+
+    def _task(self, task: Task, pid: int | None) -> TaskFact:
+        spec, options = task.spec, task.options
+        function = self.node.functions.get(spec.function_id)
+        name = options.name or options.method or (function.name if function is not None else "")
+        return TaskFact(
+            spec.task_id,
+            name,
+            TASK_STATES[TaskState(task.state)] if pid is None else RUNNING,
+            task.job.job_id,
+            self.node.address,
+            options.actor_id,
+            pid or 0,
+            task.attempts,
+            task.state == TaskState.SPILLED or self._is_of_others(options.actor_id),
+        )
+
+    def _is_of_others(self, actor_id: bytes) -> bool:
+        """Whether it is a call of an actor on another node."""
+        return bool(actor_id) and actor_id not in self.node.calls.actors
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    ListWork: lambda self, message: self.listings.on_list(message),
+    WorkListed: lambda self, message: self.listings.on_reply(message),
+    ListingTimeout: lambda self, message: self.listings.on_timeout(message),
+}
