@@ -105,7 +105,7 @@ def path_of_children(path: str) -> str:
 
 def address() -> str:
     """Address that programs of Ray find in RAY_ADDRESS; "" in other programs."""
-    return os.environ.get("RAY_ADDRESS", "") if is_installed() else ""
+    return os.environ.get("RAY_ADDRESS", "") if is_wanted() else ""
 
 
 class RayModules:
