@@ -96,6 +96,9 @@ def mirror() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("zray."):
             sys.modules.setdefault(name[1:], module)
+    for name, own in MOVED.items():
+        if own in sys.modules:  # where the parent is no package, Python asks no finder
+            sys.modules.setdefault(name, sys.modules[own])
 
 
 def path_of_children(path: str) -> str:

@@ -202,6 +202,10 @@ def test_function_keeps_its_name_beside_a_module_of_that_name(tmp_path):
         import zray.util
         assert callable(ray.util.placement_group) and ray.util.placement_group is zray.util.placement_group
         import ray.services, ray._private.services
+        from ray.dag.input_node import InputNode
+        from ray.util.state.api import list_actors
+        from ray._raylet import ObjectRef
+        assert InputNode is ray.dag.InputNode and ObjectRef is ray.ObjectRef
         print(ray.services.get_node_ip_address is ray.util.get_node_ip_address)
     """
     result = run_script(tmp_path, program)

@@ -14,13 +14,13 @@ from tests.gates import until
 from tests.host.raw import random_message
 from tests.host.test_payloads import Canary, is_valid, opened_by, with_a_canary
 from tests.host.wires import Host, pump
-from zray import __version__
 from zray.exceptions import ZrayError
 from zray.host.keys import Key, Token
 from zray.host.membership import ask_head
 from zray.host.offences import OFFENCES_MAX
 from zray.host.versions import python_version
 from zray.ids import function_id
+from zray.version import __version__
 from zray.wire.actors import PlaceActor, RegisterActor
 from zray.wire.allowed import ALLOWED, ROLES_OF_KEY
 from zray.wire.chain import ChainChanged, ChainFollow, ChainResults, ChainWrite
