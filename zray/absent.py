@@ -5,10 +5,6 @@ docs/compatibility.md shows the same tables.  Whoever builds one of them removes
 
 from __future__ import annotations
 
-POOL = (
-    "Call the actors in turn, and get the list of refs: "
-    "`zray.get([pool[k % n].f.remote(v) for k, v in enumerate(values)])`."
-)
 GROUPS = "Make the methods async, create one actor for each group, or give `max_concurrency` and lock the state."
 
 # Functions, classes and modules, by full name.
@@ -20,8 +16,6 @@ NAMES = {
     "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
     "zray.client": "Pass the address to `zray.init`.",
     "zray.cross_language": "Start the other program as a process of a task.",
-    "zray.util.ActorPool": POOL,
-    "zray.util.actor_pool": POOL,
     "zray.util.map_unordered": "Loop over `zray.util.as_completed([f.remote(item) for item in items])`.",
     "zray.util.queue": "Put an async actor around `asyncio.Queue`, with the timeout inside of the actor, as "
     "docs/compatibility.md shows.",

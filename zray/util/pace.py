@@ -1,0 +1,52 @@
+"""Pace: how many calls a worker should have in flight, so that short calls keep the worker busy.
+
+A long call gains nothing from a second one that waits behind it, and the second one could run elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+
+# What waits at a worker takes about so long.  A round trip between two processes takes a tenth of it.
+TARGET_SECONDS = 0.01
+# More is no faster.
+DEPTH_MAX = 512
+
+
+class Pace:
+    """Number of calls in flight per worker: 1 at first, more while calls are short.
+
+    Args:
+        workers: number of workers.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin anew, with one call per worker."""
+        self.depth = 1
+        self._look_again()
+
+    @property
+    def in_all(self) -> int:
+        """Number of calls in flight of all workers."""
+        return self.workers * self.depth
+
+    def ended(self, count: int) -> bool:
+        """Count calls that have ended.  Returns whether a round is over, and the depth may have changed."""
+        self._left -= count
+        if self._left > 0:
+            return False
+        took = time.monotonic() - self._began
+        done = self._round - self._left
+        per_call = took * self.workers / done
+        wanted = int(TARGET_SECONDS / per_call) if per_call > 0 else DEPTH_MAX
+        self.depth = max(1, min(wanted, 2 * self.depth, DEPTH_MAX))
+        self._look_again()
+        return True
+
+    def _look_again(self) -> None:
+        self._round = self._left = max(1, self.workers) * self.depth
+        self._began = time.monotonic()
