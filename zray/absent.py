@@ -16,7 +16,6 @@ NAMES = {
     "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
     "zray.client": "Pass the address to `zray.init`.",
     "zray.cross_language": "Start the other program as a process of a task.",
-    "zray.util.map_unordered": "Loop over `zray.util.as_completed([f.remote(item) for item in items])`.",
     "zray.util.queue": "Put an async actor around `asyncio.Queue`, with the timeout inside of the actor, as "
     "docs/compatibility.md shows.",
     "zray.util.multiprocessing": "Run tasks: `zray.get([f.remote(item) for item in items])`.",

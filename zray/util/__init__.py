@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..internal import free
     from ..store.values import deregister_serializer, register_serializer
-    from . import actor_pool, check_serialize, scheduling_strategies
+    from . import actor_pool, check_serialize, executor, scheduling_strategies
     from .actor_pool import ActorPool
     from .bars import tqdm
     from .check_serialize import inspect_serializability
     from .completion import as_completed
     from .lookups import get_node_ip_address, list_named_actors
+    from .mapping import map, map_unordered
     from .placement_group import (
         get_current_placement_group,
         get_placement_group,
@@ -40,12 +41,14 @@ _MODULE_BY_NAME = {
     "get_node_ip_address": "zray.util.lookups",
     "inspect_serializability": "zray.util.check_serialize",
     "list_named_actors": "zray.util.lookups",
+    "map": "zray.util.mapping",
+    "map_unordered": "zray.util.mapping",
     "register_serializer": "zray.store.values",
     "rng": "zray.util.random_numbers",
     "tqdm": "zray.util.bars",
     **dict.fromkeys(_GROUPS, "zray.util.placement_group"),
 }
-_MODULES = ("actor_pool", "check_serialize", "scheduling_strategies")
+_MODULES = ("actor_pool", "check_serialize", "executor", "scheduling_strategies")
 
 __all__ = [
     "ActorPool",
@@ -53,12 +56,15 @@ __all__ = [
     "as_completed",
     "check_serialize",
     "deregister_serializer",
+    "executor",
     "free",
     "get_current_placement_group",
     "get_node_ip_address",
     "get_placement_group",
     "inspect_serializability",
     "list_named_actors",
+    "map",
+    "map_unordered",
     "placement_group",
     "placement_group_table",
     "register_serializer",
