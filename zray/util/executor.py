@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -195,7 +196,7 @@ class Executor(PythonExecutor):
             if done.done():
                 self._settle(future, done)
             else:
-                done.add_done_callback(lambda done, future=future: self._settle_and_start(future, done))
+                done.add_done_callback(functools.partial(self._settle_and_start, future))
 
     def _in_flight_max(self) -> int:
         """Number of tasks at a time; one more for each CPU than can run, so that no CPU waits for this process."""

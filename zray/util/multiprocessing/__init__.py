@@ -1,0 +1,10 @@
+"""multiprocessing.Pool over the processes of a zray session, on all nodes of the cluster.
+
+`from zray.util.multiprocessing import Pool` takes the place of `from multiprocessing import Pool`.
+"""
+
+from multiprocessing import TimeoutError
+
+from .pool import Pool
+
+__all__ = ["Pool", "TimeoutError"]
