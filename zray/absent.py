@@ -16,8 +16,6 @@ NAMES = {
     "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
     "zray.client": "Pass the address to `zray.init`.",
     "zray.cross_language": "Start the other program as a process of a task.",
-    "zray.util.queue": "Put an async actor around `asyncio.Queue`, with the timeout inside of the actor, as "
-    "docs/compatibility.md shows.",
     "zray.util.joblib": "Run tasks: `zray.get([f.remote(item) for item in items])`.",
     "zray.util.dask": "Run tasks, or Dask beside zray.",
     "zray.util.state.list_objects": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..internal import free
     from ..store.values import deregister_serializer, register_serializer
-    from . import actor_pool, check_serialize, executor, multiprocessing, scheduling_strategies
+    from . import actor_pool, check_serialize, executor, multiprocessing, queue, scheduling_strategies
     from .actor_pool import ActorPool
     from .bars import tqdm
     from .check_serialize import inspect_serializability
@@ -48,7 +48,7 @@ _MODULE_BY_NAME = {
     "tqdm": "zray.util.bars",
     **dict.fromkeys(_GROUPS, "zray.util.placement_group"),
 }
-_MODULES = ("actor_pool", "check_serialize", "executor", "multiprocessing", "scheduling_strategies")
+_MODULES = ("actor_pool", "check_serialize", "executor", "multiprocessing", "queue", "scheduling_strategies")
 
 __all__ = [
     "ActorPool",
@@ -68,6 +68,7 @@ __all__ = [
     "multiprocessing",
     "placement_group",
     "placement_group_table",
+    "queue",
     "register_serializer",
     "remove_placement_group",
     "rng",

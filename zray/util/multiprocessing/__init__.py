@@ -5,6 +5,7 @@
 
 from multiprocessing import TimeoutError
 
+from .joinable_queue import JoinableQueue
 from .pool import Pool
 
-__all__ = ["Pool", "TimeoutError"]
+__all__ = ["JoinableQueue", "Pool", "TimeoutError"]

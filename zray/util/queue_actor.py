@@ -1,0 +1,195 @@
+"""QueueActor: the async actor that holds the items of a Queue.
+
+An item that a consumer was given is *leased* until the consumer says that it was used.  A consumer that was killed says
+nothing: its items go back to the front.  A lease is longer than any consumer may take until it uses an item, so no
+item is used twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+# A consumer waits so long at most in one call, and asks again.
+WAIT_SECONDS = 2.0
+# It uses items of a reply until so long after the longest wait.
+HOLD_SECONDS = 2.0
+# The actor gives them to others after so long, which is more than both together.
+LEASE_SECONDS = 5.0
+TIMER_SECONDS_MIN = 0.1
+# A consumer is alone if no other has asked for so long.
+ALONE_SECONDS = 1.0
+
+
+class QueueActor:
+    """Items of one queue, consumers and producers that wait, and leases."""
+
+    lease_seconds = LEASE_SECONDS
+
+    def __init__(self, maxsize: int) -> None:
+        self.maxsize = maxsize
+        self.items: deque[Any] = deque()
+        self.getters: deque[tuple[asyncio.Future[list[Any]], Any]] = deque()  # with the keys of their leases
+        self.putters: deque[tuple[asyncio.Future[bool], Any]] = deque()  # with their items
+        self.leases: dict[Any, tuple[float, list[Any]]] = {}  # by consumer and number: until when, and unused items
+        self.is_timed = False  # _expire will be called
+        self.unfinished = 0  # items put, less those of which task_done() was told
+        self.joiners: list[asyncio.Future[None]] = []
+        self.consumer = b""  # the last one that has asked
+        self.other_at = -ALONE_SECONDS  # when another than that has asked before it
+        self.loop = asyncio.get_running_loop()
+
+    # --- put ---
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many further items fit."""
+        return self.maxsize <= 0 or len(self.items) + count <= self.maxsize
+
+    def put_now(self, item: Any) -> None:
+        """Add an item, whatever the size."""
+        self.unfinished += 1
+        self._add(item)
+
+    def _add(self, item: Any) -> None:
+        while self.getters:
+            waiting, key = self.getters.popleft()
+            if not waiting.done():
+                waiting.set_result(self._lease(key, [item]))
+                return
+        self.items.append(item)
+
+    async def put(self, item: Any, timeout: float | None) -> bool:
+        """Add an item when there is room.  Returns False if there was none until the timeout, in seconds."""
+        if self.has_room(1):
+            self.put_now(item)
+            return True
+        if timeout is not None and timeout <= 0:
+            return False
+        waiting: asyncio.Future[bool] = self.loop.create_future()
+        self.putters.append((waiting, item))
+        if timeout is not None:
+            self.loop.call_later(timeout, _settle, waiting, False)
+        return await waiting
+
+    def put_batch(self, items: list[Any]) -> int | None:
+        """Add all items, if they fit.  Returns the number of items in the queue if they do not."""
+        if not self.has_room(len(items)):
+            return len(self.items)
+        for item in items:
+            self.put_now(item)
+        return None
+
+    def _admit(self) -> None:
+        """Let producers in that wait, as far as there is room."""
+        while self.putters and self.has_room(1):
+            waiting, item = self.putters.popleft()
+            if not waiting.done():
+                waiting.set_result(True)
+                self.put_now(item)
+
+    # --- get ---
+
+    async def get(self, consumer: bytes, number: int, timeout: float, wanted: int) -> list[Any]:
+        """Lease the first item, or several to a consumer that is alone.  Returns none after the timeout, in seconds."""
+        if self.items:
+            count = min(wanted, len(self.items)) if wanted > 1 and self._is_alone(consumer) else 1
+            items = [self.items.popleft() for _ in range(count)]
+            if self.putters:
+                self._admit()
+            return self._lease((consumer, number), items)
+        if timeout <= 0:
+            return []
+        waiting: asyncio.Future[list[Any]] = self.loop.create_future()
+        self.getters.append((waiting, (consumer, number)))
+        end = self.loop.call_later(timeout, _settle, waiting, [])
+        found = await waiting
+        end.cancel()
+        return found
+
+    def get_batch(self, consumer: bytes, number: int, count: int) -> tuple[int, list[Any]]:
+        """Lease so many items, or none if there are fewer.  Returns the number of items before, and the items."""
+        size = len(self.items)
+        if size < count:
+            return size, []
+        items = [self.items.popleft() for _ in range(count)]
+        self._admit()
+        return size, self._lease((consumer, number), items)
+
+    def _is_alone(self, consumer: bytes) -> bool:
+        now = self.loop.time()
+        if consumer != self.consumer:
+            if self.consumer:
+                self.other_at = now
+            self.consumer = consumer
+        return now - self.other_at > ALONE_SECONDS
+
+    # --- leases ---
+
+    def _lease(self, key: Any, items: list[Any]) -> list[Any]:
+        if not self.is_timed:
+            self.is_timed = True
+            self.loop.call_later(self.lease_seconds, self._expire)
+        self.leases[key] = (self.loop.time() + self.lease_seconds, items)
+        return items
+
+    def used(self, consumer: bytes, number: int, count: int, is_over: bool) -> None:
+        """Take note of used items of a lease.
+
+        Args:
+            consumer, number: the lease.
+            count: how many were used since the last such note, from the front.
+            is_over: the consumer gives the others back.
+        """
+        key = (consumer, number)
+        _, items = self.leases.pop(key, (0.0, []))
+        rest = items[count:]
+        if is_over:
+            self._give_back(rest)
+        elif rest:
+            self.leases[key] = (self.loop.time() + self.lease_seconds, rest)
+
+    def _give_back(self, items: list[Any]) -> None:
+        self.items.extendleft(reversed(items))
+        while self.items and self.getters:
+            self._add(self.items.popleft())
+
+    def _expire(self) -> None:
+        """Take items back from consumers that have said nothing for long."""
+        now = self.loop.time()
+        late = [key for key, (until, _) in self.leases.items() if until <= now]
+        for key in reversed(late):
+            self._give_back(self.leases.pop(key)[1])
+        self.is_timed = bool(self.leases)
+        if self.is_timed:
+            first = min(until for until, _ in self.leases.values())
+            self.loop.call_later(max(TIMER_SECONDS_MIN, first - now), self._expire)
+
+    # --- the rest ---
+
+    def qsize(self) -> int:
+        """Number of items that no consumer has."""
+        return len(self.items)
+
+    def task_done(self) -> bool:
+        """Count an item as finished.  Returns False if there are no others."""
+        if not self.unfinished:
+            return False
+        self.unfinished -= 1
+        if not self.unfinished:
+            for waiting in self.joiners:
+                _settle(waiting, None)
+            self.joiners.clear()
+        return True
+
+    async def join(self) -> None:
+        """Wait until all items are finished."""
+        if self.unfinished:
+            waiting: asyncio.Future[None] = self.loop.create_future()
+            self.joiners.append(waiting)
+            await waiting
+
+
+def _settle(waiting: asyncio.Future[Any], value: Any) -> None:
+    if not waiting.done():
+        waiting.set_result(value)
