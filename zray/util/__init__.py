@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..internal import free
     from ..store.values import deregister_serializer, register_serializer
-    from . import actor_pool, check_serialize, executor, multiprocessing, queue, scheduling_strategies
+    from . import actor_pool, check_serialize, executor, joblib, multiprocessing, queue, scheduling_strategies
     from .actor_pool import ActorPool
     from .bars import tqdm
     from .check_serialize import inspect_serializability
@@ -48,7 +48,7 @@ _MODULE_BY_NAME = {
     "tqdm": "zray.util.bars",
     **dict.fromkeys(_GROUPS, "zray.util.placement_group"),
 }
-_MODULES = ("actor_pool", "check_serialize", "executor", "multiprocessing", "queue", "scheduling_strategies")
+_MODULES = ("actor_pool", "check_serialize", "executor", "joblib", "multiprocessing", "queue", "scheduling_strategies")
 
 __all__ = [
     "ActorPool",
@@ -62,6 +62,7 @@ __all__ = [
     "get_node_ip_address",
     "get_placement_group",
     "inspect_serializability",
+    "joblib",
     "list_named_actors",
     "map",
     "map_unordered",
