@@ -151,7 +151,7 @@ def _bytes_of(value: Any) -> int:
             size = value.memory_usage().sum()
         except Exception:
             size = 0
-    return int(size) if isinstance(size, int) or hasattr(size, "__index__") else 0
+    return int(size) if size is not None and hasattr(size, "__index__") else 0
 
 
 def _run_batch(calls: list[Any], backend: Any, keys: list[int], *values: Any) -> list[Any]:
