@@ -16,7 +16,6 @@ NAMES = {
     "zray.ActorID": "Use the hexadecimal text that `get_runtime_context().get_actor_id()` returns.",
     "zray.client": "Pass the address to `zray.init`.",
     "zray.cross_language": "Start the other program as a process of a task.",
-    "zray.util.dask": "Run tasks, or Dask beside zray.",
     "zray.util.state.list_objects": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
     "zray.util.state.list_workers": "Read `zray status`, and the process titles of `ps`.",
     "zray.util.collective": "Add up in an actor, or in a tree of tasks.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..internal import free
     from ..store.values import deregister_serializer, register_serializer
-    from . import actor_pool, check_serialize, executor, joblib, multiprocessing, queue, scheduling_strategies
+    from . import actor_pool, check_serialize, dask, executor, joblib, multiprocessing, queue, scheduling_strategies
     from .actor_pool import ActorPool
     from .bars import tqdm
     from .check_serialize import inspect_serializability
@@ -48,13 +48,23 @@ _MODULE_BY_NAME = {
     "tqdm": "zray.util.bars",
     **dict.fromkeys(_GROUPS, "zray.util.placement_group"),
 }
-_MODULES = ("actor_pool", "check_serialize", "executor", "joblib", "multiprocessing", "queue", "scheduling_strategies")
+_MODULES = (
+    "actor_pool",
+    "check_serialize",
+    "dask",
+    "executor",
+    "joblib",
+    "multiprocessing",
+    "queue",
+    "scheduling_strategies",
+)
 
 __all__ = [
     "ActorPool",
     "actor_pool",
     "as_completed",
     "check_serialize",
+    "dask",
     "deregister_serializer",
     "executor",
     "free",
