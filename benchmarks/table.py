@@ -7,7 +7,11 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
+<<<<<<< HEAD
 from . import actors, environments, memory, objects, session, tasks
+=======
+from . import actors, memory, objects, pools, session, tasks
+>>>>>>> bd37629 (util: join short chunks of a map, and measure pools, queues and dask)
 from .timing import Effort
 
 Workload = Callable[[ModuleType, Effort], dict[str, float]]
@@ -93,6 +97,19 @@ OBJECTS = [
     Figure("put_first_gigabyte", "first put of 1 GB in a session", GIGABYTES, 1.2, "fresh_copy", 1.0),
     Figure("put_first_gigabyte_at_rest", "the same, on a machine at rest", GIGABYTES),
 ]
+UTIL = [
+    Figure("actor_pool_map", "ActorPool.map of 10,000 no-ops, 2 actors", RATE),
+    Figure("actor_pool_map_of_plain", "the same, to plain calls", "x", 0.8),
+    Figure("executor_map", "Executor.map of 10,000 no-ops", RATE),
+    Figure("executor_map_of_plain", "the same, to plain tasks", "x", 0.8),
+    Figure("pool_map_chunks", "Pool.map, 100,000 items, chunks of 100", RATE),
+    Figure("pool_map_of_multiprocessing", "the same, to multiprocessing.Pool", "x", 1.0),
+    Figure("queue_put_get", "Queue, one task puts, one gets", RATE, 5_000),
+    Figure("queue_batches", "Queue, batches of 1,000", RATE, 100_000),
+    Figure("joblib_grid_search", "GridSearchCV on digits, 18 fits", SECONDS, better=LOWER),
+    Figure("joblib_grid_search_of_loky", "the same, to joblib's processes", "x", 1.0),
+    Figure("dask_graph_10k", "graph of 10,000 small dask tasks", RATE),
+]
 MEMORY = [
     Figure("drain_100k", "100,000 queued, then drained", SECONDS, 1.0, better=LOWER),
     Figure("drain_100k_peak_memory", "the same, peak PSS of all", MEGABYTES, 200, better=LOWER),
@@ -124,6 +141,7 @@ GROUPS = [
         fresh=objects.FRESH_WORKLOADS,
         options={"object_store_memory": objects.STORE_BYTES},
     ),
+    Group("util", UTIL, shared=pools.WORKLOADS),
     Group("memory", MEMORY, fresh=memory.FRESH_WORKLOADS),
     Group("session", SESSION, fresh=session.FRESH_WORKLOADS),
     Group("environments", ENVIRONMENTS, fresh=environments.FRESH_WORKLOADS),

@@ -133,6 +133,25 @@ def test_partial_methods_and_builtins_are_called(pool):
     assert pool.apply(partial(square), (3,)) == 9 and pool.apply(dict, (), {"a": 1}) == {"a": 1}
 
 
+def test_function_of_a_map_is_sent_once_to_each_worker(pool):
+    class Squarer:
+        def __call__(self, value):
+            return value * value
+
+    assert pool.map(Squarer(), range(40), chunksize=1) == [value * value for value in range(40)]
+    before = pool._crew.next_token
+    assert pool.map(Squarer(), range(40), chunksize=1) == [value * value for value in range(40)]
+    assert pool.map(abs, [-1] * 40, chunksize=1) == pool.map(abs, [-1] * 40, chunksize=1) == [1] * 40
+    assert pool._crew.next_token == before + 2
+
+
+def test_changed_method_of_an_object_is_what_the_next_call_runs(pool):
+    items = [1]
+    assert pool.apply(items.count, (1,)) == pool.map(items.count, [1])[0] == 1
+    items.append(1)
+    assert pool.apply(items.count, (1,)) == pool.map(items.count, [1])[0] == 2
+
+
 MAIN = """
 import sys
 import zray

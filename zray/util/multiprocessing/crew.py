@@ -8,10 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from multiprocessing.pool import IMapIterator, MapResult, MaybeEncodingError  # type: ignore[attr-defined]
 from queue import SimpleQueue
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from ... import api
@@ -35,7 +36,8 @@ class Member:
     def __init__(self, actor: Any, calls_left: int | None) -> None:
         self.actor = actor
         self.calls_left = calls_left
-        self.running: deque[tuple[Any, Task]] = deque()  # refs and tasks, in the order in which the actor runs them
+        self.running: deque[tuple[Any, list[Task]]] = deque()  # calls and their tasks, in the actor's order
+        self.load = 0  # number of these tasks
         self.known: dict[int, Any] = {}  # by tokens of functions that the actor was told: the refs of these calls
         self.head_since = 0.0  # since when the first of them has been the first, and may run
         self.is_watched = False  # a future of the first running call will wake the crew
@@ -107,25 +109,42 @@ class Crew:
         while (job := self.jobs.get()) is not None:
             tasks, set_length = job
             count = 0
-            for task in tasks:
-                count = task[1] + 1
+            for group in self._groups(iter(tasks)):
+                count = group[-1][1] + 1
                 if self.is_ended:
                     break
-                self._give(task)
+                self._give(group)
             if set_length is not None and not self.is_ended:
                 set_length(count)
-            job = tasks = task = set_length = None
+            job = tasks = group = set_length = None  # type: ignore[assignment]
         with self.lock:
             self.is_complete = True
         self._finish_if_done()
 
-    def _give(self, task: Task) -> None:
+    def _groups(self, tasks: Iterator[Task]) -> Iterator[list[Task]]:
+        """Tasks that go into one call each: several short chunks of one map(), whose results come all together."""
+        kept: list[Task] = []  # one of another kind than those before it
+        while True:
+            group = kept or list(islice(tasks, 1))
+            kept = []
+            if not group:
+                return
+            job, _, function, *_ = group[0]
+            if function in KIND_BY_FUNCTION and type(self.cache.get(job)) is MapResult and self.calls_max is None:
+                for task in islice(tasks, self.pace.depth // 2 - 1 if self.pace.depth > 3 else 0):
+                    if task[2] is not function:
+                        kept = [task]
+                        break
+                    group.append(task)
+            yield group
+
+    def _give(self, group: list[Task]) -> None:
         with self.has_room:
             while (member := self._member_with_room()) is None and not self.is_ended:
                 self.has_room.wait()
             if member is None or self.is_ended:
                 return
-            self._begin(member, task)
+            self._begin(member, group)
 
     def _member_with_room(self) -> Member | None:
         """The worker with the fewest calls, if it may have another.  Nothing is put behind a long call."""
@@ -136,20 +155,21 @@ class Crew:
                 for member in self.workers
                 if member.calls_left != 0 and (not member.running or member.head_since > earliest)
             ),
-            key=lambda member: len(member.running),
+            key=lambda member: member.load,
             default=None,
         )
-        return found if found is not None and len(found.running) < self.pace.depth else None
+        return found if found is not None and found.load < self.pace.depth else None
 
-    def _begin(self, member: Member, task: Task) -> None:
+    def _begin(self, member: Member, group: list[Task]) -> None:
         """Begin the call in the worker; one that cannot be sent has failed.  With the lock."""
         if member.calls_left is not None:
             member.calls_left -= 1
         try:
-            ref = self._send(member, task[2], task[3], task[4])
+            ref = self._send(member, group)
         except Exception as error:
             ref = error.__cause__ if isinstance(error, SerializationError) and error.__cause__ else error
-        member.running.append((ref, task))
+        member.running.append((ref, group))
+        member.load += len(group)
         self._watch(member)
 
     def _watch(self, member: Member) -> None:
@@ -164,26 +184,29 @@ class Crew:
         else:
             ref.future().add_done_callback(lambda done: self.woken.put(member))
 
-    def _send(self, member: Member, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _send(self, member: Member, group: list[Task]) -> Any:
+        job, _, function, args, kwargs = group[0]
         kind = KIND_BY_FUNCTION.get(function, CALL)
         actor = member.actor
         if kind != CALL:
             ((function, items),) = args
-        elif isinstance(function, FunctionType):
+        elif _is_lasting(function):
             items = args
         else:
             return actor.run_once.remote(function, args, kwargs)
-        token = self._token_of(function)
+        token = self._token_of(function, job)
         if token not in member.known:
             is_full = len(member.known) >= FUNCTIONS_MAX
             if is_full:
                 member.known.clear()
             member.known[token] = actor.learn.remote(token, function, is_full)
+        if len(group) > 1:
+            return actor.run_chunks.remote(token, kind, [task[3][0][1] for task in group])
         return actor.run.remote(token, kind, items, kwargs) if kwargs else actor.run.remote(token, kind, items)
 
-    def _token_of(self, function: Any) -> int:
-        """Number of a function that workers keep.  Plain functions have one for good, others one for each use."""
-        key = function if isinstance(function, FunctionType) else _Once(function)
+    def _token_of(self, function: Any, job: int) -> int:
+        """Number of a function that workers keep.  What cannot change has one for good, others one for each job."""
+        key = function if _is_lasting(function) else (job, id(function))
         found = self.tokens.get(key)
         if found is None:
             if len(self.tokens) >= FUNCTIONS_MAX:
@@ -200,19 +223,22 @@ class Crew:
             with self.lock:
                 member.is_watched = False
                 running = list(member.running)
-            ended = self._first_ended([ref for ref, _ in running])
-            for ref, task in running[:ended]:
-                found, error = self._outcome(member, ref)
-                if isinstance(error, RayActorError):
+            done = 0
+            for ref, group in running[: self._count_ended([ref for ref, _ in running])]:
+                outcomes, error = self._outcomes(member, ref, len(group))
+                if error is not None:
                     self._replace(member)
-                    self._settle(task, False, error)
+                else:
+                    self._note_end(member)
+                for task, outcome in zip(group, outcomes, strict=True):
+                    self._settle(task, *outcome)
+                done += len(group)
+                outcomes = outcome = task = None  # type: ignore[assignment]
+                if error is not None:
                     break
-                self._note_end(member)
-                self._settle(task, *found)
-                found = error = None
-            running = ref = task = None  # type: ignore[assignment]
+            running = ref = group = error = None  # type: ignore[assignment]
             with self.has_room:
-                self.pace.ended(ended)
+                self.pace.ended(done)
                 self._watch(member)
                 self.has_room.notify()
             member = None
@@ -222,29 +248,29 @@ class Crew:
             _fail(result, error)
 
     @staticmethod
-    def _first_ended(refs: list[Any]) -> int:
+    def _count_ended(refs: list[Any]) -> int:
         """Number of calls that have ended, of those of one worker.  They end in their order."""
-        for index, ref in enumerate(refs):
-            if isinstance(ref, BaseException):  # it was never sent
-                return index or 1
-        ready, _ = api.wait(refs, num_returns=len(refs), timeout=0) if refs else ([], [])
+        if not refs or isinstance(refs[0], BaseException):  # the first one was never sent
+            return len(refs[:1])
+        sent = list(takewhile(lambda ref: not isinstance(ref, BaseException), refs))
+        ready, _ = api.wait(sent, num_returns=len(sent), timeout=0)
         return len(ready)
 
     @staticmethod
-    def _outcome(member: Member, ref: Any) -> tuple[Any, BaseException | None]:
-        """Whether a call has gone well, with its result or error; and what has ended the worker, if so."""
+    def _outcomes(member: Member, ref: Any, count: int) -> tuple[list[Any], BaseException | None]:
+        """For each task of a call, whether it has gone well, and its result or error; and what has ended the worker."""
         if isinstance(ref, BaseException):
-            return (False, ref), None
+            return [(False, ref)] * count, None
         try:
-            is_good, value = api.get(ref)
-            if is_good is None:  # the worker does not know the function: why?
-                api.get(member.known[value])
-                return (False, RuntimeError("The worker has lost the function that it was to call.")), None
-            return (is_good, value), None
+            found = api.get(ref)
+            if found[0] is None:  # the worker does not know the function: why?
+                api.get(member.known[found[1]])
+                found = False, RuntimeError("The worker has lost the function that it was to call.")
+            return (found if count > 1 and type(found) is list else [found] * count), None
         except RayActorError as error:
-            return None, error
+            return [(False, error)] * count, error
         except Exception as error:
-            return (False, _as_of_pool(error)), None
+            return [(False, _as_of_pool(error))] * count, None
 
     def _replace(self, member: Member) -> None:
         """Put a new worker in the place of one that has died, and give it the calls behind the one that has failed."""
@@ -254,14 +280,14 @@ class Crew:
             member.is_gone = True
             new = self.workers[self.workers.index(member)] = self._new_member()
             member.running.popleft()
-            for _, task in member.running:
-                self._begin(new, task)
+            for _, group in member.running:
+                self._begin(new, group)
             member.running.clear()
 
     def _note_end(self, member: Member) -> None:
         with self.lock:
             if member.running:
-                member.running.popleft()
+                member.load -= len(member.running.popleft()[1])
             if member.calls_left == 0 and not member.running and not member.is_gone:
                 self.former.append(member.actor)
                 member.leave()
@@ -322,11 +348,11 @@ class Crew:
         self.former.clear()
 
 
-class _Once:
-    """Key of a function that may change between two uses."""
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
+def _is_lasting(function: Any) -> bool:
+    """Whether a function is a plain one, a class or a built-in of a module: it holds no state that may change."""
+    if isinstance(function, BuiltinFunctionType):
+        return isinstance(function.__self__, ModuleType)
+    return isinstance(function, (FunctionType, type))
 
 
 def _error_in_hand() -> Any:

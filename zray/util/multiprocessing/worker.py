@@ -55,6 +55,12 @@ class Worker:
         except Exception as error:
             return False, ExceptionWithTraceback(error, error.__traceback__)
 
+    def run_chunks(self, token: int, kind: int, chunks: list[Any]) -> Any:
+        """Call a function that is known for the items of several chunks.  Returns what `run` returns, for each."""
+        if token not in self.functions:
+            return None, token
+        return [self.run(token, kind, items) for items in chunks]
+
     def run_once(self, function: Callable[..., Any], items: Any, kwargs: Any = None) -> tuple[bool, Any]:
         """Call a function that comes with the call."""
         try:
