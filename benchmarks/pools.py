@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from .actors import echo_class
 from .timing import Effort, median_seconds, rate
 
 CALLS = 10_000
@@ -28,7 +29,8 @@ def util(ray: ModuleType, name: str) -> Any:
 def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], effort: Effort) -> tuple[float, float]:
     """Seconds of ours, and how many times as fast as theirs it is: medians of runs in turns."""
     ours(), theirs()
-    seconds, ratios = [], []
+    seconds: list[float] = []
+    ratios: list[float] = []
     end = time.perf_counter() + effort.seconds
     while len(seconds) < max(3, effort.repeats) or time.perf_counter() < end:
         times = []
@@ -44,11 +46,7 @@ def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], effort: Effort)
 def actor_pool(ray: ModuleType, effort: Effort) -> dict[str, float]:
     """ActorPool.map of no-ops on two actors: calls/s, and that of plain calls."""
 
-    @ray.remote
-    class Echo:
-        def same(self, value):
-            return value
-
+    Echo = echo_class(ray)
     actors = [Echo.remote() for _ in range(2)]
     pool = util(ray, "actor_pool").ActorPool(actors)
     seconds, ratio = in_turns(

@@ -7,11 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
-<<<<<<< HEAD
-from . import actors, environments, memory, objects, session, tasks
-=======
-from . import actors, memory, objects, pools, session, tasks
->>>>>>> bd37629 (util: join short chunks of a map, and measure pools, queues and dask)
+from . import actors, environments, memory, objects, pools, session, tasks
 from .timing import Effort
 
 Workload = Callable[[ModuleType, Effort], dict[str, float]]

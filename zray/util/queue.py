@@ -132,7 +132,14 @@ class Queue:
         self._put_at = time.monotonic()
 
     async def put_async(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Add an item at the end, in asyncio.  Arguments and errors are those of put."""
+        """Add an item at the end, in asyncio.
+
+        Args:
+            item, block, timeout: as for put.
+
+        Raises:
+            Full: the queue is full, and was so until the timeout.
+        """
         _check(timeout)
         self._require_room(await self._require_actor().put.remote(item, timeout if block else 0.0))
 
@@ -196,7 +203,14 @@ class Queue:
                 raise Empty("The queue is empty.")
 
     async def get_async(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take the first item, in asyncio.  Arguments and errors are those of get."""
+        """Take the first item, in asyncio.
+
+        Args:
+            block, timeout: as for get.
+
+        Raises:
+            Empty: the queue is empty, and was so until the timeout.
+        """
         _check(timeout)
         actor, ahead = self._require_actor(), self._ahead
         items = ahead.use() if ahead.count else []
