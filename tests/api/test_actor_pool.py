@@ -7,7 +7,7 @@ import pytest
 import zray
 from tests.gates import Gate
 from zray.util import ActorPool
-from zray.util.pace import DEPTH_MAX, Pace
+from zray.util.pace import DEPTH_MAX, TARGET_SECONDS, Pace
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -180,6 +180,6 @@ def test_depth_grows_while_calls_are_short_and_shrinks_when_they_are_long(monkey
     for _ in range(20):
         now[0] += 0.0001 * pace.depth
         pace.ended(pace.in_all)
-    assert 50 < pace.depth <= 100
+    assert 0.9 * TARGET_SECONDS <= 0.0001 * pace.depth <= 1.1 * TARGET_SECONDS
     now[0] += 1.0 * pace.depth
     assert pace.ended(pace.in_all) and pace.depth == 1

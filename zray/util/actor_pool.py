@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 from .. import api
@@ -21,6 +22,8 @@ from .pace import Pace
 
 __all__ = ["ActorPool"]
 
+# map() fetches so many results at a time at most.
+RESULTS_MAX = 256
 # map() waits at most so long for a group of results when the next one may be there.
 GROUP_SECONDS = 0.005
 
@@ -79,7 +82,9 @@ class ActorPool:
         """
         return self._map(fn, values, self._next_ready)
 
-    def _map(self, fn: Callable[[Any, Any], Any], values: Iterable[Any], find: Callable[[], Any]) -> Iterator[Any]:
+    def _map(
+        self, fn: Callable[[Any, Any], Any], values: Iterable[Any], find: Callable[[], list[Any]]
+    ) -> Iterator[Any]:
         source = iter(values)
         if not self._actors:
             raise ValueError("The pool has no actors: push() one first.")
@@ -89,12 +94,21 @@ class ActorPool:
         self._fill()
         return self._results(find)
 
-    def _results(self, find: Callable[[], Any]) -> Iterator[Any]:
-        get, lists = api.get, self._lists
+    def _results(self, find: Callable[[], list[Any]]) -> Iterator[Any]:
+        """Results of calls that have ended, many at a time; each is fetched for good when it is yielded."""
+        ended, lists = self._ended, self._lists
         try:
-            while self._ended or self._calls or self.has_next():
-                ref = find()
-                yield get(lists.pop(ref, ref)) if lists else get(ref)
+            while ended or self._calls or self.has_next():
+                refs = find()
+                try:
+                    values = None if lists else api.get(refs)
+                except Exception:
+                    values = None  # one of them is an error: all in their turn
+                for index, ref in enumerate(refs):
+                    if ref not in ended:
+                        break  # the consumer has fetched it otherwise
+                    del ended[ref]
+                    yield values[index] if values is not None else api.get(lists.pop(ref, ref))
         finally:
             self._begin_anew()
 
@@ -323,26 +337,22 @@ class ActorPool:
             if left == 0.0:
                 return
 
-    def _next_in_order(self) -> Any:
+    def _next_in_order(self) -> list[Any]:
+        """The oldest calls, as far as they have ended; at least one."""
         order, ended = self._order, self._ended
-        ref = order.popleft()
-        while ref not in ended:
-            if ref in self._calls:
-                order.appendleft(ref)
-                self._wait_for(ref, None)
-                order.popleft()
+        while order[0] not in ended:
+            if order[0] in self._calls:
+                self._wait_for(order[0], None)
             else:
-                ref = order.popleft()
-        del ended[ref]
-        return ref
+                order.popleft()
+        return list(takewhile(ended.__contains__, islice(order, RESULTS_MAX)))
 
-    def _next_ready(self) -> Any:
+    def _next_ready(self) -> list[Any]:
+        """Calls that have ended; at least one."""
         while not self._ended:
             self._note_ended(None)
-        ref = next(iter(self._ended))
-        del self._ended[ref]
         self._trim_order()
-        return ref
+        return list(islice(self._ended, RESULTS_MAX))
 
     def _trim_order(self) -> None:
         """Forget fetched refs in the order of submission, which nobody may ever ask for."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 
-# What waits at a worker takes about so long.  A round trip between two processes takes a tenth of it.
-TARGET_SECONDS = 0.01
+# What waits at a worker takes about so long.  A round trip between two processes takes a small part of it.
+TARGET_SECONDS = 0.02
 # A call that takes less may have one other behind it, which saves the worker a round trip between the two.
 PAIR_SECONDS = 0.05
+# The depth grows by this factor at most, once a second call is allowed.
+GROWTH = 4
 # More is no faster.
-DEPTH_MAX = 512
+DEPTH_MAX = 1024
 
 
 class Pace:
@@ -47,7 +49,8 @@ class Pace:
         wanted = int(TARGET_SECONDS / per_call) if per_call > 0 else DEPTH_MAX
         if per_call < PAIR_SECONDS:
             wanted = max(wanted, 2)
-        self.depth = max(1, min(wanted, 2 * self.depth, DEPTH_MAX))
+        most = 2 if self.depth == 1 else GROWTH * self.depth
+        self.depth = max(1, min(wanted, most, DEPTH_MAX))
         self._look_again()
         return True
 
