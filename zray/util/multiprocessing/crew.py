@@ -23,6 +23,8 @@ from .worker import CALL, KIND_BY_FUNCTION, Worker
 
 # Functions that a worker keeps; a program calls a handful again and again.
 FUNCTIONS_MAX = 100
+# Options that say where an actor goes; without them, workers spread over the nodes.
+PLACING = {"scheduling_strategy", "placement_group", "label_selector"}
 # A worker that has been told to leave has so long for its exit functions.
 LEAVE_SECONDS = 5.0
 
@@ -79,7 +81,8 @@ class Crew:
     ) -> None:
         self.start_with = (initializer, initargs)
         self.calls_max = calls_max
-        self.actor_class = remote(**{"num_cpus": 0, **options})(Worker)
+        default = {} if options.keys() & PLACING else {"scheduling_strategy": "SPREAD"}
+        self.actor_class = remote(**{"num_cpus": 0, **default, **options})(Worker)
         self.cache: dict[int, Any] = {}  # results by job, until they are there
         self.jobs: SimpleQueue[Any] = SimpleQueue()  # of tasks and a function that takes their number; None: no more
         self.woken: SimpleQueue[Member | None] = SimpleQueue()  # workers whose first call has ended; None: the end
