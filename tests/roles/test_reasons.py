@@ -4,7 +4,9 @@ from tests.roles.desk import DRIVER, FUNCTION
 from tests.roles.reasons_desk import Node, ref
 from zray.roles.local_scheduler.reasons import DEPTH_MAX
 from zray.wire.actors import ActorStarted
+from zray.wire.environment import Environment
 from zray.wire.reasons import ASKED_MAX, LINE_CHARACTERS_MAX, LINES_MAX
+from zray.wire.task_spec import TaskOptions, encode_options
 from zray.wire.tasks import Function, PublishFunction
 
 
@@ -49,6 +51,15 @@ def test_a_worker_is_starting():
     node = Node()
     one = node.run_task()
     assert node.ask(one) == [f"{ref(one)}: task f waits for a worker process, of which 1 are starting"]
+
+
+def test_packages_are_being_installed():
+    node = Node()
+    spec = node.new_spec()
+    spec.options = encode_options(TaskOptions(environment=Environment(packages="a request")))
+    (one,) = node.submit(spec)
+    words = "task f waits for its environment: node local installs packages, or starts it"
+    assert node.ask(one) == [f"{ref(one)}: {words}"]
 
 
 def test_it_runs():

@@ -6,9 +6,11 @@ workers says so after a while, and is ended.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import msgpack
@@ -178,8 +180,13 @@ class EnvironmentServers:
         if self.by_packages.get(server.packages) is server:
             del self.by_packages[server.packages]
         end_children(spared=self.workers.spared())
+        log = last_lines(server.log_path, 10).strip()
         if not server.is_ready and not server.is_ending:
-            self._is_unfit(server, how)
+            self._is_unfit(server, how, log)
+        elif not server.is_ending:
+            self.workers.log(f"the fork server of an environment {how}; the end of its log:\n{log}")
+        with suppress(OSError):
+            os.unlink(server.log_path)  # a session that lasts may have any number of them
         words = f"died with the fork server of its environment ({how})"
         for worker, is_there in list(server.workers.items()):
             if is_there:
@@ -188,10 +195,9 @@ class EnvironmentServers:
                 self.workers.start_failed(worker, server.reason or words, is_unfit=bool(server.reason))
         self._launch_next()
 
-    def _is_unfit(self, server: EnvironmentServer, how: str) -> None:
+    def _is_unfit(self, server: EnvironmentServer, how: str, log: str) -> None:
         """It has ended before it could fork."""
         if not server.reason:
-            log = last_lines(server.log_path, 10).strip()
             server.reason = f"the process that makes it {how}" + (f"; its last lines:\n{log}" if log else "")
         server.reason = f"The environment cannot be set up: {server.reason}"
         self.workers.log(server.reason)

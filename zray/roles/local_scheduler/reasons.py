@@ -229,12 +229,19 @@ class Reasons:
             request = node.bundles.lacking(where, request)
         if not node.resources.fits(request):
             self._of_resources(request, depth, name)
-        elif pool.starting_count:
-            self.say(depth, f"{name} waits for a worker process, of which {pool.starting_count} are starting")
+        elif pool.starting[task.options.environment.packages]:
+            self._of_start(task.options.environment.packages, depth, name)
         else:
             busy = f"all {len(pool.workers)} of node {self._here()} are busy"
             self.say(depth, f"{name} waits for a worker process: {busy}")
             self._of_holders(("CPU",), depth + 1)
+
+    def _of_start(self, packages: str, depth: int, name: str) -> None:
+        if packages:
+            self.say(depth, f"{name} waits for its environment: node {self._here()} installs packages, or starts it")
+        else:
+            count = self.node.pool.starting[""]
+            self.say(depth, f"{name} waits for a worker process, of which {count} are starting")
 
     def _of_resources(self, request: dict[str, int], depth: int, name: str) -> None:
         """What it asks for is taken; by whom."""
@@ -393,7 +400,7 @@ class Reasons:
         elif not node.resources.fits(request):
             self._of_resources(request, depth, f"{name} {again}".rstrip())
         else:
-            self.say(depth, f"{name} waits for a worker process, of which {node.pool.starting_count} are starting")
+            self._of_start(actor.options.environment.packages, depth, name)
 
     def _of_remote_call(self, task: Task, object_id: bytes, depth: int, name: str) -> None:
         route = self.node.routes.by_actor.get(task.options.actor_id)
