@@ -92,6 +92,7 @@ def test_the_files_of_a_program_may_be_archives(start, folder, library, tmp_path
         and "inside.py" in names
     )
     assert zray.get_runtime_context().runtime_env == env
+    context.runtime.packer.refs.clear()  # as after many other packed folders
     assert zray.get(Looker.remote().look.remote("single")) == ["single"]
 
 

@@ -105,6 +105,16 @@ def test_one_that_dies_later_takes_its_workers_along_and_the_others_are_asked_fo
     assert orders(node, "a", 1) == [["start", "w3", 3]]
 
 
+def test_one_that_cannot_be_started_fails_its_workers_which_may_be_tried_again(node, monkeypatch):
+    def launch(*arguments):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(environment_servers, "launch_environment_server", launch)
+    node.start("w1", 1, "a")
+    assert failures(node) == [("w1", False)] and "Too many open files" in node.told[-1].reason
+    assert not node.environments.by_packages and not node.environments.by_worker and not node.windows
+
+
 def test_few_install_at_a_time(node):
     names = [f"p{number}" for number in range(INSTALLERS_MAX + 2)]
     for number, name in enumerate(names):

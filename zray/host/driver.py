@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -41,6 +42,8 @@ _modules = sys.modules  # looked at ahead of each frame
 
 class Driver(Runtime):
     """The runtime of a program."""
+
+    kept: Sequence[ObjectRef] = ()  # on files of the environment of all its tasks
 
     def __init__(
         self,

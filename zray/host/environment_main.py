@@ -136,11 +136,12 @@ class Installer:
             ready = [found for found, _ in poll.poll(max(0.0, left) * 1000 if left < float("inf") else None)]
         finally:
             os.close(pidfd)
+        if NODE_DESCRIPTOR in ready or not ready:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         if NODE_DESCRIPTOR in ready:
             raise NodeHasEnded
         if not ready:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
             raise RuntimeEnvSetupError(f"{name} has not ended within {self._limit()}{self._last_lines()}")
         if process.wait() != 0:
             raise RuntimeEnvSetupError(f"{name} exited with code {process.returncode}{self._last_lines()}")

@@ -99,10 +99,15 @@ class EnvironmentServers:
 
     def _launch_next(self) -> None:
         installing = sum(not server.is_ready for server in self.running.values())
-        for server in self.by_packages.values():
+        for server in list(self.by_packages.values()):
             if server.connection is None and installing < INSTALLERS_MAX:
-                self._launch(server)
-                installing += 1
+                try:
+                    self._launch(server)
+                    installing += 1
+                except OSError as error:  # no descriptors, or no memory: the pool tries again, to a limit
+                    del self.by_packages[server.packages]
+                    for worker in list(server.workers):
+                        self.workers.start_failed(worker, f"no fork server to be had: {error}")
 
     def _launch(self, server: EnvironmentServer) -> None:
         self.count += 1
@@ -167,7 +172,8 @@ class EnvironmentServers:
         server.is_ending = True
         if self.by_packages.get(server.packages) is server:
             del self.by_packages[server.packages]
-        server.connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it has died in this moment, which `receive` sees
+            server.connection.shutdown(socket.SHUT_WR)
 
     def _ended(self, server: EnvironmentServer) -> None:
         """Its workers have died with it; what they had started falls to us, and ends."""

@@ -175,10 +175,10 @@ def _start(
 
 def _begin_environment(driver: Driver, own: dict[str, Any]) -> None:
     """Give a program's tasks its archives and packages."""
-    from .environments import extended
+    from .environments import environment_for
 
     try:
-        driver.environment = extended(driver, driver.environment, own)
+        driver.environment, driver.kept = environment_for(driver, own)
     except BaseException:
         stop(driver)
         raise

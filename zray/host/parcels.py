@@ -49,8 +49,10 @@ class Packer:
         look = tuple((file.source, os.stat(file.source).st_mtime_ns, file.size) for file in files)
         key = field, path, excludes
         known = self.known.get(key)
-        if known is not None and known[0] == look and known[1].digest in self.refs:
-            return known[1]
+        if known is not None and known[0] == look:
+            ref = self.refs.get(known[1].digest)
+            if ref is not None and ref.id == known[1].object_id:
+                return known[1]
         if is_archive(path):
             data = pack((), path, read_archive(path, BUNDLE_BYTES_MAX))
         else:
