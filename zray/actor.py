@@ -27,7 +27,6 @@ from .remote_function import (
     with_captured,
 )
 from .signatures import check_arguments, implementations_of, parameters_of, signature_of
-from .wire.actors import CreateActor
 from .wire.task_spec import ActorOptions, TaskSpec
 
 if TYPE_CHECKING:
@@ -273,11 +272,7 @@ class ActorClass(Generic[C]):
         spec = TaskSpec(task_id, code.function.function_id, arguments.payload, deps, holds)
         spec.path = submitter.path_of(task_id)
         actor_options = self.__actor_options(runtime, methods, submitter.captured, environment)
-        runtime.refuse_in_the_middle()
-        with runtime.lock:
-            runtime.client.expect_actor(task_id + FIRST_RETURN)
-            runtime.client.say(CreateActor(spec, actor_options))
-        runtime.arm()
+        runtime.create_actor(spec, actor_options)
         ref: ObjectRef[C] = ObjectRef(task_id + FIRST_RETURN)
         handle: ActorHandle[C] = ActorHandle(task_id, ref, self.__name, methods, actor_options.max_task_retries)
         handle._cls = weakref.ref(self.__cls)
@@ -409,7 +404,7 @@ def exit_actor() -> None:
         TypeError: the caller is no method of an actor.
     """
     from .host import context
-    from .host.leaving import ActorExit
+    from .host.exits import ActorExit
 
     if getattr(context.runtime, "actor", None) is None:
         raise TypeError("exit_actor() can only be called in an actor's method.")

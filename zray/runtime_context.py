@@ -151,7 +151,7 @@ class RuntimeContext:
         from .host.environments import described
         from .runtime_env import from_words
 
-        facts, own = self._runtime.facts, described(self._runtime.environment)
+        facts, own = self._runtime.facts, described(self._runtime.current_environment())
         found = {**from_words(facts.given), **own}
         if env_vars := {**dict(facts.env_vars), **own.get("env_vars", {})}:
             found["env_vars"] = env_vars

@@ -22,8 +22,9 @@ from ..store.values import serialize
 from ..wire.actors import ActorExited, ActorStarted, ActorStartFailed, StartActor
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from .checkpoints import NotAsBefore, Recovery
+from .exits import farewell, is_success
 from .failures import failure
-from .leaving import ActorExit, crash, is_success, leave
+from .leaving import crash, leave
 from .logs import begun_lines
 from .methods import Methods
 from .returns import several
@@ -255,7 +256,7 @@ class ActorHost:
                 self._begin_to_leave(self.farewell)
 
     def _left_by(self, error: BaseException) -> str:
-        return f"The {self.in_words} left by {'exit_actor()' if isinstance(error, ActorExit) else 'sys.exit(0)'}."
+        return farewell(self.in_words, error)
 
     def outcome_of(self, spec: TaskSpec, error: BaseException) -> Result:
         """What a call that raised leaves behind: an error, or the wish to leave."""

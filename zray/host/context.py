@@ -37,6 +37,15 @@ def ref_of_ended_session(object_id: bytes) -> ObjectLostError:
     return ObjectLostError(f"ObjectRef({object_id.hex()}) belongs to a session that has ended: its value is lost.")
 
 
+def of_ended_session(ref: Any) -> Any:
+    """The future of a ref, once the session is over.
+
+    Raises:
+        ObjectLostError: always.
+    """
+    raise ref_of_ended_session(ref.id)
+
+
 def actor_of_ended_session(class_name: str) -> ActorDiedError:
     """For whoever uses a handle on it."""
     from ..exceptions import ActorDiedError

@@ -131,6 +131,12 @@ class Driver(Runtime):
         self.shipper = None
         self.__dict__.pop("submit", None)
 
+    def leave(self) -> None:
+        """Leave the session; end it, if this program started it."""
+        from .joining import stop
+
+        stop(self)
+
     def _has_reloaded(self) -> None:
         """A module was imported anew."""
         self.modules_count = -1

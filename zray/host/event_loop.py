@@ -13,8 +13,9 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from .exits import is_success
 from .forks import end_child
-from .leaving import crash, is_success
+from .leaving import crash
 from .processes import end_process
 from .submitter import Call, current_call
 

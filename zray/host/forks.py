@@ -54,8 +54,8 @@ def _after_fork_in_child() -> None:
     object_ref.on_restore = lambda object_id: None
     object_ref.resolve_future = None
     runtime.lock = runtime.connection.lock = _EndsHere()
-    if not runtime.is_worker:
-        os.close(runtime.life)
+    if not runtime.is_worker and (life := getattr(runtime, "life", None)) is not None:  # not in local mode
+        os.close(life)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..exceptions import ClusterLostError
 from ..object_ref import ObjectRef
 from . import context, patience
+from .settling import settle
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -100,9 +99,9 @@ class Futures:
             try:
                 value = self.runtime.value_of(object_id)
             except BaseException as error:
-                _settle(future.set_exception, error)
+                settle(future.set_exception, error)
             else:
-                _settle(future.set_result, value)
+                settle(future.set_result, value)
             future.zray_ref = None
 
     def _fail_all(self, error: BaseException) -> None:
@@ -113,7 +112,7 @@ class Futures:
             self.thread = None
         for futures in lost.values():
             for future in futures:
-                _settle(future.set_exception, error)
+                settle(future.set_exception, error)
 
     def close(self) -> None:
         """The session is over: what has not come will not."""
@@ -121,14 +120,3 @@ class Futures:
             # At the program's end only daemon threads may wait: they end in silence (context.refuse_at_the_end).
             is_the_end = not threading.main_thread().is_alive()
             self._fail_all(SystemExit() if is_the_end else ClusterLostError("This process has left its session."))
-
-
-def _settle(settle: Callable[[Any], None], outcome: Any) -> None:
-    """Give a future its outcome.  What a callback raises, or a user who has settled it, must not end our thread: a
-    sys.exit() in a callback ends nothing, as in any thread of Python's."""
-    try:
-        settle(outcome)
-    except SystemExit:
-        pass
-    except BaseException:
-        traceback.print_exc()

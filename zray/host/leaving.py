@@ -18,6 +18,7 @@ from ..exceptions import ClusterLostError
 from ..wire.message import Message
 from ..wire.session import Goodbye
 from .crash_reports import write_exit
+from .exits import exit_in_words, exit_status
 from .processes import end_process
 from .runtime import Runtime
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 # A node that does not answer for so long has other troubles than one worker's last words.
 GOODBYE_SECONDS = 10.0
-# Of a program that an interrupt has ended, as a shell has it.
-INTERRUPTED_STATUS = 130
 
 
 class Parting(NamedTuple):
@@ -35,10 +34,6 @@ class Parting(NamedTuple):
 
     reason: str  # for the node
     status: int = 0
-
-
-class ActorExit(SystemExit):
-    """Raised by exit_actor(): the actor ends, and the call's answer is that it did."""
 
 
 def leave(
@@ -64,11 +59,6 @@ def _no_more(seconds: float) -> None:
     raise posix_ipc.BusyError
 
 
-def is_success(error: BaseException) -> bool:
-    """Whether it is sys.exit(0), which ends an actor for good.  Another code, or none, is a crash, as in Ray."""
-    return isinstance(error, SystemExit) and error.code == 0
-
-
 def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoReturn:
     """An exit of user code ends the process with its code, and the node takes what runs in it as after any other death.
 
@@ -78,21 +68,6 @@ def crash(worker: Worker, name: str, error: BaseException, how: str = "") -> NoR
     how = how or exit_in_words(error)
     write_exit(worker.paths, worker.worker_id, worker.pid, error, f"{name} has {how}: its worker process ends.")
     leave(worker, how, status=exit_status(error))
-
-
-def exit_status(error: BaseException) -> int:
-    """The exit code of a process that ends by this error."""
-    if isinstance(error, SystemExit):
-        code = error.code
-        return (code if isinstance(code, int) else int(code is not None)) & 0xFF
-    return INTERRUPTED_STATUS if isinstance(error, KeyboardInterrupt) else 1
-
-
-def exit_in_words(error: BaseException) -> str:
-    """The deed of a task that ends its process by this error."""
-    if isinstance(error, SystemExit):
-        return f"called sys.exit({'' if error.code is None else repr(error.code)})"[:1000]
-    return f"raised {type(error).__name__}"
 
 
 @contextmanager

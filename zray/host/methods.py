@@ -7,7 +7,7 @@ from functools import singledispatchmethod
 from types import FunctionType
 from typing import Any
 
-from .leaving import ActorExit
+from .exits import ActorExit
 
 # Methods of one class that are bound: a class that grows all the time has the others looked up at each call.
 METHODS_MAX = 1_000

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from .. import object_ref
 from ..exceptions import ClusterLostError, GetTimeoutError
-from ..ids import put_id
+from ..ids import FIRST_RETURN, put_id
 from ..object_ref import ObjectRef
 from ..roles.client import BUFFERED_COUNT_MAX, RELEASES_MAX, Client
 from ..store.arena import ArenaView
 from ..store.errors import deserialize_error
 from ..store.layout import Serialized
 from ..store.values import deserialize, deserialize_writable, is_error, serialize, to_bytes
+from ..wire.actors import CreateActor
 from ..wire.codec import can_be_encoded
-from ..wire.environment import NO_ENVIRONMENT
+from ..wire.environment import NO_ENVIRONMENT, Environment
 from ..wire.message import Message
 from ..wire.scheduling import JobFacts
-from ..wire.task_spec import StoredValue, TaskSpec
+from ..wire.task_spec import ActorOptions, StoredValue, TaskSpec
 from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
 from . import (
     context,
@@ -255,6 +256,14 @@ class Runtime:
     def throw_nested_out(self) -> None:
         """Tasks that were sent into a wait that is left (a worker's).  With the lock held."""
 
+    def create_actor(self, spec: TaskSpec, options: ActorOptions) -> None:
+        """Buffer the creation of an actor; the caller makes its first handle."""
+        self.refuse_in_the_middle()
+        with self.lock:
+            self.client.expect_actor(spec.task_id + FIRST_RETURN)
+            self.client.say(CreateActor(spec, options))
+        self.arm()
+
     # --- get ---
 
     def get(self, refs: Sequence[ObjectRef], timeout: float | None, *, writable: bool = False) -> list[Any]:
@@ -306,6 +315,10 @@ class Runtime:
         if self.client.buffered:
             self.flush()
         return self.waiting.until_ready(ids, count, timeout, fetch)
+
+    def why_late(self, awaited: Sequence[bytes], timeout: float) -> str:
+        """For the error of a wait that is over."""
+        return patience.why_late(self, awaited, timeout)
 
     # --- put ---
 
@@ -373,6 +386,10 @@ class Runtime:
         """The task (or driver) on whose behalf this thread submits."""
         return self.root
 
+    def current_environment(self) -> Environment:
+        """The environment of the running task, beyond that of its job."""
+        return self.environment
+
     def look_for_code(self, function: Any = None) -> None:
         """A driver of a cluster sends along what has been imported since, and what this function imports."""
 
@@ -421,7 +438,7 @@ class Runtime:
         self.is_over = True
         object_ref.disable_releases()
         object_ref.on_restore = lambda object_id: None
-        object_ref.resolve_future = _of_ended_session
+        object_ref.resolve_future = context.of_ended_session
         self.armed.put(None)
         self.connection.close()
         self.futures.close()
@@ -445,7 +462,3 @@ class Gone:
 
     def __getattr__(self, name: str) -> Any:
         raise self._connection.lost()
-
-
-def _of_ended_session(ref: ObjectRef) -> Any:
-    raise context.ref_of_ended_session(ref.id)

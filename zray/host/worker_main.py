@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import sys
 import threading
 import time
@@ -32,7 +31,6 @@ from ..store.functions import CodeInStore, deserialize_function
 from ..store.values import deserialize, deserialize_writable, is_error, serialize
 from ..version import __version__
 from ..wire.actors import StartActor
-from ..wire.environment import EnvVars
 from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
@@ -43,6 +41,7 @@ from .async_tasks import runnable
 from .code_changes import CodeChanges
 from .connection import Connection
 from .core_waits import CoreWaits
+from .environment import set_env_vars
 from .failures import failure
 from .leaving import Parting, heard_before_exit, leave
 from .log_room import LogRoom
@@ -434,12 +433,6 @@ class Worker(Runtime):
     def throw_nested_out(self) -> None:
         for object_id in self.executor.throw_nested_out():
             self.client.place_unused(object_id)
-
-
-def set_env_vars(env_vars: EnvVars) -> None:
-    """In order; ${NAME} stands for what NAME was before."""
-    for name, value in env_vars:
-        os.environ[name] = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), value)
 
 
 def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:

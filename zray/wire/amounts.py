@@ -51,6 +51,18 @@ def why_nowhere(request: Amounts, totals: Mapping[str, Amounts]) -> str:
     return f"{asked}; the largest node ({name_of(node)}) has {in_words(has)}"
 
 
+def init_arguments(request: Amounts, total: Amounts) -> str:
+    """The call of init() for a session that has what `total` lacks of a request."""
+    lacking = {name: amount for name, amount in request.items() if total.get(name, 0) < amount}
+    said = [f"num_{name.lower()}s={number(lacking.pop(name))}" for name in ("CPU", "GPU") if name in lacking]
+    if "memory" in lacking:
+        said.append(f"_memory={lacking.pop('memory') // RESOURCE_UNIT}")
+    if lacking:
+        amounts = ", ".join(f"{name!r}: {number(amount)}" for name, amount in lacking.items())
+        said.append(f"resources={{{amounts}}}")
+    return f"zray.init({', '.join(said)})"
+
+
 def largest_node(request: Amounts, totals: Mapping[str, Amounts]) -> str | None:
     """The node with the largest share of the requested amounts; the first of equals."""
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...wire.amounts import is_enough, number, why_nowhere
+from ...wire.amounts import init_arguments, is_enough, why_nowhere
 from ...wire.message import Local
 from ...wire.scheduling import JobNotice
-from ...wire.task_spec import RESOURCE_UNIT
 from ...wire.where import nobody_can
 from .tables import Actor, ActorState, Job, Task, TaskState
 
@@ -86,24 +85,13 @@ class Infeasible:
     def text(self, what: str, reason: str, request: Mapping[str, int]) -> str:
         """The error, for the user."""
         if self.node.is_embedded:
-            fix = f"Start a session that has it ({self._init_arguments(request)}), or ask for less"
+            fix = f"Start a session that has it ({init_arguments(request, self.node.resources.total)}), or ask for less"
         else:
             fix = (
                 "Add a node that has it (`zray start --address ...`), ask for less, or have it wait for such a node "
                 '(infeasible="wait" in zray.init)'
             )
         return f"{nobody_can(what, reason)}  {fix}."
-
-    def _init_arguments(self, request: Mapping[str, int]) -> str:
-        total = self.node.resources.total
-        lacking = {name: amount for name, amount in request.items() if total.get(name, 0) < amount}
-        said = [f"num_{name.lower()}s={number(lacking.pop(name))}" for name in ("CPU", "GPU") if name in lacking]
-        if "memory" in lacking:
-            said.append(f"_memory={lacking.pop('memory') // RESOURCE_UNIT}")
-        if lacking:
-            amounts = ", ".join(f"{name!r}: {number(amount)}" for name, amount in lacking.items())
-            said.append(f"resources={{{amounts}}}")
-        return f"zray.init({', '.join(said)})"
 
     # --- tasks ---
 
