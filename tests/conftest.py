@@ -72,6 +72,15 @@ def session(nothing_left):
         yield context
 
 
+@pytest.fixture(scope="module", params=["session", "local"])
+def mode(request, nothing_left):
+    """The tests of a module run twice: in a session, and in local mode."""
+    import zray
+
+    with zray.init(num_cpus=2, resources={"disk": 4}, local_mode=request.param == "local", namespace="home"):
+        yield request.param
+
+
 @pytest.fixture
 def start(nothing_left):
     """`start(num_cpus=1, ...)` begins a session of the test's own; it ends with the test."""

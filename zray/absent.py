@@ -19,7 +19,7 @@ NAMES = {
     "zray.util.state.list_objects": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
     "zray.util.state.list_workers": "Read `zray status`, and the process titles of `ps`.",
     "zray.util.collective": "Add up in an actor, or in a tree of tasks.",
-    "zray.util.rpdb": "Run the function in the program under a debugger: `f.local(...)`.",
+    "zray.util.rpdb": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
     "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",
     "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
@@ -40,7 +40,6 @@ OPTIONS = {
 }
 
 INIT_ARGUMENTS = {
-    "local_mode": "Run one function in the program with `f.local(...)`.",
     "include_dashboard": "Run `zray status` in a terminal, and leave the argument out.",
     "_temp_dir": "Set the environment variable `ZRAY_TMPDIR`.",
 }
@@ -77,7 +76,7 @@ COMMANDS = {
     "logs": "Read the files in the folder that `zray status` shows.",
     "memory": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
     "stack": "Run a sampler such as `py-spy`, with the pids that `zray status` shows.",
-    "debug": "Run the function in the program under a debugger: `f.local(...)`.",
+    "debug": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "timeline": "Return time stamps with the results; `zray microbenchmark` measures the machine.",
     "dashboard": "Run `zray status`.",
     "up": "Start nodes over ssh, as docs/cluster.md shows.",

@@ -67,7 +67,8 @@ def init(
         ignore_reinit_error: return the session's facts where this process is in a session already.
         namespace: namespace of named actors and placement groups; default: one for this program.
         log_to_driver: print the output of workers.
-        local_mode, include_dashboard: absent; True raises NotImplementedError.  logging_level has no effect.
+        local_mode: run everything inside of this process, for debuggers.  Default: False, or True where ZRAY_LOCAL=1.
+        include_dashboard: absent; True raises NotImplementedError.  logging_level has no effect.
         runtime_env: environment of all tasks: a dict with env_vars, working_dir, py_modules, excludes, pip or uv.
         infeasible: "raise" makes a request that no node can meet an error; "wait" keeps it until a node can.
             Default: ZRAY_INFEASIBLE, else "raise" in a session of this program's own and "wait" in a cluster.
@@ -84,9 +85,10 @@ def init(
         NotImplementedError: an argument of Ray's that zray does not have yet.
     """
     return _start(
-        {**ignored, "local_mode": local_mode, "include_dashboard": include_dashboard},
+        {**ignored, "include_dashboard": include_dashboard},
         ignore_reinit_error,
         address,
+        local_mode=local_mode,
         num_cpus=num_cpus,
         num_gpus=num_gpus,
         resources=resources,
@@ -109,6 +111,7 @@ def _start(
     runtime_env: dict[str, Any] | None,
     **arguments: Any,
 ) -> Context:
+    """further: arguments of init() that have no effect, or are unknown."""
     from .host import joining
     from .job_config import with_job_config
     from .options import check_text
@@ -170,10 +173,8 @@ def shutdown() -> None:
     runtime = context.runtime
     if runtime is None or runtime.is_worker:
         return
-    from .host import joining
-
     context.set_runtime(None)
-    joining.stop(runtime)  # type: ignore[arg-type]
+    runtime.leave()  # type: ignore[attr-defined]
 
 
 @overload
@@ -354,7 +355,6 @@ def as_completed(
         TaskError: a task raised, and with_results asks for its value.
     """
     from .exceptions import GetTimeoutError
-    from .host.patience import why_late
 
     rest = list(object_refs)
     deadline = None if timeout is None else time.monotonic() + check_timeout(timeout)
@@ -363,7 +363,7 @@ def as_completed(
         ready, rest = wait(rest, num_returns=1, timeout=left)
         if not ready:
             text = f"{len(rest)} objects were not ready after {timeout:g} s."
-            raise GetTimeoutError(text + why_late(require_runtime(), [ref.id for ref in rest], timeout or 0.0))
+            raise GetTimeoutError(text + require_runtime().why_late([ref.id for ref in rest], timeout or 0.0))
         yield (ready[0], get(ready[0])) if with_results else ready[0]
 
 

@@ -27,6 +27,7 @@ def environment_for(runtime: Runtime, given: dict[str, Any] | None) -> tuple[Env
     """
     environment = runtime.environment
     if given:
+        runtime.check_fields(given)
         environment = extended(runtime, environment, given)
     return environment, [runtime.another_ref(parcel.object_id) for parcel in environment.parcels]
 

@@ -102,7 +102,7 @@ def _send_again() -> None:
 def may_interrupt(frame: FrameType | None) -> bool:
     """Whether nothing of zray's is half done where the main thread is."""
     half_shutdown = (_code_of("joining", "stop"), _code_of("nodes", "end_node"))
-    innermost = None
+    innermost, interrupted = None, frame
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.startswith("zray."):
@@ -115,7 +115,19 @@ def may_interrupt(frame: FrameType | None) -> bool:
         return True
     if innermost.f_code is _code_of("connection", "Connection", "receive"):
         return bool(innermost.f_locals["self"].is_waiting)  # asleep: no message is in hand
+    if innermost is not interrupted and innermost.f_code in _callers_of_user_code():
+        return True
     return innermost.f_code is _code_of("runtime", "Runtime", "_follow") or innermost.f_globals["__name__"] in HARMLESS
+
+
+def _callers_of_user_code() -> tuple[Any, ...]:
+    """Of local mode, where user code runs inside of zray's, or zray sleeps."""
+    return (
+        _code_of("local_calls", "LocalCalls", "run_task"),
+        _code_of("local_actor", "LocalActor", "_attempts"),
+        _code_of("local_actor", "LocalActor", "_construct"),
+        _code_of("local_objects", "LocalObjects", "watch"),
+    )
 
 
 def _code_of(module: str, *path: str) -> Any:

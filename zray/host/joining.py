@@ -57,6 +57,7 @@ _own_pid = 0
 def start(
     address: str | None,
     *,
+    local_mode: bool,
     num_cpus: float | None,
     num_gpus: float | None,
     resources: dict[str, float] | None,
@@ -68,9 +69,26 @@ def start(
     infeasible: str | None,
     seed: int | None,
     runtime_env: dict[str, Any],
-) -> Driver:
-    """As api.init."""
-    global _own_pid
+) -> Any:
+    """As api.init.  Returns a Driver, or a LocalRuntime in its place."""
+    if local_mode or os.environ.get("ZRAY_LOCAL"):
+        from .local_mode import is_asked_for, start_local
+
+        if is_asked_for(local_mode, address):
+            runtime = start_local(
+                num_cpus=num_cpus,
+                num_gpus=num_gpus,
+                resources=resources,
+                labels=labels,
+                memory=memory,
+                object_store_memory=object_store_memory,
+                namespace=namespace,
+                infeasible=checked_infeasible(infeasible),
+                seed=checked_seed(seed),
+                runtime_env=runtime_env,
+            )
+            _leave_at_exit()
+            return runtime
     refuse_green_threads()
     interrupts.install()  # an interrupt waits until the session is there: half a start leaves a node behind
     try:
@@ -93,9 +111,7 @@ def start(
         if isinstance(error, (ConnectionError, ZrayError)):  # the text says it all
             raise error.with_traceback(None) from None
         raise
-    if _own_pid != os.getpid():
-        _own_pid = os.getpid()
-        atexit.register(_at_exit)
+    _leave_at_exit()
     return driver
 
 
@@ -298,7 +314,14 @@ def _at_exit() -> None:
     runtime = context.runtime
     if os.getpid() == _own_pid and runtime is not None and not runtime.is_worker:
         context.set_runtime(None)
-        stop(runtime)  # type: ignore[arg-type]
+        runtime.leave()  # type: ignore[attr-defined]
+
+
+def _leave_at_exit() -> None:
+    global _own_pid
+    if _own_pid != os.getpid():
+        _own_pid = os.getpid()
+        atexit.register(_at_exit)
 
 
 def describe(runtime: Runtime) -> dict[str, Any]:

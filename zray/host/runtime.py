@@ -386,6 +386,9 @@ class Runtime:
         """The task (or driver) on whose behalf this thread submits."""
         return self.root
 
+    def check_fields(self, given: dict[str, Any]) -> None:
+        """Refuse fields of a runtime_env that this runtime does not have: it has them all."""
+
     def current_environment(self) -> Environment:
         """The environment of the running task, beyond that of its job."""
         return self.environment
