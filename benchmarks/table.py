@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
-from . import actors, environments, memory, objects, pools, session, tasks
+from . import actors, environments, local, memory, objects, pools, session, tasks
 from .timing import Effort
 
 Workload = Callable[[ModuleType, Effort], dict[str, float]]
@@ -125,6 +125,10 @@ ENVIRONMENTS = [
     Figure("environment_first_task", "first task of a session in a cached pip environment", SECONDS, 0.5, better=LOWER),
     Figure("environment_installed", "one local wheel installed, and the first task", SECONDS, better=LOWER),
 ]
+LOCAL = [
+    Figure("local_call", "local mode: one task and its get", MICROSECONDS, 20, better=LOWER),
+    Figure("local_actor_call", "local mode: one actor call and its get", MICROSECONDS, 30, better=LOWER),
+]
 
 GROUPS = [
     Group("tasks", TASKS, shared=tasks.WORKLOADS),
@@ -141,6 +145,7 @@ GROUPS = [
     Group("memory", MEMORY, fresh=memory.FRESH_WORKLOADS),
     Group("session", SESSION, fresh=session.FRESH_WORKLOADS),
     Group("environments", ENVIRONMENTS, fresh=environments.FRESH_WORKLOADS),
+    Group("local", LOCAL, shared=local.WORKLOADS, options={"local_mode": True}),
 ]
 WORKLOAD_NAMES = [workload.__name__ for group in GROUPS for workload in (*group.shared, *group.fresh)]
 SLOW = {"drain_1m"}  # workloads that a quick run leaves out
