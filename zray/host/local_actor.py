@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import time
 import traceback
 from collections import deque
 from contextlib import ExitStack
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from .local_runtime import LocalRuntime
 
 CONSTRUCTOR = TaskOptions()
-JOIN_SECONDS = 5.0
+# An event loop cancels its calls, and runs what the class has for its end, in less than that.
+LOOP_END_SECONDS = 7.0
 # What has begun when an actor leaves is waited for, so long: as in a session.
 LAST_CALLS_SECONDS = 10.0
 
@@ -65,7 +67,8 @@ class LocalActor:
         self.queue: deque[PendingCall] = deque()
         self.running: dict[bytes, PendingCall] = {}
         self.owner = 0  # the thread that runs a serial actor
-        self.threads: set[threading.Thread] = set()
+        self.threads: set[threading.Thread] = set()  # of calls
+        self.loop_threads: set[threading.Thread] = set()  # also of loops that are about to end
         self.loop: ActorLoop | None = None
         self.is_waiting = False  # for arguments of the first call
         self.exiting = b""  # the error of later calls, once a call has asked for the end
@@ -418,11 +421,12 @@ class LocalActor:
             finally:
                 local_call.reset(token)
 
-    def join(self) -> None:
-        """Wait for the threads of a dead actor, which end with the calls that they run."""
-        for thread in list(self.threads):
+    def join(self, deadline: float) -> None:
+        """Wait for the threads of a dead actor.  deadline: of time.monotonic(), for calls that may have no end."""
+        for thread in (*self.threads, *self.loop_threads):
             if thread is not threading.current_thread():
-                thread.join(JOIN_SECONDS)
+                seconds = deadline - time.monotonic() if thread in self.threads else LOOP_END_SECONDS
+                thread.join(max(0.0, seconds))
 
     # --- waits ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 GRAVES_MAX = 10_000
 # Of what a wait has not got, so much is explained.
 REASONS_MAX = 10
+# Calls in threads that have no end are left to themselves after so long: nothing can end them.
+JOIN_SECONDS = 2.0
 
 
 class LocalActors:
@@ -105,8 +108,9 @@ class LocalActors:
         actors = list(self.living.values())
         for actor in actors:
             actor.bury(died(actor.in_words, "has ended with the driver that made it"), is_orderly=True)
+        deadline = time.monotonic() + JOIN_SECONDS
         for actor in actors:
-            actor.join()
+            actor.join(deadline)
 
     # --- waits ---
 

@@ -7,6 +7,7 @@ As many helpers run at once as there are CPUs; a helper that waits for a value l
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,7 +15,8 @@ from contextlib import contextmanager
 
 # Helpers that wait for values of one another: more are a program without end.
 THREADS_MAX = 1_000
-END_SECONDS = 5.0
+# Jobs that have no end are left to themselves after so long.
+END_SECONDS = 2.0
 
 
 class Helpers:
@@ -78,6 +80,7 @@ class Helpers:
         with self.lock:
             self.jobs.clear()
             threads = list(self.threads.values())
+        deadline = time.monotonic() + END_SECONDS
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(END_SECONDS)
+                thread.join(max(0.0, deadline - time.monotonic()))

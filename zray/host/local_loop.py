@@ -33,7 +33,7 @@ class ActorLoop:
         self.tasks: set[asyncio.Task[None]] = set()  # a loop refers to its tasks weakly
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._run, name="zray-local-loop", daemon=True)
-        actor.threads.add(self.thread)
+        actor.loop_threads.add(self.thread)
         self.thread.start()
 
     def construct(self, life: int) -> None:
@@ -129,7 +129,7 @@ class ActorLoop:
         finally:
             runtime.loop_threads.discard(me)
             runtime.own_threads.discard(me)
-            self.actor.threads.discard(self.thread)
+            self.actor.loop_threads.discard(self.thread)
             self.loop.close()
 
     def _stopped(self, error: BaseException) -> None:
