@@ -128,16 +128,8 @@ def _start(
             runtime = joining.start(address, namespace=namespace, **arguments)
             context.set_runtime(runtime)
         elif not ignore_reinit_error:
-            raise RuntimeError(_why_not_again(runtime))
+            raise RuntimeError(joining.why_not_again(runtime))
         return Context(joining.describe(runtime))
-
-
-def _why_not_again(runtime: Runtime) -> str:
-    if runtime.is_worker:
-        return "zray.init() was called in a task or an actor, which has a session already.  Leave it to the program."
-    if runtime.connection.over:
-        return f"The session that this process was in is over: {runtime.connection.over}  Call zray.shutdown() first."
-    return "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
 
 
 def require_runtime(using: Any = None) -> Runtime:

@@ -135,7 +135,7 @@ class ForkServer:
             # A crash in C tells its place.
             faulthandler.enable(open_report(self.session, worker_id, os.getpid()), all_threads=False)
             gc.enable()
-            from .worker_main import main
+            from .worker_life import main
 
             status = main(self.session, worker, worker_id, self.node_pidfd)
         except BaseException:
@@ -209,7 +209,7 @@ def redirect_output(session: Session, worker_id: int) -> None:
 
 
 # In the order of import.  A module that is left out costs each worker that needs it some milliseconds after its fork.
-PRELOADED = ("cloudpickle", "zmq", "numpy", "zray.host.worker_main", "zray.host.actor_host", "zray.store.by_value")
+PRELOADED = ("cloudpickle", "zmq", "numpy", "zray.host.worker_life", "zray.host.actor_host", "zray.store.by_value")
 
 
 def preload() -> Iterator[None]:

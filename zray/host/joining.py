@@ -324,6 +324,15 @@ def _leave_at_exit() -> None:
         atexit.register(_at_exit)
 
 
+def why_not_again(runtime: Runtime) -> str:
+    """The error of a second zray.init()."""
+    if runtime.is_worker:
+        return "zray.init() was called in a task or an actor, which has a session already.  Leave it to the program."
+    if runtime.connection.over:
+        return f"The session that this process was in is over: {runtime.connection.over}  Call zray.shutdown() first."
+    return "zray.init() was called twice.  Call zray.shutdown() first, or pass ignore_reinit_error=True."
+
+
 def describe(runtime: Runtime) -> dict[str, Any]:
     """The facts that init() returns."""
     paths = getattr(runtime, "paths", None)

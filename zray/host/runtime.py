@@ -31,14 +31,11 @@ from ..wire.message import Message
 from ..wire.scheduling import JobFacts
 from ..wire.task_spec import ActorOptions, StoredValue, TaskSpec
 from ..wire.tasks import FUNCTIONS_BYTES_MAX, FUNCTIONS_COUNT_MAX, Function, PublishFunction, why_too_many
-from . import (
-    context,
-    forks,  # noqa: F401  it watches over forks
-    patience,
-)
+from . import context, forks, patience  # noqa: F401  forks watches over forks
 from .connection import Connection
 from .flusher import flush_forever
 from .futures import Futures
+from .gone import Gone
 from .origins import OF_GET, words_of
 from .stack import require_room
 from .submitter import Submitter
@@ -76,11 +73,9 @@ class Runtime:
         self.futures = Futures(self)
         self.restored_count = 0  # refs that were unpickled or copied here
         self.is_worker = False
-        self.job_id = b""
-        self.namespace = ""
+        self.job_id, self.node_id, self.namespace = b"", b"", ""
         self.environment = NO_ENVIRONMENT  # of the tasks that run here, beyond their job's: their children have it too
         self.facts = JobFacts()  # the job's
-        self.node_id = b""
         self.is_over = False
         # Given every message that is not the client's (a worker's orders).
         self.on_other: Callable[[Message], None] | None = None
@@ -453,15 +448,3 @@ class Runtime:
         self.client = self.waiting = self.writer = self.futures = gone
         self.on_other = self.more_messages = None
         self.connection.how_node_ended = lambda: ""
-
-
-class Gone:
-    """Stands for a part of a runtime that has left its session: whoever uses it hears that."""
-
-    __slots__ = ("_connection",)
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def __getattr__(self, name: str) -> Any:
-        raise self._connection.lost()

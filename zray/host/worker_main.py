@@ -8,8 +8,6 @@ thread while a long task runs.
 from __future__ import annotations
 
 import os
-import random
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import posix_ipc
 
 from .. import ray_imports
-from ..exceptions import ClusterLostError, DeserializationError
+from ..exceptions import DeserializationError
 from ..ids import child_path, is_child, return_id, root_task_id, stray_task_id
 from ..ids import function_id as id_of_code
 from ..roles.latest import Latest
@@ -35,7 +33,7 @@ from ..wire.message import PROTOCOL_VERSION, Message
 from ..wire.session import GoodbyeReply, Hello
 from ..wire.task_spec import StoredValue, TaskSpec, parse_options
 from ..wire.tasks import JobStarted, StartTasks, StopWorker
-from . import context, gpus
+from . import gpus
 from .aside import Aside
 from .async_tasks import runnable
 from .code_changes import CodeChanges
@@ -43,7 +41,7 @@ from .connection import Connection
 from .core_waits import CoreWaits
 from .environment import set_env_vars
 from .failures import failure
-from .leaving import Parting, heard_before_exit, leave
+from .leaving import Parting, leave
 from .log_room import LogRoom
 from .logs import begun_lines
 from .origins import Origins
@@ -433,22 +431,3 @@ class Worker(Runtime):
     def throw_nested_out(self) -> None:
         for object_id in self.executor.throw_nested_out():
             self.client.place_unused(object_id)
-
-
-def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
-    """The life of a worker; its exit code."""
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "big"))
-    random.seed()
-    try:
-        runtime = Worker(session, worker, worker_id, node_pidfd)
-        context.set_runtime(runtime)
-        try:
-            with heard_before_exit(runtime):
-                runtime.run()
-        except Leave as leave:
-            runtime.flush()
-            return int(leave.code or 0)
-    except ClusterLostError:
-        return 0
-    return 0

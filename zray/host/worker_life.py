@@ -1,0 +1,32 @@
+"""The life of a worker process, from its fork to its exit code."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+
+from ..exceptions import ClusterLostError
+from . import context
+from .leaving import heard_before_exit
+from .session import Session
+from .worker_main import Leave, Worker
+
+
+def main(session: Session, worker: str, worker_id: int, node_pidfd: int) -> int:
+    """The life of a worker; its exit code."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(int.from_bytes(os.urandom(4), "big"))
+    random.seed()
+    try:
+        runtime = Worker(session, worker, worker_id, node_pidfd)
+        context.set_runtime(runtime)
+        try:
+            with heard_before_exit(runtime):
+                runtime.run()
+        except Leave as leave:
+            runtime.flush()
+            return int(leave.code or 0)
+    except ClusterLostError:
+        return 0
+    return 0
