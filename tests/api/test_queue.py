@@ -137,6 +137,31 @@ def test_full_queue_holds_producers_back(bounded):
     zray.get(producer)
 
 
+def test_quick_puts_keep_the_bound(session):
+    """Although those that surely have room do not wait for the actor."""
+    queue = Queue(maxsize=50)
+    for _ in range(3):
+        for value in range(50):
+            queue.put(value)
+        assert queue.full() and queue.qsize() == 50
+        with pytest.raises(Full):
+            queue.put_nowait(50)
+        assert queue.get_nowait_batch(50) == list(range(50))
+    queue.shutdown(force=True)
+
+
+def test_several_producers_keep_the_bound(session):
+    queue = Queue(maxsize=20)
+    producers = [produce.remote(queue, range(part, part + 200)) for part in (0, 200)]
+    seen, sizes = [], []
+    while len(seen) < 400:
+        sizes.append(zray.get(queue.actor.qsize.remote()))
+        seen.append(queue.get(timeout=20))
+    assert sorted(seen) == list(range(400)) and max(sizes) <= 20
+    zray.get(producers)
+    queue.shutdown(force=True)
+
+
 def test_several_consumers_get_each_item_once(queue):
     """Although each may be given items ahead."""
     consumers = [consume.remote(queue, 400) for _ in range(2)]

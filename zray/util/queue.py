@@ -5,9 +5,9 @@
     while True:
         consume(queue.get(timeout=60))
 
-An actor holds the items (`queue_actor.py`).  Small items are fast for two reasons.  A put of a small item that follows
-another at once does not wait for the actor.  A consumer that asks again at once, and is alone, gets some items ahead
-(`queue_ahead.py`).
+An actor holds the items (`queue_actor.py`).  Small items are fast for two reasons.  A put that follows another at once,
+and surely has room, does not wait for the actor.  A consumer that asks again at once, and is alone, gets some items
+ahead (`queue_ahead.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Empty", "Full", "Queue"]
 
 # Calls at a time: each blocked consumer or producer is one.
 CALLS_MAX = 100_000
-# Puts that were sent and not acknowledged.
+# Puts that were sent and not acknowledged, at most.
 UNACKNOWLEDGED_MAX = 256
 # A put waits for its acknowledgement unless the one before was so short a time ago.
 QUICK_SECONDS = 0.005
@@ -72,6 +72,7 @@ class Queue:
         self._ahead = Ahead(actor)
         self._unacknowledged: deque[Any] = deque()
         self._put_at = 0.0
+        self._room = 0  # items that surely have room
 
     def __reduce__(self) -> Any:
         return _handle, (type(self), self.maxsize, self._require_actor(), self._is_detached)
@@ -119,17 +120,32 @@ class Queue:
         """
         _check(timeout)
         actor = self._require_actor()
+        now = time.monotonic()
+        is_quick = now - self._put_at <= QUICK_SECONDS and not self._is_detached and _is_small(item)
         if self.maxsize > 0:
-            self._require_room(api.get(actor.put.remote(item, timeout if block else 0.0)))
-            return
-        ref = actor.put_now.remote(item)
-        if time.monotonic() - self._put_at > QUICK_SECONDS or self._is_detached or not _is_small(item):
-            api.get(ref)
+            if is_quick and self._room > 0:
+                self._room -= 1
+                self._note(actor.put.remote(self._ahead.consumer, item, None))
+            else:
+                self._settle()
+                self._require_room(api.get(actor.put.remote(self._ahead.consumer, item, timeout if block else 0.0)))
+        elif is_quick:
+            self._note(actor.put_now.remote(item))
         else:
-            self._unacknowledged.append(ref)
-            if len(self._unacknowledged) >= UNACKNOWLEDGED_MAX:
-                api.get([self._unacknowledged.popleft() for _ in range(UNACKNOWLEDGED_MAX // 2)])
+            api.get(actor.put_now.remote(item))
         self._put_at = time.monotonic()
+
+    def _note(self, ref: Any) -> None:
+        """Remember a put that was not waited for; wait for some of them if they are many."""
+        self._unacknowledged.append(ref)
+        if len(self._unacknowledged) >= UNACKNOWLEDGED_MAX:
+            api.get([self._unacknowledged.popleft() for _ in range(UNACKNOWLEDGED_MAX // 2)])
+
+    def _settle(self) -> None:
+        """Wait for all puts that were not waited for."""
+        waiting, self._unacknowledged = self._unacknowledged, deque()
+        if waiting:
+            api.get(list(waiting))
 
     async def put_async(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Add an item at the end, in asyncio.
@@ -141,10 +157,13 @@ class Queue:
             Full: the queue is full, and was so until the timeout.
         """
         _check(timeout)
-        self._require_room(await self._require_actor().put.remote(item, timeout if block else 0.0))
+        put = self._require_actor().put
+        self._require_room(await put.remote(self._ahead.consumer, item, timeout if block else 0.0))
 
-    def _require_room(self, had_room: bool) -> None:
-        if not had_room:
+    def _require_room(self, room: int) -> None:
+        """Take note of the actor's reply: for how many further items there is room."""
+        self._room = room
+        if room < 0:
             raise Full(f"The queue has {self.maxsize} items, as many as it may.")
 
     def put_nowait(self, item: Any) -> None:
@@ -168,7 +187,8 @@ class Queue:
         if not isinstance(items, Iterable):
             raise TypeError(f"items must be an iterable, not {type(items).__name__}.")
         batch = list(items)
-        size = api.get(self._require_actor().put_batch.remote(batch))
+        size = api.get(self._require_actor().put_batch.remote(self._ahead.consumer, batch))
+        self._room = 0
         if size is not None:
             raise Full(f"Cannot add {len(batch)} items: the queue has {size}, and may have {self.maxsize}.")
 

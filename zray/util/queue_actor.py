@@ -18,8 +18,24 @@ HOLD_SECONDS = 2.0
 # The actor gives them to others after so long, which is more than both together.
 LEASE_SECONDS = 5.0
 TIMER_SECONDS_MIN = 0.1
-# A consumer is alone if no other has asked for so long.
+# A handle is alone if no other has called for so long.
 ALONE_SECONDS = 1.0
+
+
+class Company:
+    """Who calls: a single handle, or several in turn."""
+
+    def __init__(self) -> None:
+        self.last = b""
+        self.other_at = -ALONE_SECONDS  # when another than the last one has called
+
+    def is_alone(self, caller: bytes, now: float) -> bool:
+        """Note a call, and tell whether no other handle has called for a while."""
+        if caller != self.last:
+            if self.last:
+                self.other_at = now
+            self.last = caller
+        return now - self.other_at > ALONE_SECONDS
 
 
 class QueueActor:
@@ -31,13 +47,12 @@ class QueueActor:
         self.maxsize = maxsize
         self.items: deque[Any] = deque()
         self.getters: deque[tuple[asyncio.Future[list[Any]], Any]] = deque()  # with the keys of their leases
-        self.putters: deque[tuple[asyncio.Future[bool], Any]] = deque()  # with their items
+        self.putters: deque[tuple[asyncio.Future[int], Any]] = deque()  # with their items
         self.leases: dict[Any, tuple[float, list[Any]]] = {}  # by consumer and number: until when, and unused items
         self.is_timed = False  # _expire will be called
         self.unfinished = 0  # items put, less those of which task_done() was told
         self.joiners: list[asyncio.Future[None]] = []
-        self.consumer = b""  # the last one that has asked
-        self.other_at = -ALONE_SECONDS  # when another than that has asked before it
+        self.consumers, self.producers = Company(), Company()
         self.loop = asyncio.get_running_loop()
 
     # --- put ---
@@ -59,21 +74,32 @@ class QueueActor:
                 return
         self.items.append(item)
 
-    async def put(self, item: Any, timeout: float | None) -> bool:
-        """Add an item when there is room.  Returns False if there was none until the timeout, in seconds."""
+    async def put(self, producer: bytes, item: Any, timeout: float | None) -> int:
+        """Add an item when there is room.
+
+        Args:
+            producer: id of the handle that puts.
+            item: any value.
+            timeout: seconds; None waits without limit.
+
+        Returns:
+            Number of further items that surely have room, since the producer is alone; 0 if it is not, and -1 if
+            there was no room until the timeout.
+        """
         if self.has_room(1):
             self.put_now(item)
-            return True
+            return self.maxsize - len(self.items) if self.producers.is_alone(producer, self.loop.time()) else 0
         if timeout is not None and timeout <= 0:
-            return False
-        waiting: asyncio.Future[bool] = self.loop.create_future()
+            return -1
+        waiting: asyncio.Future[int] = self.loop.create_future()
         self.putters.append((waiting, item))
         if timeout is not None:
-            self.loop.call_later(timeout, _settle, waiting, False)
+            self.loop.call_later(timeout, _settle, waiting, -1)
         return await waiting
 
-    def put_batch(self, items: list[Any]) -> int | None:
+    def put_batch(self, producer: bytes, items: list[Any]) -> int | None:
         """Add all items, if they fit.  Returns the number of items in the queue if they do not."""
+        self.producers.is_alone(producer, self.loop.time())
         if not self.has_room(len(items)):
             return len(self.items)
         for item in items:
@@ -85,7 +111,7 @@ class QueueActor:
         while self.putters and self.has_room(1):
             waiting, item = self.putters.popleft()
             if not waiting.done():
-                waiting.set_result(True)
+                waiting.set_result(0)
                 self.put_now(item)
 
     # --- get ---
@@ -93,7 +119,7 @@ class QueueActor:
     async def get(self, consumer: bytes, number: int, timeout: float, wanted: int) -> list[Any]:
         """Lease the first item, or several to a consumer that is alone.  Returns none after the timeout, in seconds."""
         if self.items:
-            count = min(wanted, len(self.items)) if wanted > 1 and self._is_alone(consumer) else 1
+            count = min(wanted, len(self.items)) if self._may_have(consumer, wanted) else 1
             items = [self.items.popleft() for _ in range(count)]
             if self.putters:
                 self._admit()
@@ -116,13 +142,8 @@ class QueueActor:
         self._admit()
         return size, self._lease((consumer, number), items)
 
-    def _is_alone(self, consumer: bytes) -> bool:
-        now = self.loop.time()
-        if consumer != self.consumer:
-            if self.consumer:
-                self.other_at = now
-            self.consumer = consumer
-        return now - self.other_at > ALONE_SECONDS
+    def _may_have(self, consumer: bytes, wanted: int) -> bool:
+        return self.consumers.is_alone(consumer, self.loop.time()) and wanted > 1
 
     # --- leases ---
 
