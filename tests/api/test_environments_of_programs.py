@@ -188,6 +188,7 @@ def test_a_fork_server_of_an_environment_that_dies_is_replaced(start, cache, lib
     assert zray.get(parent.remote()) != first and zray.get(zray.remote(os.getppid).remote()) == plain
 
 
+@pytest.mark.slow
 def test_other_nodes_have_environments_too(nothing_left, cache, folder, library):
     """The wheel is where the node finds it: both are this machine."""
     with Cluster(initialize_head=True, head_node_args={"num_cpus": 0}) as cluster:
