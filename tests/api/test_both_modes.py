@@ -258,7 +258,7 @@ def test_request_that_the_node_can_never_meet_is_an_error():
     with pytest.raises(ActorUnschedulableError, match="asks for 1 tape"):
         zray.get(Counter.options(resources={"tape": 1}).remote().add.remote())
     elsewhere = NodeAffinitySchedulingStrategy("0" * 16, soft=False)
-    with pytest.raises(TaskUnschedulableError, match="which is not there"):
+    with pytest.raises(TaskUnschedulableError, match="which is not in the cluster"):
         zray.get(add.options(scheduling_strategy=elsewhere).remote(1))
     with pytest.raises(TaskUnschedulableError, match="there is none"):
         zray.get(add.options(label_selector={"zone": "moon"}).remote(1))
