@@ -89,9 +89,9 @@ def test_a_node_that_is_not_there_is_an_error_or_replaced(driver, ids):
     strategy = NodeAffinitySchedulingStrategy("0123456789abcdef", soft=True)
     assert places(scheduling_strategy=strategy) <= set(ids)
     strategy = NodeAffinitySchedulingStrategy("0123456789abcdef", soft=False)
-    with pytest.raises(TaskUnschedulableError, match="node 0123456789abcdef, which is not there"):
+    with pytest.raises(TaskUnschedulableError, match="node 0123456789abcdef, which is not in the cluster"):
         zray.get(where.options(scheduling_strategy=strategy).remote(), timeout=20)
-    with pytest.raises(ActorUnschedulableError, match=r"node 0123456789abcdef, which is not there\.$"):
+    with pytest.raises(ActorUnschedulableError, match=r"node 0123456789abcdef, which is not in the cluster\.$"):
         zray.get(Resident.options(scheduling_strategy=strategy).remote().where.remote(), timeout=20)
 
 
