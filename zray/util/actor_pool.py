@@ -42,7 +42,7 @@ class ActorPool:
         self._actors: list[Any] = list(actors)
         self._slots: deque[Any] = deque(self._actors)  # an actor as often as it may be given a call
         self._pace = Pace(len(self._actors))
-        self._lively: set[Any] = set()  # actors that have ended a call since the slots were counted
+        self._lively: set[int] = set()  # by id(), actors that have ended a call since the slots were counted
         self._calls: dict[Any, Any] = {}  # actor by first ref of a call that is not known to have ended
         self._ended: dict[Any, None] = {}  # first refs of calls that have, whose results nobody has fetched
         self._lists: dict[Any, list[Any]] = {}  # all refs of a call with several results, by first ref
@@ -96,7 +96,7 @@ class ActorPool:
 
     def _results(self, find: Callable[[], list[Any]]) -> Iterator[Any]:
         """Results of calls that have ended, many at a time; each is fetched for good when it is yielded."""
-        ended, lists = self._ended, self._lists
+        ended, lists, order = self._ended, self._lists, self._order
         try:
             while ended or self._calls or self.has_next():
                 refs = find()
@@ -108,6 +108,8 @@ class ActorPool:
                     if ref not in ended:
                         break  # the consumer has fetched it otherwise
                     del ended[ref]
+                    if order and order[0] is ref:
+                        order.popleft()
                     yield values[index] if values is not None else api.get(lists.pop(ref, ref))
         finally:
             self._begin_anew()
@@ -294,7 +296,7 @@ class ActorPool:
                 taken[actor] += 1
         depth = self._pace.depth
         lively = self._lively
-        free = [(actor, depth - count) for actor, count in taken.items() if not count or actor in lively]
+        free = [(actor, depth - count) for actor, count in taken.items() if not count or id(actor) in lively]
         lively.clear()
         self._slots.clear()
         for turn in range(depth):  # in turn: equal shares
@@ -314,7 +316,7 @@ class ActorPool:
         for ref in ready:
             actor = calls.pop(ref)
             slots.append(actor)
-            lively.add(actor)
+            lively.add(id(actor))
             ended[ref] = None
         if self._pace.ended(len(ready)) or len(slots) > self._pace.in_all:
             self._adjust_slots()
@@ -358,4 +360,6 @@ class ActorPool:
         """Forget fetched refs in the order of submission, which nobody may ever ask for."""
         known = len(self._calls) + len(self._ended)
         if len(self._order) > 2 * known + 100:
-            self._order = deque(ref for ref in self._order if ref in self._calls or ref in self._ended)
+            kept = [ref for ref in self._order if ref in self._calls or ref in self._ended]
+            self._order.clear()  # in place: an iterator over results knows it
+            self._order.extend(kept)

@@ -12,7 +12,7 @@ TARGET_SECONDS = 0.02
 # A call that takes less may have one other behind it, which saves the worker a round trip between the two.
 PAIR_SECONDS = 0.05
 # The depth grows by this factor at most, once a second call is allowed.
-GROWTH = 4
+GROWTH = 8
 # More is no faster.
 DEPTH_MAX = 1024
 

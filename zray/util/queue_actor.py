@@ -19,7 +19,7 @@ HOLD_SECONDS = 2.0
 LEASE_SECONDS = 5.0
 TIMER_SECONDS_MIN = 0.1
 # A handle is alone if no other has called for so long.
-ALONE_SECONDS = 1.0
+ALONE_SECONDS = 0.1
 
 
 class Company:
