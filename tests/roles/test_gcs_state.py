@@ -29,6 +29,8 @@ from zray.wire.groups import (
 from zray.wire.homes import ActorAt, ActorKilled, ActorLife
 
 TASKS = [bytes([number]) * 16 for number in range(3)]
+# Statistics of one process: no state.
+COUNTS = ("rejected", "unlike")
 OBJECTS = [return_id(task, index) for task in TASKS for index in (1, 2, 1 << 31)]
 
 
@@ -36,6 +38,8 @@ def few_ids(node):
     """Few, so that messages speak of the same things."""
     if node.max_length == 16:
         return st.sampled_from(TASKS)
+    if node.max_length == 32:
+        return st.just(bytes(32))  # a digest
     return st.sampled_from(OBJECTS if node.max_length == 20 else [b"", b"x", b"\x80"])
 
 
@@ -47,12 +51,14 @@ def plain(thing):
         return [plain(item) for item in thing]
     if isinstance(thing, msgspec.Struct):
         return plain({name: getattr(thing, name) for name in thing.__struct_fields__})
-    return plain(vars(thing)) if hasattr(thing, "__dict__") else thing
+    if hasattr(thing, "__dict__"):
+        return plain({name: value for name, value in vars(thing).items() if name not in COUNTS})
+    return thing
 
 
 def tables(shard):
     """All that a shard keeps; what it counts is not state."""
-    kept = {name: value for name, value in vars(shard).items() if name not in ("rejected", "sender", "now", "_effects")}
+    kept = {name: value for name, value in vars(shard).items() if name not in (*COUNTS, "sender", "now", "_effects")}
     # Which name an actor has is asked one by one: its order says nothing.
     return plain(kept | {"name_by_actor": sorted(shard.name_by_actor.items())})
 
