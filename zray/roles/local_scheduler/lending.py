@@ -368,8 +368,13 @@ class Lending:
             for level, frame in enumerate(worker.frames, 1):
                 if frame.cpu_lent and frame.wait is None:
                     is_owed = level == len(worker.frames) and worker in self.resuming
-                    is_idle_actor = worker.actor is not None and self.lenders.get(worker.actor.actor_id) is worker
-                    assert is_owed or is_idle_actor, f"{worker.address} runs, and nobody owes it the CPU that it lent"
+                    actor = worker.actor
+                    is_idle_actor = actor is not None and self.lenders.get(actor.actor_id) is worker
+                    # Its process is being killed: the level ends without the CPU, and nothing is taken back.
+                    has_ended = actor is not None and self.node.calls.actors.get(actor.actor_id) is not actor
+                    assert is_owed or is_idle_actor or has_ended, (
+                        f"{worker.address} runs, and nobody owes it the CPU that it lent"
+                    )
         for worker in self.resuming:
             frame = worker.frames[-1]
             assert frame.cpu_lent, f"{worker.address} waits for a CPU that it has"
