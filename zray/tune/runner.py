@@ -22,6 +22,7 @@ from .checkpoint import Checkpoint
 from .controller import Controller
 from .errors import TuneError
 from .journal import Journal
+from .logger import writes_events
 from .records.files import TrialFiles
 from .resources import PlacementGroupFactory, actor_options, capacity, resources_of
 from .trial import Trial, TrialState
@@ -34,6 +35,8 @@ TURN_SECONDS = 1.0
 NODES_SECONDS = 2.0
 # Processes without a trial that are kept for the next one.
 IDLE_MAX = 64
+# Trials with TensorBoard's events: TensorBoard itself takes minutes to open more runs than that.
+EVENTS_TRIALS_MAX = 1000
 
 
 class Call(NamedTuple):
@@ -82,6 +85,7 @@ class Runner:
         self.name, self.identity, self.resources, self.reuses = name, identity, resources, reuses
         self.frequency, self.reporter = frequency, reporter
         self.callbacks = CallbackList(list(callbacks or ()))
+        self._has_events = writes_events(self.callbacks.callbacks)
         self.path = controller.settings.path
         self._trainable_ref: Any = None
         self._processes: dict[str, Process] = {}  # trial -> its actor
@@ -323,7 +327,8 @@ class Runner:
     def _files_of(self, trial: Trial) -> TrialFiles:
         files = self._files.get(trial.trial_id)
         if files is None:
-            files = self._files[trial.trial_id] = TrialFiles(trial)
+            has_events = self._has_events and trial.index < EVENTS_TRIALS_MAX
+            files = self._files[trial.trial_id] = TrialFiles(trial, has_events=has_events)
         return files
 
     def _copy(self, action: ev.Copy) -> None:
@@ -349,12 +354,8 @@ class Runner:
     def _ended(self, action: ev.Ended) -> None:
         trial = self.controller.trials[action.trial_id]
         files = self._files_of(trial)
-        if trial.state is TrialState.ERROR:
-            files.write_error()
-            self._notify("on_trial_error", trial)
-        else:
-            self._notify("on_trial_complete", trial)
-        files.close()
+        files.finish()
+        self._notify("on_trial_error" if trial.state is TrialState.ERROR else "on_trial_complete", trial)
         self._files.pop(trial.trial_id, None)
 
     def _explained(self, action: ev.Explained) -> None:

@@ -132,6 +132,14 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
         """The trial's folder."""
         return self.path
 
+    def init_local_path(self) -> None:
+        """Make the trial's folder, if it is not there."""
+        import os
+
+        os.makedirs(self.path, exist_ok=True)
+
+    init_logdir = init_local_path
+
     @property
     def error_file(self) -> str | None:
         """The path of error.txt; None without an error."""

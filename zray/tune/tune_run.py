@@ -116,10 +116,9 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     if unknown:
         raise TypeError(f"tune.run has no argument {unknown[0]!r}.")
     if given["others"].get("loggers"):
-        warnings.warn(
-            "loggers are callbacks now: pass callbacks=[...]; result.json and progress.csv are written anyway.",
-            stacklevel=3,
-        )
+        from .logger import LegacyLoggerCallback
+
+        given["callbacks"] = [*(given["callbacks"] or ()), LegacyLoggerCallback(given["others"]["loggers"])]
     tune_keys = ("metric", "mode", "search_alg", "scheduler", "num_samples", "max_concurrent_trials", "time_budget_s")
     name_keys = ("trial_name_creator", "trial_dirname_creator", "seed")
     run_keys = ("name", "verbose", "stop", "callbacks", "progress_reporter", "log_to_file")

@@ -1,4 +1,4 @@
-"""The files of a trial: result.json, progress.csv, params.json, params.pkl, error.txt."""
+"""The files of a trial: result.json, progress.csv, params.json, params.pkl, error.txt, TensorBoard's events."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from ..pickles import dumps
 from ..trial import Trial
+from .tensorboard import EventFile
 
 __all__ = ["RecordsRepair", "TrialFiles", "flattened", "plain"]
 
@@ -58,11 +59,16 @@ class TrialFiles:
     """The files of one trial.
 
     Files are continued when an experiment is resumed.
+
+    Args:
+        has_events: write TensorBoard's events too.
     """
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, *, has_events: bool = False) -> None:
         self.trial = trial
+        self.has_events = has_events
         self.columns: list[str] = []
+        self._events: EventFile | None = None
         self._json: io.TextIOWrapper | None = None
         self._csv: io.TextIOWrapper | None = None
 
@@ -86,7 +92,16 @@ class TrialFiles:
         line = plain(result)
         self._json.write(json.dumps(line))
         self._json.write("\n")
-        self._write_row(flattened(line))
+        flat = flattened(line)
+        self._write_row(flat)
+        if self.has_events:
+            self.events().log(flat)
+
+    def events(self) -> EventFile:
+        """TensorBoard's event file."""
+        if self._events is None:
+            self._events = EventFile(self.trial.path, flattened(plain(self.trial.config)))
+        return self._events
 
     def _open(self) -> None:
         path = os.path.join(self.trial.path, "progress.csv")
@@ -126,6 +141,8 @@ class TrialFiles:
         for file in (self._json, self._csv):
             if file is not None:
                 file.flush()
+        if self._events is not None:
+            self._events.flush()
 
     def close(self) -> None:
         """Close the files; a later result opens them again."""
@@ -133,6 +150,16 @@ class TrialFiles:
             if file is not None:
                 file.close()
         self._json = self._csv = None
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def finish(self) -> None:
+        """Write that the trial has ended, and close the files."""
+        self.write_error()
+        if self.has_events and self.trial.last_result:
+            self.events().end(is_failed=bool(self.trial.error))
+        self.close()
 
     def write_error(self) -> None:
         """Write error.txt."""

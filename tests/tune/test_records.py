@@ -1,0 +1,277 @@
+"""What trials leave in their folders, for TensorBoard, VisKit and loggers of one's own."""
+
+import csv
+import glob
+import importlib.util
+import json
+import math
+import os
+import struct
+import sys
+import types
+
+import pytest
+
+from zray import tune
+from zray.tune.logger import (
+    DEFAULT_LOGGERS,
+    CSVLoggerCallback,
+    JsonLoggerCallback,
+    Logger,
+    LoggerCallback,
+    TBXLoggerCallback,
+    UnifiedLogger,
+    pretty_print,
+)
+from zray.tune.records.crc32c import BLOCK, SHORT, crc32c, masked_crc32c
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def train(config):
+    for step in range(3):
+        tune.report({"loss": config["x"] / (step + 1), "nested": {"score": step}, "note": "text", "bad": math.nan})
+
+
+@pytest.fixture(scope="module")
+def experiment(session, tmp_path_factory):
+    """A finished experiment of two trials."""
+    space = {"x": tune.grid_search([1.0, 2.0]), "model": {"layers": 2, "name": "mlp"}}
+    return tune.run(train, name="recorded", config=space, local_dir=str(tmp_path_factory.mktemp("records")))
+
+
+# --- TensorBoard ---
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 9, SHORT, SHORT + 1, BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 3, 3 * BLOCK])
+def test_checksum_is_that_of_a_loop_over_bits(size):
+    data = bytes(i * 37 % 256 for i in range(size))
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
+    assert crc32c(data) == state ^ 0xFFFFFFFF
+
+
+def test_checksum_is_that_of_the_standard():
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+def records(path):
+    """The bodies of an event file; every checksum is compared."""
+    with open(path, "rb") as file:
+        data = file.read()
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        (of_length,) = struct.unpack("<I", data[8:12])
+        body, rest = data[12 : 12 + length], data[12 + length :]
+        assert of_length == masked_crc32c(data[:8]) and struct.unpack("<I", rest[:4])[0] == masked_crc32c(body)
+        yield body
+        data = rest[4:]
+
+
+@pytest.fixture
+def messages(monkeypatch):
+    """tensorboardX's messages: without the package's own code, which imports torch."""
+    pytest.importorskip("google.protobuf", reason="protobuf is not installed")
+    found = importlib.util.find_spec("tensorboardX")
+    if found is None:
+        pytest.skip("tensorboardX is not installed")
+    package = types.ModuleType("tensorboardX")
+    package.__path__ = list(found.submodule_search_locations)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboardX"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboardX", package)
+    event = importlib.import_module("tensorboardX.proto.event_pb2").Event
+    hparams = importlib.import_module("tensorboardX.proto.plugin_hparams_pb2").HParamsPluginData
+    yield event, hparams
+    for name in [name for name in sys.modules if name.startswith("tensorboardX.")]:
+        del sys.modules[name]
+
+
+def events_of(trial, event_class):
+    (path,) = glob.glob(os.path.join(trial.path, "events.out.tfevents.*"))
+    return [event_class.FromString(body) for body in records(path)]
+
+
+def test_events_hold_the_numbers_of_each_result(experiment, messages):
+    first, start, *results, end = events_of(experiment.trials[1], messages[0])
+    assert first.file_version == "brain.Event:2"
+    assert [event.step for event in results] == [1, 2, 3]
+    scalars = [{value.tag: value.simple_value for value in event.summary.value} for event in results]
+    assert [each["ray/tune/loss"] for each in scalars] == pytest.approx([2.0, 1.0, 2 / 3])
+    assert [each["ray/tune/nested/score"] for each in scalars] == [0, 1, 2]
+    assert set(scalars[0]) == {
+        "ray/tune/loss",
+        "ray/tune/nested/score",
+        "ray/tune/time_this_iter_s",
+        "ray/tune/time_since_restore",
+    }
+    (begun,), (ended,) = start.summary.value, end.summary.value
+    data = messages[1].FromString(begun.metadata.plugin_data.content)
+    assert begun.metadata.plugin_data.plugin_name == "hparams" and begun.tag == "_hparams_/session_start_info"
+    parameters = data.session_start_info.hparams
+    assert parameters["x"].number_value == 2.0 and parameters["model/name"].string_value == "mlp"
+    data = messages[1].FromString(ended.metadata.plugin_data.content)
+    assert data.session_end_info.status == 1 and ended.tag == "_hparams_/session_end_info"
+
+
+def test_events_are_read_by_tensorboard(experiment):
+    reader = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="tensorboard is not installed"
+    )
+    for trial in experiment.trials:
+        found = reader.EventAccumulator(trial.path).Reload()
+        scalars = found.Scalars("ray/tune/loss")
+        assert [(each.step, each.value) for each in scalars] == [
+            (step + 1, pytest.approx(trial.config["x"] / (step + 1))) for step in range(3)
+        ]
+        assert "_hparams_/session_start_info" in found.summary_metadata
+
+
+def test_step_of_events_is_timesteps_total_where_it_is_reported(tmp_path, messages):
+    def count(config):
+        for step in range(2):
+            tune.report({"timesteps_total": 100 * (step + 1), "reward": -step})
+
+    (trial,) = tune.run(count, local_dir=str(tmp_path)).trials
+    assert [event.step for event in events_of(trial, messages[0])[2:-1]] == [100, 200]
+
+
+def test_events_of_a_failed_trial_say_so(tmp_path, messages):
+    def fail(config):
+        tune.report({"y": 1})
+        raise ValueError("no")
+
+    (trial,) = tune.run(fail, local_dir=str(tmp_path), raise_on_failed_trial=False).trials
+    (ended,) = events_of(trial, messages[0])[-1].summary.value
+    assert messages[1].FromString(ended.metadata.plugin_data.content).session_end_info.status == 2
+
+
+def test_events_are_written_once_with_a_callback_and_not_where_the_environment_forbids(tmp_path, monkeypatch, messages):
+    callbacks = [TBXLoggerCallback(), JsonLoggerCallback(), CSVLoggerCallback()]
+    (trial,) = tune.run(train, name="own", config={"x": 1}, callbacks=callbacks, local_dir=str(tmp_path)).trials
+    assert len(events_of(trial, messages[0])) == 6
+    with open(os.path.join(trial.path, "result.json")) as file:
+        assert len(file.readlines()) == 3
+    monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    (trial,) = tune.run(train, name="none", config={"x": 1}, local_dir=str(tmp_path)).trials
+    assert not glob.glob(os.path.join(trial.path, "events*"))
+
+
+# --- VisKit ---
+
+
+def viskit(folder):
+    """Experiments as VisKit reads them: every folder with progress.csv and params.json, all cells as numbers."""
+    found = []
+    for path, _, names in os.walk(folder):
+        if "progress.csv" not in names:
+            continue
+        assert "params.json" in names
+        with open(os.path.join(path, "params.json")) as file:
+            parameters = joined(json.load(file))
+        with open(os.path.join(path, "progress.csv"), newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = {key: [number(row[key]) for row in rows] for key in rows[0]}
+        found.append({"exp_name": os.path.basename(path), **parameters, "progress": columns})
+    return found
+
+
+def joined(parameters, prefix=""):
+    flat = {}
+    for key, value in parameters.items():
+        flat.update(joined(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
+    return flat
+
+
+def number(cell):
+    try:
+        return float(cell)
+    except ValueError:
+        return 0.0
+
+
+def test_layout_is_that_of_viskit(experiment):
+    found = sorted(viskit(experiment.experiment_path), key=lambda each: each["x"])
+    assert [(each["x"], each["model.layers"], each["model.name"]) for each in found] == [(1, 2, "mlp"), (2, 2, "mlp")]
+    assert [each["progress"]["loss"] for each in found] == [[1.0, 0.5, 1 / 3], [2.0, 1.0, 2 / 3]]
+    assert found[0]["progress"]["training_iteration"] == [1, 2, 3]
+    assert found[0]["exp_name"] == os.path.basename(experiment.trials[0].path)
+
+
+# --- loggers ---
+
+
+class Recorder(LoggerCallback):
+    def __init__(self):
+        self.calls = []
+
+    def log_trial_start(self, trial):
+        trial.init_local_path()
+        self.calls.append(("start", trial.config["x"]))
+
+    def log_trial_result(self, iteration, trial, result):
+        self.calls.append(("result", result["training_iteration"]))
+
+    def log_trial_end(self, trial, failed=False):
+        self.calls.append(("end", failed))
+
+
+def test_logger_callback_sees_start_results_and_end(tmp_path):
+    def fail(config):
+        tune.report({"y": 1})
+        if config["x"]:
+            raise ValueError("no")
+
+    recorder = Recorder()
+    space = {"x": tune.grid_search([0, 1])}
+    tune.run(
+        fail,
+        config=space,
+        callbacks=[recorder],
+        max_concurrent_trials=1,
+        raise_on_failed_trial=False,
+        local_dir=str(tmp_path),
+    )
+    assert recorder.calls == [("start", 0), ("result", 1), ("end", False), ("start", 1), ("result", 1), ("end", True)]
+
+
+def test_classes_of_loggers_are_used_beside_the_default_ones(tmp_path):
+    made = []
+
+    class Lines(Logger):
+        def _init(self):
+            made.append(self)
+            self.lines, self.is_closed = [], False
+
+        def on_result(self, result):
+            self.lines.append(result["training_iteration"])
+
+        def close(self):
+            self.is_closed = True
+
+    loggers = (*DEFAULT_LOGGERS, Lines)
+    (trial,) = tune.run(train, config={"x": 1}, loggers=loggers, local_dir=str(tmp_path)).trials
+    (lines,) = made
+    assert lines.lines == [1, 2, 3] and lines.is_closed and lines.logdir == trial.path and lines.config == {"x": 1}
+
+
+def test_unified_logger_writes_all_files_into_a_folder(tmp_path, messages):
+    logger = UnifiedLogger({"x": 1}, str(tmp_path / "log"), loggers=None)
+    logger.on_result({"loss": 0.5, "config": {"x": 1}, "training_iteration": 1})
+    logger.flush()
+    logger.close()
+    assert json.loads((tmp_path / "log" / "params.json").read_text()) == {"x": 1}
+    assert json.loads((tmp_path / "log" / "result.json").read_text())["loss"] == 0.5
+    assert (tmp_path / "log" / "progress.csv").read_text() == "loss,training_iteration\n0.5,1\n"
+    assert len(events_of(types.SimpleNamespace(path=str(tmp_path / "log")), messages[0])) == 4
+
+
+def test_pretty_print_is_yaml_without_the_configuration():
+    result = {"b": {"y": 1.5, "x": [1, 2]}, "a": "text", "none": None, "config": {"x": 1}, "skipped": 1, "ok": True}
+    text = pretty_print(result, exclude=["skipped"])
+    assert text == "a: text\nb:\n  x:\n  - 1\n  - 2\n  y: 1.5\nok: true\n"
+    yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
+    assert yaml.safe_load(text) == {"a": "text", "b": {"x": [1, 2], "y": 1.5}, "ok": True}
