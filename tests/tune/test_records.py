@@ -275,3 +275,63 @@ def test_pretty_print_is_yaml_without_the_configuration():
     assert text == "a: text\nb:\n  x:\n  - 1\n  - 2\n  y: 1.5\nok: true\n"
     yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
     assert yaml.safe_load(text) == {"a": "text", "b": {"x": [1, 2], "y": 1.5}, "ok": True}
+
+
+# --- output ---
+
+
+def speak(config):
+    import sys
+
+    print("step", config["x"])
+    print("warning", config["x"], file=sys.stderr)
+    tune.report({"y": 1})
+    print("end", config["x"])
+
+
+class Speaking(tune.Trainable):
+    def step(self):
+        print("step", self.iteration)
+        return {"y": 1}
+
+    def reset_config(self, new_config):
+        return True
+
+
+def contents(trial, name):
+    with open(os.path.join(trial.path, name)) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize(
+    "log_to_file, names", [(True, ("stdout", "stderr")), ("all.txt", ("all.txt",) * 2), (("a", "b"), ("a", "b"))]
+)
+def test_output_of_trials_is_in_their_folders(tmp_path, log_to_file, names):
+    space = {"x": tune.grid_search([1, 2])}
+    trials = tune.run(speak, config=space, log_to_file=log_to_file, reuse_actors=True, local_dir=str(tmp_path)).trials
+    for trial in trials:
+        x = trial.config["x"]
+        lines = [f"step {x}", f"warning {x}", f"end {x}"]
+        if names[0] == names[1]:
+            assert contents(trial, names[0]).splitlines() == lines
+        else:
+            assert contents(trial, names[0]).splitlines() == [lines[0], lines[2]]
+            assert contents(trial, names[1]).splitlines() == [lines[1]]
+
+
+def test_output_of_a_class_ends_with_its_trial(tmp_path):
+    trials = tune.run(
+        Speaking,
+        num_samples=3,
+        log_to_file=True,
+        reuse_actors=True,
+        stop={"training_iteration": 2},
+        max_concurrent_trials=1,
+        local_dir=str(tmp_path),
+    ).trials
+    assert [contents(trial, "stdout") for trial in trials] == ["step 0\nstep 1\n"] * 3
+
+
+def test_output_files_that_are_no_names_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="log_to_file is True, False, a file's name or a tuple of two names, not 3"):
+        tune.run(speak, log_to_file=3, local_dir=str(tmp_path))

@@ -16,7 +16,7 @@ from zray.util import placement_group, remove_placement_group
 from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from . import events as ev
-from . import storage
+from . import output, storage
 from .callback import CallbackList
 from .checkpoint import Checkpoint
 from .controller import Controller
@@ -65,6 +65,7 @@ class Runner:
         frequency: class trainables save after so many steps.
         callbacks: called with what happens.
         reporter: shows the state; None: nothing is shown.
+        outputs: names of the files for standard output and error of a trial; None: there are none.
     """
 
     def __init__(
@@ -80,10 +81,12 @@ class Runner:
         frequency: int = 0,
         callbacks: list[Any] | None = None,
         reporter: Any = None,
+        outputs: tuple[str, str] | None = None,
     ) -> None:
         self.controller, self.journal, self.trainable = controller, journal, trainable
         self.name, self.identity, self.resources, self.reuses = name, identity, resources, reuses
         self.frequency, self.reporter = frequency, reporter
+        self._outputs = outputs
         self.callbacks = CallbackList(list(callbacks or ()))
         self._has_events = writes_events(self.callbacks.callbacks)
         self.path = controller.settings.path
@@ -193,6 +196,8 @@ class Runner:
                 return [ev.Halted(now, trial_id, 0)]
             text = str(error) if not isinstance(error, TaskError) else traceback.format_exc()
             return [ev.Failed(now, trial_id, text, is_final=isinstance(error, ActorUnschedulableError))]
+        if answer.get("output"):
+            output.append(self.controller.trials[trial_id].path, answer["output"])
         if call.method == "halt":
             return self._take_halted(trial_id, answer, now)
         if answer.get("needs_checkpoint"):
@@ -285,6 +290,7 @@ class Runner:
             "saves": trial.saves,
             "frequency": self.frequency,
             "reuses": self.reuses,
+            "outputs": self._outputs,
         }
         self._call(process.handle.begin.remote(assignment, self._trainable_ref), trial.trial_id, "begin")
 

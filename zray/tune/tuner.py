@@ -7,6 +7,7 @@ from typing import Any
 
 from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from .experiment import STATE, Experiment
+from .output import names_of
 from .results import ResultGrid, error_of
 from .settings import Settings
 
@@ -50,6 +51,7 @@ def experiment_of(
             "frequency": saving.checkpoint_frequency or 0,
             "callbacks": run.callbacks,
             "reporter": run.progress_reporter,
+            "outputs": names_of(run.log_to_file),
         },
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 from . import naming, session, storage
 from .checkpoint import Checkpoint, persist
 from .functions import FunctionRun
+from .output import TrialOutput
 from .trainable import Trainable
 
 __all__ = ["Assignment", "Batch", "TrialActor", "is_class"]
@@ -53,6 +54,7 @@ class TrialActor:
         self._saves = 0
         self._is_shared = True
         self._received = ""  # a checkpoint's folder that was unpacked here
+        self._output: TrialOutput | None = None
 
     def facts(self) -> dict[str, Any]:
         """What results are marked with."""
@@ -63,9 +65,16 @@ class TrialActor:
     def begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
         """Begin with a trial, and answer with its first results."""
         try:
-            return self._begin(assignment, trainable)
+            batch = self._begin(assignment, trainable)
         except Exception as error:
-            return _failure(error)
+            batch = _failure(error)
+        return self._with_output(batch)
+
+    def _with_output(self, batch: Batch) -> Batch:
+        """The answer, with the output that the program has to write."""
+        if self._output is not None and (texts := self._close_output() if batch["is_over"] else self._output.take()):
+            batch["output"] = texts
+        return batch
 
     def _begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
         facts = assignment["facts"]
@@ -82,6 +91,9 @@ class TrialActor:
             storage.unpack(bytes(assignment["packed"]), path)
         checkpoint = Checkpoint(path) if path else None
         os.makedirs(self._folder(), exist_ok=True)
+        self._close_output()
+        if assignment["outputs"] is not None:
+            self._output = TrialOutput(self._folder() if self._is_shared else None, assignment["outputs"])
         if is_class(trainable):
             self._begin_class(trainable, assignment["config"], facts, path)
         else:
@@ -90,6 +102,14 @@ class TrialActor:
         batch = self._next(False)
         batch["facts"] = self.facts()
         return batch
+
+    def _close_output(self) -> dict[str, str]:
+        """The trial is over: what is left of its output."""
+        output, self._output = self._output, None
+        if output is None:
+            return {}
+        output.close()
+        return output.take()
 
     def _begin_class(self, trainable: Any, config: dict[str, Any], facts: dict[str, Any], path: str) -> None:
         reused = self._object
@@ -114,9 +134,10 @@ class TrialActor:
     def next(self, save: bool = False) -> Batch:
         """Let the trial go on, and answer with its next results.  save: write a checkpoint first."""
         try:
-            return self._next(save)
+            batch = self._next(save)
         except Exception as error:
-            return _failure(error)
+            batch = _failure(error)
+        return self._with_output(batch)
 
     def _next(self, save: bool) -> Batch:
         if self._function is not None:
@@ -172,9 +193,10 @@ class TrialActor:
                     self._object.stop()
                     self._object = None
             except Exception as error:
-                return {"checkpoint": None, "is_stopped": True, **_failure(error)}
+                return {"checkpoint": None, "is_stopped": True, "output": self._close_output(), **_failure(error)}
         session.leave()
-        return {"checkpoint": checkpoint, "is_stopped": is_stopped, "iteration": self._iteration}
+        output = self._close_output()
+        return {"checkpoint": checkpoint, "is_stopped": is_stopped, "iteration": self._iteration, "output": output}
 
     def close(self) -> None:
         """End the object of a class, before the process ends."""
