@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .errors import TuneError
 from .trial import Trial
 
 __all__ = ["Callback", "CallbackList"]
@@ -68,10 +69,43 @@ class CallbackList:
 
     def __init__(self, callbacks: list[Any]) -> None:
         self.callbacks = callbacks
+        self._methods: dict[str, list[Any]] = {}  # name -> the methods that do something
+
+    def methods(self, name: str) -> list[Any]:
+        """The methods of a name that callbacks define themselves."""
+        if name not in self._methods:
+            nothing = getattr(Callback, name)
+            found = [callback for callback in self.callbacks if getattr(type(callback), name, nothing) is not nothing]
+            self._methods[name] = [getattr(callback, name) for callback in found]
+        return self._methods[name]
 
     def call(self, name: str, **arguments: Any) -> None:
-        """Call one method of all."""
-        for callback in self.callbacks:
-            method = getattr(callback, name, None)
-            if method is not None:
+        """Call one method of all.
+
+        Raises:
+            TuneError: one has raised an error.
+        """
+        for method in self.methods(name):
+            try:
                 method(**arguments)
+            except Exception as error:
+                raise _failure(
+                    method, error, "The experiment has stopped: correct the callback, then go on with Tuner.restore."
+                ) from error
+
+    def end(self, trials: list[Trial]) -> TuneError | None:
+        """Call `on_experiment_end` of all; the first error is returned."""
+        problem: TuneError | None = None
+        for method in self.methods("on_experiment_end"):
+            try:
+                method(trials=trials)
+            except Exception as error:
+                made = _failure(method, error, "The experiment had ended before.")
+                made.__cause__ = error
+                problem = problem or made
+        return problem
+
+
+def _failure(method: Any, error: Exception, after: str) -> TuneError:
+    name = f"{type(method.__self__).__name__}.{method.__name__}"
+    return TuneError(f"The callback {name} failed with {type(error).__name__}: {error}.  {after}")

@@ -125,6 +125,18 @@ def persist(checkpoint: Checkpoint | str, target: str) -> None:
     source = Checkpoint(checkpoint) if isinstance(checkpoint, str) else checkpoint
     unfinished = f"{target}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        _fill(unfinished, source)
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(unfinished, target)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    source._path, source._is_temporary = target, False
+
+
+def _fill(unfinished: str, source: Checkpoint) -> None:
+    """Make a folder with a checkpoint's files."""
     if source._data is not None and not source._path:
         os.makedirs(unfinished)
         source._write_data(unfinished)
@@ -135,6 +147,3 @@ def persist(checkpoint: Checkpoint | str, target: str) -> None:
     else:
         os.makedirs(unfinished)
         shutil.copy2(source.path, unfinished)
-    shutil.rmtree(target, ignore_errors=True)
-    os.rename(unfinished, target)
-    source._path, source._is_temporary = target, False

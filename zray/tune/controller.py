@@ -37,7 +37,8 @@ class Controller:
         self.trials: dict[str, Trial] = {}
         self.actions: list[ev.Action] = []
         self.events: list[ev.Suggested] = []  # made here; the journal takes them before the actions are carried out
-        self.replayed: dict[str, bytes] | None = None  # trial -> the recorded suggestion, while a journal is replayed
+        self.replayed: dict[str, ev.Suggested] | None = None  # trial -> its record, while a journal is replayed
+        self.folders: set[str] = set()  # of all trials
         self.facts: dict[str, dict[str, Any]] = {}  # trial -> what its results are marked with
         self.waiting: dict[str, Trial] = {}  # PENDING, in the order in which they start
         self.running: dict[str, Trial] = {}
@@ -301,6 +302,7 @@ class Controller:
         """Add a checkpoint, and drop what is too much: the newest one and the best ones stay."""
         trial.checkpoints = [each for each in trial.checkpoints if each.path != saved.path]
         trial.checkpoints.append(saved)
+        self.actions.append(ev.Kept(trial.trial_id, saved.path))
         for dropped in superfluous(trial, self.settings):
             trial.checkpoints.remove(dropped)
             self.actions.append(ev.Delete(dropped.path))
@@ -417,13 +419,20 @@ class Controller:
             self.is_exhausted = True
             return None
         chosen = getattr(self.searcher, "chosen", None) or suggestion
-        if self.replayed is not None and trial_id in self.replayed:
-            chosen, config = pickle.loads(self.replayed[trial_id])
+        recorded = self.replayed.get(trial_id) if self.replayed is not None else None
+        if recorded is not None:
+            chosen, config = pickle.loads(recorded.pickle)
         else:
             config = {**self.settings.space, **suggestion}
-            self.events.append(ev.Suggested(self.now, trial_id, dumps((chosen, config))))
         trial = Trial(trial_id, self.settings.trainable_name, config, dict(chosen), index=count)
-        naming.name_trial(trial, self.settings, self.now)
+        if recorded is not None and recorded.folder:
+            naming.rename_trial(trial, self.settings, recorded.name, recorded.folder)
+        else:
+            naming.name_trial(trial, self.settings, self.now, self.folders)
+        if recorded is None:
+            folder = naming.folder_of(trial)
+            self.events.append(ev.Suggested(self.now, trial_id, dumps((chosen, config)), trial.name, folder))
+        self.folders.add(trial.path)
         if self.settings.restore:
             trial.restore_from = SavedCheckpoint(self.settings.restore, 0)
         self.trials[trial_id] = trial

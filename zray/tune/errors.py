@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["TuneError"]
+__all__ = ["StorageError", "TuneError"]
 
 
 class TuneError(Exception):
     """An experiment cannot be run as it is asked for, or trials have failed."""
+
+
+class StorageError(TuneError):
+    """The experiment's folder cannot be written."""

@@ -24,11 +24,14 @@ class Capacity(Record, frozen=True, tag=True):
 class Suggested(Record, frozen=True, tag=True):
     """The searcher's configuration of a new trial: what a replay uses, whatever the searcher says then.
 
-    pickle: (chosen values, configuration).
+    pickle: (chosen values, configuration).  name, folder: of the trial, since the user's functions and the time zone
+    decide about them.
     """
 
     trial_id: str
     pickle: bytes
+    name: str = ""
+    folder: str = ""
 
 
 class Report(Record, frozen=True, tag=True):
@@ -133,6 +136,13 @@ class Delete(Struct, frozen=True):
     path: str
 
 
+class Kept(Struct, frozen=True):
+    """A checkpoint is one of the trial's, for the callbacks.  path: its folder."""
+
+    trial_id: str
+    path: str
+
+
 class Logged(Struct, frozen=True):
     """A result, for the records and callbacks."""
 
@@ -161,4 +171,4 @@ class Added(Struct, frozen=True):
     trial_id: str
 
 
-Action = Start | Proceed | Halt | Copy | Delete | Logged | Ended | Explained | Added
+Action = Start | Proceed | Halt | Copy | Delete | Kept | Logged | Ended | Explained | Added

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import warnings
 from typing import Any
 
 import cloudpickle
+import msgspec
 
 import zray
 
@@ -130,29 +132,37 @@ class Experiment:
         """Run the experiment from its beginning.
 
         Raises:
-            TuneError: the folder holds another experiment.
+            StorageError: the experiment's folder cannot be written.
         """
-        os.makedirs(self.path, exist_ok=True)
-        journal_path = os.path.join(self.path, JOURNAL)
-        if os.path.exists(journal_path):
-            # As in Ray, another experiment of the same name replaces the former one's records.
-            os.rename(journal_path, f"{journal_path}.{int(time.time() * 1000)}.old")
-        self._save()
-        self._run(Journal(journal_path), [])
+        if not zray.is_initialized():
+            zray.init()
+        with storage.writing(self.path, is_begun=False):
+            os.makedirs(self.path, exist_ok=True)
+            journal_path = os.path.join(self.path, JOURNAL)
+            if os.path.exists(journal_path):
+                # As in Ray, another experiment of the same name replaces the former one's records.
+                os.rename(journal_path, f"{journal_path}.{int(time.time() * 1000)}.old")
+            self._save()
+            journal = Journal(journal_path)
+        self._run(journal, [])
 
     def resume(
         self, *, resume_unfinished: bool = True, resume_errored: bool = False, restart_errored: bool = False
     ) -> None:
         """Go on with the experiment from its journal."""
+        if not zray.is_initialized():
+            zray.init()
         journal_path = os.path.join(self.path, JOURNAL)
         repair = RecordsRepair()
         offset = self.replay(repair)
-        repair.write()
         event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished)
-        for trial in self.controller.get_trials():
-            TrialFiles(trial).add()
-            trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
-        self._run(Journal(journal_path, offset or None), [event])
+        with storage.writing(self.path, is_begun=True):
+            journal = Journal(journal_path, offset or None)
+            repair.write()
+            for trial in self.controller.get_trials():
+                TrialFiles(trial).add()
+                trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
+        self._run(journal, [event])
 
     def replay(self, repair: RecordsRepair | None = None) -> int:
         """Restore the state from the journal.
@@ -172,9 +182,9 @@ class Experiment:
                 stacklevel=3,
             )
         controller = self.controller
-        controller.replayed = {event.trial_id: event.pickle for event in recorded if isinstance(event, ev.Suggested)}
+        controller.replayed = {event.trial_id: event for event in recorded if isinstance(event, ev.Suggested)}
         for event in recorded:
-            controller.handle(event)
+            controller.handle(_moved(event, controller.trials))
             if repair is not None:
                 for action in controller.actions:
                     if isinstance(action, ev.Logged):
@@ -185,17 +195,13 @@ class Experiment:
         return offset
 
     def _run(self, journal: Journal, first: list[Any]) -> None:
-        if not zray.is_initialized():
-            zray.init()
-        identity = os.urandom(16).hex()
-        storage.mark(self.path, identity)
-        options = dict(self.run_options)
-        runner = Runner(self.controller, journal, self.trainable, name=self.name, identity=identity, **options)
-        runner.callbacks.call(
-            "setup", stop=self.stop, num_samples=self.settings.num_samples, total_num_samples=self.settings.num_samples
-        )
+        identity, samples = os.urandom(16).hex(), self.settings.num_samples
         try:
-            runner.run(first)
+            with contextlib.closing(journal), storage.writing(self.path, is_begun=True):
+                storage.mark(self.path, identity)
+                options = dict(self.run_options)
+                runner = Runner(self.controller, journal, self.trainable, name=self.name, identity=identity, **options)
+                runner.run(first, stop=self.stop, num_samples=samples, total_num_samples=samples)
         except KeyboardInterrupt:
             warnings.warn(
                 f"The experiment was interrupted; go on with Tuner.restore({self.path!r}, trainable).", stacklevel=3
@@ -220,9 +226,14 @@ class Experiment:
         finally:
             self.controller, self.run_options = controller, run
         unfinished = os.path.join(self.path, f"{STATE}.unfinished")
-        with open(unfinished, "wb") as file:
-            file.write(data)
-        os.rename(unfinished, os.path.join(self.path, STATE))
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(data)
+            os.rename(unfinished, os.path.join(self.path, STATE))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.remove(unfinished)
+            raise
 
     @classmethod
     def load(cls, path: str, trainable: Any = None, *, replays: bool = True) -> Experiment:
@@ -301,6 +312,15 @@ class Experiment:
                 f"Trials did not complete: {len(failed)} of {len(self.controller.trials)} have failed: [{names}].  "
                 f"The first one with: {last[-1] if last else 'no message'}"
             )
+
+
+def _moved(event: Any, trials: dict[str, Trial]) -> Any:
+    """The event with its checkpoint where the trial's folder is now: the experiment's folder may have been moved."""
+    path = getattr(event, "checkpoint", "")
+    trial = trials.get(event.trial_id) if path else None
+    if trial is None or os.path.dirname(path) == trial.path:
+        return event
+    return msgspec.structs.replace(event, checkpoint=os.path.join(trial.path, os.path.basename(path)))
 
 
 def _constants(space: dict[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class Journal:
 
     def __init__(self, path: str, offset: int | None = None) -> None:
         self.path = path
-        self._file = open(path, "ab")  # noqa: SIM115
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -111,26 +111,46 @@ class Journal:
             ) from None
         if offset is not None:
             self._file.truncate(offset)
-        self._file.seek(0, os.SEEK_END)
-        if self._file.tell() == 0:
-            self._file.write(MAGIC)
+        self._end = self._file.seek(0, os.SEEK_END)  # behind the last whole record
         self._synced_at = 0.0
+        if self._end == 0:
+            try:
+                self._write(MAGIC)
+            except OSError:
+                self._file.close()
+                raise
 
     def append(self, events: Iterable[Any]) -> None:
-        """Write events; they survive the end of this process when this returns."""
+        """Write events; they survive the end of this process when this returns.
+
+        Raises:
+            OSError: they cannot be written; the journal is as it was before.
+        """
+        parts = []
         for event in events:
             body = _encoder.encode(event)
-            self._file.write(_HEAD.pack(len(body), zlib.crc32(body)))
-            self._file.write(body)
-        self._file.flush()
+            parts += (_HEAD.pack(len(body), zlib.crc32(body)), body)
+        self._write(b"".join(parts))
         now = time.monotonic()
         if now - self._synced_at >= SYNC_SECONDS:
             os.fsync(self._file.fileno())
             self._synced_at = now
 
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._end)
+            raise
+        self._end += len(data)
+
     def close(self) -> None:
         """Write all to the disk, and give the lock back."""
         if not self._file.closed:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
+            try:
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()

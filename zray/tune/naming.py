@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ AUTO_KEYS = (
     "experiment_tag",
 )
 
-# Bytes of a folder's name on the usual file systems: 255.
-TAG_MAX = 120
+# Bytes of the parts of a folder's name; usual file systems allow 255 bytes in all, and a date has 19.
+NAME_MAX, TAG_MAX, FOLDER_MAX = 110, 120, 220
 
 
 def trial_id(experiment_id: str, index: int) -> str:
@@ -76,13 +77,49 @@ def tag_of(index: int, chosen: dict[str, Any]) -> str:
     return f"{index}_{','.join(parts)}" if parts else str(index)
 
 
-def name_trial(trial: Trial, settings: Settings, now: float) -> None:
-    """Give a trial its tag, its name and its folder."""
+def cut(text: str, limit: int) -> str:
+    """The beginning of a text, with so many bytes at most."""
+    return text.encode(errors="replace")[:limit].decode(errors="ignore")
+
+
+def folder_name(text: str, limit: int) -> str:
+    """A text as a part of a folder's name."""
+    return cut(re.sub(r"[^\w.,=+-]", "_", text), limit)
+
+
+def name_trial(trial: Trial, settings: Settings, now: float, taken: Container[str] = ()) -> None:
+    """Give a trial its tag, its name and its folder.
+
+    Args:
+        taken: the folders of the other trials.
+
+    Raises:
+        ValueError: the user's function names a folder within another one.
+    """
     trial.experiment_tag = tag_of(trial.index, trial.chosen)
     trial.name = settings.name_of(trial) if settings.name_of is not None else f"{trial.trainable_name}_{trial.trial_id}"
     if settings.folder_of is not None:
-        folder = settings.folder_of(trial)
+        chosen = str(settings.folder_of(trial))
+        if os.sep in chosen or chosen in ("", ".", ".."):
+            raise ValueError(
+                f"trial_dirname_creator names one folder below the experiment's, without {os.sep!r}, not {chosen!r}."
+            )
+        folder = cut(re.sub(r"[\x00-\x1f\x7f]", "_", chosen), FOLDER_MAX)
     else:
-        tag = re.sub(r"[^\w.,=+-]", "_", trial.experiment_tag)[:TAG_MAX]
-        folder = f"{trial.name}_{tag}_{date_of(now)}"
+        tag = folder_name(trial.experiment_tag, TAG_MAX)
+        folder = f"{folder_name(trial.name, NAME_MAX)}_{tag}_{date_of(now)}"
     trial.path = os.path.join(settings.path, folder)
+    if trial.path in taken:
+        trial.path += f"_{trial.trial_id}"
+
+
+def rename_trial(trial: Trial, settings: Settings, name: str, folder: str) -> None:
+    """Give a trial the name and the folder that are recorded."""
+    trial.experiment_tag = tag_of(trial.index, trial.chosen)
+    trial.name = name
+    trial.path = os.path.join(settings.path, folder)
+
+
+def folder_of(trial: Trial) -> str:
+    """The name of a trial's folder."""
+    return os.path.basename(trial.path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checkpoint import Checkpoint
 from .errors import TuneError
-from .records.files import flattened
+from .records.files import TrialFiles, flattened
 from .trial import SavedCheckpoint, Trial, TrialState, value_of
 
 if TYPE_CHECKING:
@@ -31,13 +31,7 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
 
 def history(trial: Trial) -> list[dict[str, Any]]:
     """All results of a trial, from its result.json."""
-    import json
-
-    path = os.path.join(trial.path, "result.json")
-    if not os.path.exists(path):
-        return []
-    with open(path) as file:
-        return [json.loads(line) for line in file]
+    return TrialFiles(trial).results()
 
 
 def error_of(trial: Trial) -> Exception | None:

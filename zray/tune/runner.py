@@ -97,6 +97,7 @@ class Runner:
         self._proceeding: dict[str, bool] = {}  # trial -> whether it saves first; the calls of this turn
         self._files: dict[str, TrialFiles] = {}
         self._late: list[Any] = []  # events that an action has found
+        self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self._looked_at = 0.0
         self._iteration = 0
         self._decisions = open(os.path.join(self.path, "decisions.jsonl"), "a")  # noqa: SIM115
@@ -106,6 +107,7 @@ class Runner:
             ev.Halt: self._halt,
             ev.Copy: self._copy,
             ev.Delete: self._delete,
+            ev.Kept: lambda action: self._kept.append(action),
             ev.Logged: self._log,
             ev.Ended: self._ended,
             ev.Explained: self._explained,
@@ -115,25 +117,32 @@ class Runner:
 
     # --- the loop ---
 
-    def run(self, first: list[Any]) -> None:
+    def run(self, first: list[Any], **info: Any) -> None:
         """Run the experiment to its end.
 
         Args:
             first: events that come first: `Resumed`, where it goes on.
+            info: for the callbacks' `setup`.
 
         Raises:
             TuneError: no node can hold a trial.
+            StorageError: the experiment's folder cannot be written.
         """
-        self._trainable_ref = zray.put(self.trainable)
-        try:
-            self.apply([*first, self._capacity_event(is_first=True)])
-            while not self.controller.is_done:
-                self._turn()
-        finally:
-            self.close()
+        with storage.writing(self.path, is_begun=True):
+            try:
+                self._trainable_ref = zray.put(self.trainable)
+                self.callbacks.call("setup", **info)
+                self.apply([*first, self._capacity_event(is_first=True)])
+                while not self.controller.is_done:
+                    self._turn()
+            finally:
+                problem = self.close()
+            if problem is not None:
+                raise problem
 
     def _turn(self) -> None:
         self._iteration += 1
+        self._notify_step("on_step_begin")
         found: list[Any] = []
         if self._calls:
             ready, _ = zray.wait(list(self._calls), num_returns=1, timeout=TURN_SECONDS)
@@ -153,6 +162,7 @@ class Runner:
         self.apply(found)
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=False)
+        self._notify_step("on_step_end")
 
     def apply(self, found: list[Any]) -> None:
         """Hand events to the controller, record them, and carry out what follows."""
@@ -166,6 +176,7 @@ class Runner:
             actions, controller.actions = controller.actions, []
             for action in actions:
                 self._handlers[type(action)](action)
+            self._notify_kept()
         proceeding, self._proceeding = self._proceeding, {}
         for trial_id, saves in proceeding.items():
             process = self._processes.get(trial_id)
@@ -353,9 +364,15 @@ class Runner:
         trial = self.controller.trials[action.trial_id]
         self._files_of(trial).log(action.result)
         self._notify("on_trial_result", trial, result=action.result)
-        if trial.checkpoints and trial.checkpoints[-1].iteration == trial.iteration:
+        self._notify_kept()
+
+    def _notify_kept(self) -> None:
+        """A checkpoint is told after the result that it belongs to."""
+        kept, self._kept = self._kept, []
+        for action in kept:
+            trial = self.controller.trials[action.trial_id]
             self._notify("on_trial_save", trial)
-            self._notify("on_checkpoint", trial, checkpoint=Checkpoint(trial.checkpoints[-1].path))
+            self._notify("on_checkpoint", trial, checkpoint=Checkpoint(action.path))
 
     def _ended(self, action: ev.Ended) -> None:
         trial = self.controller.trials[action.trial_id]
@@ -378,9 +395,13 @@ class Runner:
             self._notify("on_trial_recover", trial)
 
     def _notify(self, name: str, trial: Trial, **arguments: Any) -> None:
-        if self.callbacks.callbacks:
+        if self.callbacks.methods(name):
             trials = self.controller.get_trials()
             self.callbacks.call(name, iteration=self._iteration, trials=trials, trial=trial, **arguments)
+
+    def _notify_step(self, name: str) -> None:
+        if self.callbacks.methods(name):
+            self.callbacks.call(name, iteration=self._iteration, trials=self.controller.get_trials())
 
     # --- capacity ---
 
@@ -403,17 +424,23 @@ class Runner:
 
     # --- end ---
 
-    def close(self) -> None:
-        """End all processes, and close the files."""
+    def close(self) -> Exception | None:
+        """End all processes, and close the files.
+
+        Returns:
+            The error of a file that could not be written to its end, or of a callback.
+        """
         for process in [*self._processes.values(), *self._idle]:
             with contextlib.suppress(Exception):
                 self._end_process(process, kills=process not in self._idle)
         self._processes.clear()
         self._idle.clear()
-        for files in self._files.values():
-            files.close()
-        self._decisions.close()
-        self.journal.close()
+        problem: Exception | None = None
+        for file in (*self._files.values(), self._decisions, self.journal):
+            try:
+                file.close()
+            except OSError as error:
+                problem = problem or error
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=True)
-        self.callbacks.call("on_experiment_end", trials=self.controller.get_trials())
+        return problem or self.callbacks.end(self.controller.get_trials())

@@ -1,12 +1,20 @@
-"""Folders as bytes: checkpoints that travel between machines without a common file system."""
+"""The experiment's folder: who sees it, errors of writing to it, and checkpoints that travel as bytes."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
+import shutil
 import tarfile
+from collections.abc import Iterator
 
-__all__ = ["MARKER", "default_storage_path", "is_shared", "mark", "pack", "unpack"]
+from .errors import StorageError
+
+__all__ = ["MARKER", "default_storage_path", "is_shared", "mark", "pack", "refusal", "unpack", "writing"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # The file by which a worker knows that it sees the experiment's folder of the program.
 MARKER = ".zray_experiment"
@@ -53,3 +61,46 @@ def unpack(data: bytes, folder: str) -> None:
             if not (member.isfile() or member.isdir()) or os.path.commonpath([root, target]) != root:
                 raise ValueError(f"The archive holds {member.name}, which is no plain file of its folder.")
         archive.extractall(folder)
+
+
+@contextlib.contextmanager
+def writing(path: str, *, is_begun: bool) -> Iterator[None]:
+    """Errors of files as `StorageError`.
+
+    Args:
+        path: the experiment's folder.
+        is_begun: whether there is something to go on from.
+    """
+    try:
+        yield
+    except (TimeoutError, ConnectionError):  # of the session, not of files
+        raise
+    except OSError as error:
+        after = ", then go on with Tuner.restore" if is_begun else ""
+        raise StorageError(
+            f"The experiment's folder {path} cannot be written: {_reason(error)}.  {_advice(error)}{after}."
+            f"{'  All that was recorded before is kept.' if is_begun else ''}"
+        ) from error
+
+
+def refusal(path: str, error: OSError) -> OSError:
+    """The error of a trial whose checkpoint cannot be written."""
+    return OSError(error.errno, f"The checkpoint {path} cannot be written: {_reason(error)}.  {_advice(error)}.")
+
+
+def _number(error: OSError) -> int | None:
+    if isinstance(error, shutil.Error):  # a list of (source, target, text), without numbers
+        return next((number for number in _FULL if os.strerror(number) in str(error)), None)
+    return error.errno
+
+
+def _reason(error: OSError) -> str:
+    number = _number(error)
+    text = os.strerror(number) if number else str(error)
+    return f"{text} ({error.filename})" if error.filename else text
+
+
+def _advice(error: OSError) -> str:
+    if _number(error) in _FULL:
+        return "Free space, or keep fewer checkpoints (num_to_keep)"
+    return "Make it writable, or choose another storage_path"

@@ -112,7 +112,10 @@ class Tuner:
 
     def get_results(self) -> ResultGrid:
         """The outcomes so far, of an experiment that has run or was restored."""
-        return ResultGrid(self._experiment)
+        experiment = self._experiment
+        if self._resume is not None and not experiment.controller.trials:
+            experiment = Experiment.load(experiment.path, experiment.trainable)
+        return ResultGrid(experiment)
 
     @classmethod
     def restore(

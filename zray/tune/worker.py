@@ -229,7 +229,10 @@ class TrialActor:
             if checkpoint._is_temporary:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
             return path, packed
-        persist(checkpoint, path)
+        try:
+            persist(checkpoint, path)
+        except OSError as error:
+            raise storage.refusal(path, error) from error
         return path, None
 
     def _save(self) -> tuple[str, Any]:
@@ -239,9 +242,15 @@ class TrialActor:
         target = path if self._is_shared else os.path.join(self._local_folder(), "saved")
         unfinished = f"{target}.unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
-        self._object.save(unfinished)
-        shutil.rmtree(target, ignore_errors=True)
-        os.rename(unfinished, target)
+        try:
+            self._object.save(unfinished)
+            shutil.rmtree(target, ignore_errors=True)
+            os.rename(unfinished, target)
+        except BaseException as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise storage.refusal(target, error) from error
+            raise
         if self._is_shared:
             return path, None
         packed = storage.pack(target)

@@ -146,13 +146,11 @@ class TrialFiles:
 
     def close(self) -> None:
         """Close the files; a later result opens them again."""
-        for file in (self._json, self._csv):
-            if file is not None:
-                file.close()
-        self._json = self._csv = None
-        if self._events is not None:
-            self._events.close()
-            self._events = None
+        with contextlib.ExitStack() as stack:  # one that cannot write its rest does not keep the others open
+            for file in (self._json, self._csv, self._events):
+                if file is not None:
+                    stack.callback(file.close)
+            self._json = self._csv = self._events = None
 
     def finish(self) -> None:
         """Write that the trial has ended, and close the files."""
@@ -215,6 +213,7 @@ class RecordsRepair:
         self._files: dict[str, TrialFiles] = {}
         self._written: dict[str, list[dict[str, Any]]] = {}
         self._missing: dict[str, list[dict[str, Any]]] = {}
+        self._counts: dict[str, int] = {}
 
     def note(self, trial: Trial, result: dict[str, Any]) -> None:
         """A result that the journal has."""
@@ -222,18 +221,21 @@ class RecordsRepair:
         if key not in self._files:
             files = self._files[key] = TrialFiles(trial)
             self._written[key] = files.results()
-        written = self._written[key]
-        if not written or written[-1].get("training_iteration", 0) < result["training_iteration"]:
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if self._counts[key] > len(self._written[key]):
             self._missing.setdefault(key, []).append(dict(result))
 
     def write(self) -> None:
-        """Write the files of trials that lack results, or whose last line was cut short."""
+        """Write the files of trials that lack results, whose last line was cut short, or that have too many.
+
+        Results that the journal does not have are of a journal that was damaged, or copied earlier: they come again.
+        """
         for key, files in self._files.items():
-            missing = self._missing.get(key, [])
-            if missing or not files.is_complete(len(self._written[key])):
+            missing, count = self._missing.get(key, []), self._counts[key]
+            if missing or not files.is_complete(count):
                 os.makedirs(files.trial.path, exist_ok=True)
                 files.write_parameters()
-                files.replace([*self._written[key], *missing])
+                files.replace([*self._written[key], *missing][:count])
 
 
 def _cell(value: Any) -> Any:

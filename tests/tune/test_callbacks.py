@@ -1,0 +1,104 @@
+"""Callbacks of experiments: what is called when, and errors in them."""
+
+import warnings
+
+import pytest
+
+from tests.gates import nothing_is_held, until
+from zray import tune
+
+pytestmark = pytest.mark.usefixtures("session")
+
+NAMES = [name for name in vars(tune.Callback) if name.startswith("on_") or name == "setup"]
+
+
+class Recorder(tune.Callback):
+    """Notes each call; may fail at one."""
+
+    def __init__(self, fails_at=""):
+        self.calls, self.fails_at = [], fails_at
+
+
+def _noting(name):
+    def note(self, **arguments):
+        self.calls.append((name, arguments))
+        if name == self.fails_at:
+            raise ValueError("wrong callback")
+
+    note.__name__ = name
+    return note
+
+
+for each in NAMES:
+    setattr(Recorder, each, _noting(each))
+
+
+def train(config):
+    start = tune.get_checkpoint().to_dict()["step"] if tune.get_checkpoint() else 0
+    for step in range(start, 2):
+        tune.report({"step": step}, checkpoint=tune.Checkpoint.from_dict({"step": step + 1}))
+        if config.get("fails") and start == 0:
+            raise RuntimeError("fails once")
+
+
+def of_trials(recorder):
+    return [name for name, _ in recorder.calls if "trial" in name or name == "on_checkpoint"]
+
+
+def test_calls_of_a_trial_are_in_order(tmp_path):
+    recorder = Recorder()
+    tune.run(train, callbacks=[recorder], stop={"step": 1}, local_dir=str(tmp_path))
+    saved = ["on_trial_result", "on_trial_save", "on_checkpoint"]
+    assert of_trials(recorder) == ["on_trial_start", *saved, *saved, "on_trial_complete"]
+    names = [name for name, _ in recorder.calls]
+    assert names[0] == "setup" and names[-1] == "on_experiment_end"
+    steps = [name for name in names if name.startswith("on_step")]
+    assert steps and steps == ["on_step_begin", "on_step_end"] * (len(steps) // 2)
+
+
+def test_failed_trial_is_recovered_and_restored_or_ends_with_its_error(tmp_path):
+    recorder = Recorder()
+    tune.run(train, config={"fails": True}, callbacks=[recorder], max_failures=1, local_dir=str(tmp_path))
+    saved = ["on_trial_result", "on_trial_save", "on_checkpoint"]
+    again = ["on_trial_recover", "on_trial_start", "on_trial_restore"]
+    assert of_trials(recorder) == ["on_trial_start", *saved, *again, *saved, "on_trial_complete"]
+    recorder = Recorder()
+    tune.run(train, config={"fails": True}, callbacks=[recorder], raise_on_failed_trial=False, local_dir=str(tmp_path))
+    assert of_trials(recorder) == ["on_trial_start", *saved, "on_trial_error"]
+
+
+def test_calls_have_the_arguments_of_ray(tmp_path):
+    recorder = Recorder()
+    tune.run(train, callbacks=[recorder], num_samples=2, stop={"step": 1}, local_dir=str(tmp_path))
+    arguments = {name: given for name, given in recorder.calls}
+    assert arguments["setup"] == {"stop": {"step": 1}, "num_samples": 2, "total_num_samples": 2}
+    assert set(arguments["on_step_end"]) == {"iteration", "trials"}
+    assert set(arguments["on_trial_start"]) == {"iteration", "trials", "trial"}
+    assert set(arguments["on_trial_result"]) == {"iteration", "trials", "trial", "result"}
+    assert set(arguments["on_checkpoint"]) == {"iteration", "trials", "trial", "checkpoint"}
+    assert set(arguments["on_experiment_end"]) == {"trials"} and len(arguments["on_experiment_end"]["trials"]) == 2
+    assert arguments["on_trial_result"]["result"]["training_iteration"] == 2
+    checkpoint = arguments["on_checkpoint"]["checkpoint"]
+    assert checkpoint.to_dict() == {"step": 2}
+
+
+@pytest.mark.parametrize(
+    "name", ["setup", "on_step_begin", "on_trial_start", "on_trial_result", "on_checkpoint", "on_trial_complete"]
+)
+def test_error_in_a_callback_stops_the_experiment_and_leaves_nothing_behind(tmp_path, name):
+    failing, other = Recorder(fails_at=name), Recorder()
+    with pytest.raises(tune.TuneError, match=f"The callback Recorder.{name} failed with ValueError: wrong callback"):
+        tune.run(train, name="failed", callbacks=[failing, other], num_samples=3, local_dir=str(tmp_path))
+    assert other.calls[-1][0] == "on_experiment_end"
+    until(nothing_is_held)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        analysis = tune.run(train, name="failed", resume=True, num_samples=3, local_dir=str(tmp_path))
+    assert [trial.last_result["step"] for trial in analysis.trials] == [1, 1, 1]
+
+
+def test_error_at_the_end_comes_after_all_callbacks(tmp_path):
+    failing, other = Recorder(fails_at="on_experiment_end"), Recorder()
+    with pytest.raises(tune.TuneError, match="on_experiment_end failed with ValueError"):
+        tune.run(train, callbacks=[failing, other], local_dir=str(tmp_path))
+    assert other.calls[-1][0] == "on_experiment_end"

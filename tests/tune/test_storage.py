@@ -1,0 +1,191 @@
+"""Where experiments are kept: folders with odd names, folders that move, full disks, and storage by URL."""
+
+import contextlib
+import csv
+import os
+import re
+import resource
+import shutil
+
+import pytest
+
+from tests.gates import nothing_is_held, until
+from zray import tune
+from zray.tune.errors import StorageError
+from zray.tune.experiment import JOURNAL
+from zray.tune.journal import read_journal
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def once(config):
+    return {"y": config.get("x", 0)}
+
+
+# --- names of folders ---
+
+
+@pytest.mark.parametrize(
+    "x", ["a/../b", "long " * 100, "\u4e16\u754c" * 100, "nul\0newline\n", "..", {"nested": "\U0001f600" * 80}]
+)
+def test_folder_of_a_trial_is_a_name_that_file_systems_take(tmp_path, x):
+    (trial,) = tune.run(once, name="odd", config={"x": tune.grid_search([x])}, local_dir=str(tmp_path)).trials
+    assert os.path.dirname(trial.path) == str(tmp_path / "odd")
+    assert os.path.exists(os.path.join(trial.path, "result.json"))
+    assert len(os.path.basename(trial.path).encode()) <= 255
+
+
+def test_names_of_the_user_are_used_and_folders_of_two_trials_differ(tmp_path):
+    results = tune.Tuner(
+        once,
+        param_space={"x": tune.grid_search([1, 2])},
+        tune_config=tune.TuneConfig(
+            trial_name_creator=lambda trial: "n/" * 200, trial_dirname_creator=lambda trial: "same " * 100
+        ),
+        run_config=tune.RunConfig(name="named", storage_path=str(tmp_path)),
+    ).fit()
+    first, second = (os.path.basename(result.path) for result in results)
+    assert first == ("same " * 100)[:220] and second.startswith(first) and second != first
+    assert [result.metrics["y"] for result in results] == [1, 2]
+
+
+def test_folder_outside_of_the_experiment_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="names one folder below the experiment's"):
+        tune.run(once, trial_dirname_creator=lambda trial: "../other", local_dir=str(tmp_path))
+    assert not (tmp_path / "other").exists()
+
+
+# --- folders that move ---
+
+
+def counting(config):
+    start = 0
+    if checkpoint := tune.get_checkpoint():
+        start = checkpoint.to_dict()["step"]
+    for step in range(start, start + 2):
+        tune.report({"step": step}, checkpoint=tune.Checkpoint.from_dict({"step": step + 1}))
+        if step == config["fails_at"]:
+            raise ValueError("fails once")
+
+
+def run_until_error(storage_path, name, **options):
+    tune.Tuner(
+        counting,
+        param_space={"fails_at": 1},
+        tune_config=tune.TuneConfig(trial_name_creator=lambda trial: f"t{os.urandom(4).hex()}"),
+        run_config=tune.RunConfig(name=name, storage_path=storage_path, **options),
+    ).fit()
+
+
+def test_experiment_goes_on_in_a_folder_that_was_moved(tmp_path):
+    run_until_error(str(tmp_path), "before")
+    shutil.move(tmp_path / "before", tmp_path / "after")
+    (result,) = tune.Tuner.restore(str(tmp_path / "after"), counting, resume_errored=True).fit()
+    assert [row["step"] for row in result.rows()] == [0, 1, 2, 3]
+    assert result.error is None and result.checkpoint.path.startswith(str(tmp_path / "after"))
+    assert len([name for name in os.listdir(tmp_path / "after") if name.startswith("t")]) == 1
+    assert not os.path.exists(tmp_path / "before")
+
+
+def test_results_of_an_experiment_are_read_without_going_on(tmp_path):
+    run_until_error(str(tmp_path), "read")
+    (result,) = tune.Tuner.restore(str(tmp_path / "read"), counting).get_results()
+    assert [row["step"] for row in result.rows()] == [0, 1] and isinstance(result.error, ValueError)
+
+
+# --- full disks ---
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    """No file of this process grows beyond a size, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def long_results(config):
+    for step in range(config["steps"]):
+        tune.report({"step": step, "text": "x" * 1000})
+
+
+@pytest.mark.parametrize("trials, steps", [(1, 30), (30, 1)], ids=["records", "journal"])
+def test_full_disk_stops_the_experiment_and_it_goes_on_when_there_is_space(tmp_path, trials, steps):
+    tuner = tune.Tuner(
+        long_results,
+        param_space={"steps": steps},
+        tune_config=tune.TuneConfig(num_samples=trials, reuse_actors=True),
+        run_config=tune.RunConfig(name="full", storage_path=str(tmp_path)),
+    )
+    with largest_file(16_000), pytest.raises(StorageError, match=r"File too large.*num_to_keep.*go on with"):
+        tuner.fit()
+    until(nothing_is_held)
+    _, end, problem = read_journal(str(tmp_path / "full" / JOURNAL))
+    assert not problem and end == os.path.getsize(tmp_path / "full" / JOURNAL)
+    results = tune.Tuner.restore(str(tmp_path / "full"), long_results).fit()
+    assert [[row["step"] for row in result.rows()] for result in results] == [list(range(steps))] * trials
+    for result in results:
+        with open(os.path.join(result.path, "progress.csv"), newline="") as file:
+            assert [row["step"] for row in csv.DictReader(file)] == [str(step) for step in range(steps)]
+
+
+def test_full_device_at_the_first_result_is_named(tmp_path):
+    folder = tmp_path / "device" / "trial"
+    folder.mkdir(parents=True)
+    (folder / "result.json").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="No space left on device"):
+        tune.run(once, name="device", trial_dirname_creator=lambda trial: "trial", local_dir=str(tmp_path))
+    until(nothing_is_held)
+    (folder / "result.json").unlink()
+    (result,) = tune.Tuner.restore(str(tmp_path / "device"), once).fit()
+    assert len(result.rows()) == 1
+
+
+def test_folder_that_cannot_be_made_is_an_error_of_fit(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"Not a directory.*choose another storage_path"):
+        tune.run(once, storage_path=str(tmp_path / "file"))
+
+
+def saving(config):
+    start = tune.get_checkpoint().to_dict()["step"] if tune.get_checkpoint() else 0
+    for step in range(start, 3):
+        size = 10 if step < 2 else 100_000
+        with largest_file(50_000 if config["is_full"] else 10_000_000):
+            tune.report({"step": step}, checkpoint=tune.Checkpoint.from_dict({"step": step + 1, "data": b"x" * size}))
+
+
+class Saving(tune.Trainable):
+    def step(self):
+        return {"step": self.iteration}
+
+    def save_checkpoint(self, folder):
+        size = 100_000 if self.iteration == 3 and self.config["is_full"] else 10
+        with largest_file(50_000), open(os.path.join(folder, "data"), "wb") as file:
+            file.write(b"x" * size)
+
+    def load_checkpoint(self, folder):
+        assert os.path.getsize(os.path.join(folder, "data")) == 10
+
+
+@pytest.mark.parametrize("trainable", [saving, Saving])
+def test_checkpoint_that_does_not_fit_is_an_error_of_its_trial(tmp_path, trainable):
+    results = tune.Tuner(
+        trainable,
+        param_space={"is_full": tune.grid_search([True, False])},
+        run_config=tune.RunConfig(
+            name="checkpoints",
+            storage_path=str(tmp_path),
+            stop={"training_iteration": 3},
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1 if trainable is Saving else 0),
+        ),
+    ).fit()
+    failed, good = results
+    assert isinstance(failed.error, OSError) and good.error is None
+    assert re.search(r"checkpoint_000002 cannot be written: File too large.*num_to_keep", str(failed.error))
+    kept = [name for name in os.listdir(failed.path) if "checkpoint" in name]
+    assert sorted(kept) == ["checkpoint_000000", "checkpoint_000001"]
+    assert failed.checkpoint.path.endswith("checkpoint_000001")
