@@ -12,8 +12,8 @@ import pytest
 from tests.gates import nothing_is_held, until
 from zray import tune
 from zray.tune.errors import StorageError
-from zray.tune.experiment import JOURNAL
-from zray.tune.journal import read_journal
+from zray.tune.journal import JOURNAL, Journal, read_journal
+from zray.tune.mirror import LISTING, Mirror, MirrorWarning
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -189,3 +189,142 @@ def test_checkpoint_that_does_not_fit_is_an_error_of_its_trial(tmp_path, trainab
     kept = [name for name in os.listdir(failed.path) if "checkpoint" in name]
     assert sorted(kept) == ["checkpoint_000000", "checkpoint_000001"]
     assert failed.checkpoint.path.endswith("checkpoint_000001")
+
+
+# --- storage by URL ---
+
+
+@pytest.fixture
+def fsspec(tmp_path, monkeypatch):
+    """fsspec; local folders of experiments are below tmp_path, and `memory://` is empty."""
+    found = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path / "local"))
+    found.filesystem("memory").store.clear()
+    yield found
+    found.filesystem("memory").store.clear()
+
+
+def names_at(filesystem, root):
+    return {path.partition(root)[2].strip("/") for path in filesystem.find(root)}
+
+
+def test_experiment_is_copied_to_its_url_and_restored_from_there(fsspec, tmp_path):
+    checkpoints = tune.CheckpointConfig(num_to_keep=1)
+    run_until_error("memory://experiments", "far", checkpoint_config=checkpoints)
+    memory = fsspec.filesystem("memory")
+    names = names_at(memory, "/experiments/far")
+    (trial,) = {name.partition("/")[0] for name in names if "/" in name}
+    assert {f"{trial}/{name}" for name in ("result.json", "progress.csv", "params.json", "error.txt")} < names
+    assert {name for name in names if "checkpoint" in name} == {f"{trial}/checkpoint_000001/dict_checkpoint.pkl"}
+    assert tune.Tuner.can_restore("memory://experiments/far")
+    assert not tune.Tuner.can_restore("memory://experiments/near")
+    shutil.rmtree(tmp_path / "local")
+    tuner = tune.Tuner.restore("memory://experiments/far", counting, resume_errored=True)
+    (result,) = tuner.fit()
+    assert [row["step"] for row in result.rows()] == [0, 1, 2, 3]
+    names = names_at(memory, "/experiments/far")
+    assert {name for name in names if "checkpoint" in name} == {f"{trial}/checkpoint_000003/dict_checkpoint.pkl"}
+    assert memory.cat_file(f"/experiments/far/{trial}/result.json").count(b"\n") == 4
+
+
+def test_local_folder_that_is_further_than_its_copy_is_used(fsspec, tmp_path):
+    run_until_error("memory://experiments", "behind")
+    memory = fsspec.filesystem("memory")
+    journal = memory.cat_file("/experiments/behind/journal.zray")
+    memory.pipe_file("/experiments/behind/journal.zray", journal[: len(journal) // 2])
+    (result,) = tune.Tuner.restore("memory://experiments/behind", counting).get_results()
+    assert len(result.rows()) == 2
+
+
+def test_copy_that_is_behind_is_gone_on_with_from_where_it_is(fsspec, tmp_path):
+    run_until_error("memory://experiments", "behind")
+    memory = fsspec.filesystem("memory")
+    events, _, _ = read_journal(str(next((tmp_path / "local").glob("*/behind/journal.zray"))))
+    place = next(i for i, event in enumerate(events) if getattr(event, "iteration", 0) == 2)
+    journal = Journal(str(tmp_path / "cut"))
+    journal.append(events[:place])
+    journal.close()
+    memory.pipe_file("/experiments/behind/journal.zray", (tmp_path / "cut").read_bytes())
+    shutil.rmtree(tmp_path / "local")
+    (result,) = tune.Tuner.restore("memory://experiments/behind", counting).fit()
+    assert [row["step"] for row in result.rows()] == [0, 1]  # step 1 came from the checkpoint of step 0, once
+
+
+def test_checkpoint_that_the_copy_has_in_part_is_not_used(fsspec, tmp_path):
+    run_until_error("memory://experiments", "part")
+    memory = fsspec.filesystem("memory")
+    (newest,) = memory.glob("/experiments/part/*/checkpoint_000001/*")
+    memory.pipe_file(newest, b"half")
+    shutil.rmtree(tmp_path / "local")
+    (result,) = tune.Tuner.restore("memory://experiments/part", counting, resume_errored=True).fit()
+    assert [row["step"] for row in result.rows()] == [0, 1]
+    assert isinstance(result.error, ValueError) and "fails once" in str(result.error)
+
+
+def test_file_system_of_the_user_is_a_storage(fsspec, tmp_path):
+    local = fsspec.filesystem("file")
+    place = str(tmp_path / "storage")
+    config = tune.RunConfig(name="given", storage_path=place, storage_filesystem=local)
+    tune.Tuner(once, run_config=config).fit()
+    assert JOURNAL in os.listdir(tmp_path / "storage" / "given")
+    assert tune.Tuner.can_restore(place + "/given", storage_filesystem=local)
+    shutil.rmtree(tmp_path / "local")
+    (result,) = tune.Tuner.restore(place + "/given", once, storage_filesystem=local).fit()
+    assert result.metrics["y"] == 0
+
+
+def test_file_url_is_a_local_folder(tmp_path):
+    results = tune.Tuner(once, run_config=tune.RunConfig(name="file", storage_path=f"file://{tmp_path}")).fit()
+    assert results.experiment_path == str(tmp_path / "file")
+    assert tune.Tuner.can_restore(f"file://{tmp_path}/file")
+    (result,) = tune.Tuner.restore(f"file://{tmp_path}/file", once).fit()
+    assert result.metrics["y"] == 0
+
+
+def test_upload_dir_of_2018_keeps_a_copy(fsspec, tmp_path):
+    spec = {"run": once, "local_dir": str(tmp_path), "upload_dir": "memory://uploads"}
+    (trial,) = tune.run_experiments({"old": spec})
+    assert f"{os.path.basename(trial.path)}/result.json" in names_at(fsspec.filesystem("memory"), "/uploads/old")
+
+
+def test_run_resumes_from_its_url(fsspec, tmp_path):
+    options = {"name": "again", "config": {"x": tune.grid_search([1, 2])}, "storage_path": "memory://experiments"}
+    tune.run(once, **options)
+    shutil.rmtree(tmp_path / "local")
+
+    def fail(config):
+        raise AssertionError("It ran twice.")
+
+    analysis = tune.run(fail, resume=True, **options)
+    assert [trial.last_result["y"] for trial in analysis.trials] == [1, 2]
+
+
+def test_storage_that_fails_leaves_the_local_folder_and_a_warning(fsspec, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError("denied")
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "put_file", refuse)
+    with pytest.warns(MirrorWarning, match=r"memory://experiments/denied is not complete: PermissionError"):
+        analysis = tune.run(once, name="denied", storage_path="memory://experiments")
+    assert len(analysis.trials) == 1
+
+
+@pytest.mark.parametrize("url", ["nosuch://bucket", "abfs://container/x"])
+def test_storage_without_its_package_is_an_error_at_once(fsspec, url):
+    with pytest.raises(tune.TuneError, match=re.escape(url)):
+        tune.Tuner(once, run_config=tune.RunConfig(storage_path=url))
+
+
+def test_what_goes_during_a_pass_is_kept_until_the_next_one(fsspec, tmp_path):
+    (tmp_path / "trial" / "checkpoint_000000").mkdir(parents=True)
+    (tmp_path / "trial" / "checkpoint_000000" / "data").write_text("0")
+    (tmp_path / JOURNAL).write_text("before")
+    mirror = Mirror(str(tmp_path), "memory://pass")
+    mirror.copy(is_last=False)
+    names = names_at(fsspec.filesystem("memory"), "/pass")
+    assert names == {JOURNAL, LISTING, "trial/checkpoint_000000/data"}
+    shutil.rmtree(tmp_path / "trial")
+    mirror.copy(is_last=False)
+    assert names_at(fsspec.filesystem("memory"), "/pass") == names
+    mirror.copy(is_last=False)
+    assert names_at(fsspec.filesystem("memory"), "/pass") == {JOURNAL, LISTING}

@@ -57,7 +57,13 @@ class FailureConfig:
 
 @dataclass
 class SyncConfig:
-    """Accepted for Ray's programs: checkpoints are in the experiment's folder when a report returns."""
+    """Where a copy of the experiment is kept.  Checkpoints are in the experiment's folder when a report returns.
+
+    Args:
+        upload_dir: the URL of the copy, as "s3://bucket/experiments"; None: there is none.
+        syncer, sync_period, sync_timeout: accepted for Ray's programs.
+        sync_artifacts, sync_artifacts_on_checkpoint, sync_on_checkpoint: accepted for Ray's programs.
+    """
 
     upload_dir: str | None = None
     syncer: Any = None
@@ -74,7 +80,9 @@ class RunConfig:
 
     Args:
         name: the experiment's name; None: one from the trainable's name and the time.
-        storage_path: the folder of experiments; None: ~/ray_results.
+        storage_path: the folder of experiments; None: ~/ray_results.  With a URL ("s3://bucket/experiments"), the
+            experiment runs in a local folder, of which a copy is kept at the URL; it needs fsspec.
+        storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.
         failure_config: what happens when a trial fails.
         checkpoint_config: which checkpoints are made and kept.
         stop: a dict of thresholds, a function of (trial_id, result), or a Stopper.

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
@@ -14,10 +15,10 @@ import msgspec
 import zray
 
 from . import events as ev
-from . import naming, storage
+from . import mirror, naming, storage
 from .controller import Controller
 from .errors import TuneError
-from .journal import Journal, JournalWarning, read_journal
+from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .records.files import RecordsRepair, TrialFiles, flattened
 from .registry import trainable_of
 from .results import history, score_of
@@ -32,7 +33,6 @@ from .variants import has_unresolved_values
 
 __all__ = ["Experiment"]
 
-JOURNAL = "journal.zray"
 STATE = "experiment.pkl"
 
 
@@ -45,7 +45,10 @@ class Experiment:
         settings: what the controller is told; path, trainable_name and experiment_id are filled in.
         searcher, scheduler: None: grid and random search; first in, first out.
         stop: None, thresholds, a function, or a Stopper.
-        name, storage_path: the folder is the one in the other.
+        name, storage_path: the folder is the one in the other.  A URL: the experiment runs in a local folder, of which
+            a copy is kept there.
+        storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.
+        upload_url: a URL where a copy is kept; empty: storage_path decides.
         run: options of the runner, by name: resources, reuses, frequency, callbacks, reporter.
     """
 
@@ -60,14 +63,23 @@ class Experiment:
         stop: Any = None,
         name: str | None = None,
         storage_path: str | None = None,
+        storage_filesystem: Any = None,
+        upload_url: str = "",
         seed: int | None = None,
         run: dict[str, Any] | None = None,
     ) -> None:
         self.trainable_name, self.trainable = trainable_of(trainable)
         self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
         self.space = dict(space)
-        self.storage_path = os.path.abspath(os.path.expanduser(storage_path or storage.default_storage_path()))
+        given = os.fspath(storage_path or storage.default_storage_path())
+        local = mirror.local_path(given) if storage_filesystem is None else None
+        self.storage_path = local or mirror.local_folder(given)
         self.name = name or f"{self.trainable_name}_{naming.date_of(time.time())}"
+        url = upload_url or ("" if local else given)
+        self.url = f"{url.rstrip('/')}/{self.name}" if url else ""  # of the copy; empty: there is none
+        self.filesystem = storage_filesystem
+        if self.url:
+            mirror.open_url(self.url, storage_filesystem)
         settings.path = os.path.join(self.storage_path, self.name)
         settings.trainable_name = self.trainable_name
         settings.experiment_id = os.urandom(3).hex()[:5] if seed is None else f"{seed % 16**5:05x}"
@@ -197,7 +209,11 @@ class Experiment:
     def _run(self, journal: Journal, first: list[Any]) -> None:
         identity, samples = os.urandom(16).hex(), self.settings.num_samples
         try:
-            with contextlib.closing(journal), storage.writing(self.path, is_begun=True):
+            with (
+                self._mirrored(is_resumed=bool(first)),
+                contextlib.closing(journal),
+                storage.writing(self.path, is_begun=True),
+            ):
                 storage.mark(self.path, identity)
                 options = dict(self.run_options)
                 runner = Runner(self.controller, journal, self.trainable, name=self.name, identity=identity, **options)
@@ -207,11 +223,31 @@ class Experiment:
                 f"The experiment was interrupted; go on with Tuner.restore({self.path!r}, trainable).", stacklevel=3
             )
 
+    @contextlib.contextmanager
+    def _mirrored(self, *, is_resumed: bool) -> Iterator[None]:
+        """Keep the copy at the URL, if there is to be one."""
+        if not self.url:
+            yield
+            return
+        copy = mirror.Mirror(self.path, self.url, self.filesystem, is_resumed=is_resumed)
+        copy.start()
+        try:
+            yield
+        finally:
+            problem = copy.close()
+            if problem is not None:
+                warnings.warn(
+                    f"The copy of the experiment at {self.url} is not complete: {problem!r}.  {self.path} is complete.",
+                    mirror.MirrorWarning,
+                    stacklevel=5,
+                )
+
     # --- what is kept ---
 
     def _save(self) -> None:
         """Keep what `load` needs: before the first trial, so that all is as at the beginning."""
         controller, self.controller = self.controller, None  # type: ignore[assignment]
+        filesystem, self.filesystem = self.filesystem, None  # it may hold connections and keys
         run, self.run_options = (
             self.run_options,
             {key: value for key, value in self.run_options.items() if key not in ("callbacks", "reporter")},
@@ -224,7 +260,7 @@ class Experiment:
                 "tune.with_parameters, and create open files and connections in the trial."
             ) from error
         finally:
-            self.controller, self.run_options = controller, run
+            self.controller, self.run_options, self.filesystem = controller, run, filesystem
         unfinished = os.path.join(self.path, f"{STATE}.unfinished")
         try:
             with open(unfinished, "wb") as file:
@@ -236,17 +272,21 @@ class Experiment:
             raise
 
     @classmethod
-    def load(cls, path: str, trainable: Any = None, *, replays: bool = True) -> Experiment:
+    def load(
+        cls, path: str, trainable: Any = None, *, replays: bool = True, storage_filesystem: Any = None
+    ) -> Experiment:
         """The experiment in a folder.
 
         Args:
-            path: the folder.
+            path: the folder; or the URL of its copy, from which the local folder is made first.
             trainable: the function or class, if it is to go on; None: that of the first run.
 
         Raises:
             TuneError: the folder holds no experiment.
         """
-        path = os.path.abspath(os.path.expanduser(path))
+        url, path = cls.locate(path, storage_filesystem)
+        if url:
+            mirror.fetch(url, storage_filesystem, path)
         try:
             with open(os.path.join(path, STATE), "rb") as file:
                 found: Experiment = cloudpickle.load(file)
@@ -254,12 +294,23 @@ class Experiment:
             raise TuneError(f"{path} holds no experiment: it has no {STATE}.") from None
         found.storage_path, found.name = os.path.split(path)
         found.settings.path = path
+        found.url, found.filesystem = url or found.url, storage_filesystem
         if trainable is not None:
             found.trainable_name, found.trainable = trainable_of(trainable)
         found._make_controller()
         if replays:
             found.replay()
         return found
+
+    @staticmethod
+    def locate(path: str | os.PathLike[str], storage_filesystem: Any = None) -> tuple[str, str]:
+        """(URL, local folder) of an experiment's path; the URL is empty for a local path."""
+        local = mirror.local_path(path) if storage_filesystem is None else None
+        if local is not None:
+            return "", local
+        url = os.fspath(path).rstrip("/")
+        base, _, name = url.rpartition("/")
+        return url, os.path.join(mirror.local_folder(base), name)
 
     # --- outcomes ---
 

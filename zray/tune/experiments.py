@@ -9,7 +9,7 @@ from typing import Any
 
 import zray
 
-from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
+from .config import CheckpointConfig, FailureConfig, RunConfig, SyncConfig, TuneConfig
 from .errors import TuneError
 from .experiment import Experiment as RunningExperiment
 from .results import ExperimentAnalysis
@@ -108,6 +108,7 @@ def _build(each: Experiment, scheduler: Any, search_alg: Any, run: dict[str, Any
         RunConfig(
             name=each.name,
             storage_path=spec.get("storage_path") or spec.get("local_dir"),
+            sync_config=SyncConfig(upload_dir=spec.get("upload_dir")),
             stop=spec.get("stop"),
             failure_config=FailureConfig(spec.get("max_failures", run.get("max_failures", 0))),
             checkpoint_config=CheckpointConfig(

@@ -23,7 +23,10 @@ import msgspec
 
 from .events import Event
 
-__all__ = ["Journal", "JournalInUse", "read_journal"]
+__all__ = ["JOURNAL", "Journal", "JournalInUse", "read_journal"]
+
+# The journal's name in the experiment's folder.
+JOURNAL = "journal.zray"
 
 MAGIC = b"zray-tune-journal-1\n"
 _HEAD = Layout("<II")

@@ -6,10 +6,10 @@ import os
 import warnings
 from typing import Any
 
-from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
-from .experiment import JOURNAL, Experiment
+from .config import CheckpointConfig, FailureConfig, RunConfig, SyncConfig, TuneConfig
+from .experiment import Experiment
 from .results import ExperimentAnalysis, error_of
-from .tuner import experiment_of
+from .tuner import Tuner, experiment_of
 
 __all__ = ["run"]
 
@@ -18,8 +18,6 @@ _RESUMES = (True, "LOCAL", "REMOTE", "ERRORED_ONLY", "AUTO", "PROMPT", "LOCAL+ER
 
 # Arguments of former years: their work is done in another way, or was Ray's own.
 _WITHOUT_EFFECT = (
-    "storage_filesystem",
-    "sync_config",
     "sync_to_driver",
     "export_formats",
     "resume_config",
@@ -48,9 +46,11 @@ def run(
     resources_per_trial: Any = None,
     num_samples: int = 1,
     storage_path: str | None = None,
+    storage_filesystem: Any = None,
     search_alg: Any = None,
     scheduler: Any = None,
     checkpoint_config: CheckpointConfig | None = None,
+    sync_config: SyncConfig | None = None,
     verbose: Any = None,
     progress_reporter: Any = None,
     log_to_file: Any = False,
@@ -83,7 +83,9 @@ def run(
         config: the search space.
         resources_per_trial: as {"cpu": 1, "gpu": 0.5}, or a PlacementGroupFactory.
         num_samples: how often the search space is sampled.
-        storage_path, local_dir: the folder of experiments.
+        storage_path, local_dir: the folder of experiments, or a URL.
+        storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.
+        sync_config: its upload_dir is a URL where a copy of the experiment is kept.
         search_alg, scheduler: the searcher and the trial scheduler, or their names.
         checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: checkpoints.
         max_failures: restarts of each trial.
@@ -129,6 +131,8 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
         RunConfig(
             **{key: given[key] for key in run_keys},
             storage_path=given["storage_path"] or given["local_dir"],
+            storage_filesystem=given["storage_filesystem"],
+            sync_config=given["sync_config"],
             failure_config=FailureConfig(given["max_failures"], given["fail_fast"]),
             checkpoint_config=_checkpoint_config(given),
         ),
@@ -173,12 +177,14 @@ def run_or_resume(experiment: Experiment, resume: Any) -> None:
         return
     if resume not in _RESUMES:
         raise ValueError(f"resume is True, False or one of {', '.join(map(repr, _RESUMES[1:]))}, not {resume!r}.")
-    if not os.path.exists(os.path.join(experiment.path, JOURNAL)):
+    place = experiment.url or experiment.path
+    if not Tuner.can_restore(place, experiment.filesystem):
         if resume is True or resume in ("LOCAL", "REMOTE", "ERRORED_ONLY", "LOCAL+ERRORED"):
-            warnings.warn(f"{experiment.path} holds no experiment: it begins.", stacklevel=3)
+            warnings.warn(f"{place} holds no experiment: it begins.", stacklevel=3)
         experiment.fit()
         return
-    found = Experiment.load(experiment.path, experiment.trainable, replays=False)
+    filesystem = experiment.filesystem
+    found = Experiment.load(place, experiment.trainable, replays=False, storage_filesystem=filesystem)
     found.run_options = experiment.run_options
     experiment.__dict__.update(found.__dict__)
     errored = resume in ("ERRORED_ONLY", "LOCAL+ERRORED", "AUTO+ERRORED")

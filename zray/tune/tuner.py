@@ -7,6 +7,7 @@ from typing import Any
 
 from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
 from .experiment import STATE, Experiment
+from .mirror import has_experiment
 from .output import names_of
 from .results import ResultGrid, error_of
 from .settings import Settings
@@ -45,6 +46,8 @@ def experiment_of(
         stop=run.stop,
         name=run.name,
         storage_path=run.storage_path or run.local_dir,
+        storage_filesystem=run.storage_filesystem,
+        upload_url=(run.sync_config.upload_dir or "") if run.sync_config is not None else "",
         seed=tune.seed,
         run={
             "reuses": tune.reuse_actors,
@@ -131,18 +134,19 @@ class Tuner:
         """Restore an experiment from its folder; `fit` goes on with it.
 
         Args:
-            path: the experiment's folder.
+            path: the experiment's folder; or the URL of its copy, which is fetched first.
             trainable: the function or class; None: as it was.
             resume_unfinished: go on with trials that had not ended, from their last checkpoint.
             resume_errored: go on with failed trials, from their last checkpoint.
             restart_errored: begin failed trials anew.
             param_space: accepted for Ray's programs; the recorded configurations are used.
+            storage_filesystem: the file system of fsspec or pyarrow in which the path is.
 
         Raises:
             TuneError: the folder holds no experiment.
         """
-        del param_space, storage_filesystem
-        experiment = Experiment.load(path, trainable, replays=False)
+        del param_space
+        experiment = Experiment.load(path, trainable, replays=False, storage_filesystem=storage_filesystem)
         resume = {
             "resume_unfinished": resume_unfinished,
             "resume_errored": resume_errored,
@@ -153,6 +157,8 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether a folder holds an experiment."""
-        del storage_filesystem
-        return os.path.exists(os.path.join(os.path.expanduser(os.fspath(path)), STATE))
+        """Whether a folder, or a URL, holds an experiment."""
+        url, local = Experiment.locate(path, storage_filesystem)
+        if url:
+            return has_experiment(url, storage_filesystem)
+        return os.path.exists(os.path.join(local, STATE))
