@@ -16,6 +16,7 @@ import zray
 
 from . import events as ev
 from . import mirror, naming, storage
+from .checkpoint import CheckpointRepair
 from .controller import Controller
 from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
@@ -30,6 +31,7 @@ from .settings import Settings
 from .stoppers import stopper_of
 from .trial import Trial, TrialState, value_of
 from .variants import has_unresolved_values
+from .worker import is_class
 
 __all__ = ["Experiment"]
 
@@ -69,6 +71,7 @@ class Experiment:
         run: dict[str, Any] | None = None,
     ) -> None:
         self.trainable_name, self.trainable = trainable_of(trainable)
+        _check_saving(self.trainable, settings, run or {})
         self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
         self.space = dict(space)
         given = os.fspath(storage_path or storage.default_storage_path())
@@ -165,22 +168,22 @@ class Experiment:
         if not zray.is_initialized():
             zray.init()
         journal_path = os.path.join(self.path, JOURNAL)
-        repair = RecordsRepair()
-        offset = self.replay(repair)
+        records, checkpoints = RecordsRepair(), CheckpointRepair()
+        offset = self.replay(records, checkpoints)
         event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished)
         with storage.writing(self.path, is_begun=True):
             journal = Journal(journal_path, offset or None)
-            repair.write()
+            records.write()
+            checkpoints.write(self.controller.get_trials())
             for trial in self.controller.get_trials():
                 TrialFiles(trial).add()
-                trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
         self._run(journal, [event])
 
-    def replay(self, repair: RecordsRepair | None = None) -> int:
+    def replay(self, records: RecordsRepair | None = None, checkpoints: CheckpointRepair | None = None) -> int:
         """Restore the state from the journal.
 
         Args:
-            repair: takes the results, to complete the trials' files.
+            records, checkpoints: take the results and actions, to complete the trials' folders.
 
         Returns:
             The offset behind its last good record.
@@ -197,10 +200,11 @@ class Experiment:
         controller.replayed = {event.trial_id: event for event in recorded if isinstance(event, ev.Suggested)}
         for event in recorded:
             controller.handle(_moved(event, controller.trials))
-            if repair is not None:
-                for action in controller.actions:
-                    if isinstance(action, ev.Logged):
-                        repair.note(controller.trials[action.trial_id], action.result)
+            for action in controller.actions:
+                if records is not None and isinstance(action, ev.Logged):
+                    records.note(controller.trials[action.trial_id], action.result)
+                if checkpoints is not None:
+                    checkpoints.note(action)
             controller.actions.clear()
         controller.events.clear()
         controller.replayed = None
@@ -362,6 +366,19 @@ class Experiment:
             raise TuneError(
                 f"Trials did not complete: {len(failed)} of {len(self.controller.trials)} have failed: [{names}].  "
                 f"The first one with: {last[-1] if last else 'no message'}"
+            )
+
+
+def _check_saving(trainable: Any, settings: Settings, run: dict[str, Any]) -> None:
+    """Refuse options of checkpoints that cannot be heeded."""
+    for name, is_set in (
+        ("checkpoint_at_end", settings.checkpoint_at_end),
+        ("checkpoint_frequency (checkpoint_freq)", bool(run.get("frequency"))),
+    ):
+        if is_set and not is_class(trainable):
+            raise ValueError(
+                f"{name} is for class trainables: a function saves when it reports, as "
+                "tune.report(metrics, checkpoint=...)."
             )
 
 

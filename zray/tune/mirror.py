@@ -17,6 +17,7 @@ import threading
 import time
 from typing import Any
 
+from .checkpoint import TEMPORARY
 from .errors import TuneError
 from .journal import JOURNAL
 from .storage import MARKER, default_storage_path
@@ -184,7 +185,7 @@ def _files(local: str) -> dict[str, tuple[int, int]]:
     """The files of an experiment that are copied, by their path within it, with size and time of change."""
     found = {}
     for folder, names, files in os.walk(local):
-        names[:] = [name for name in names if not name.endswith(".unfinished") and not name.startswith(".checkpoint-")]
+        names[:] = [name for name in names if not name.endswith(".unfinished") and not name.startswith(TEMPORARY)]
         for name in files:
             if name.endswith(".unfinished") or name in (MARKER, JOURNAL, LISTING):
                 continue

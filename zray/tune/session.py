@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from .checkpoint import Checkpoint
+from .checkpoint import TEMPORARY, Checkpoint
 
 __all__ = ["TuneContext", "checkpoint_dir", "get_checkpoint", "get_context", "report"]
 
@@ -102,7 +102,7 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
     del step
     session = current()
     base = str(session.facts["trial_dir"]) if session is not None else None
-    folder = tempfile.mkdtemp(prefix=".checkpoint-", dir=base if base and os.path.isdir(base) else None)
+    folder = tempfile.mkdtemp(prefix=TEMPORARY, dir=base if base and os.path.isdir(base) else None)
     yield folder
     made = Checkpoint(folder)
     made._is_temporary = True

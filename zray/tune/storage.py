@@ -8,12 +8,25 @@ import io
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
 
 from .errors import StorageError
 
-__all__ = ["MARKER", "default_storage_path", "is_shared", "mark", "pack", "refusal", "unpack", "writing"]
+__all__ = [
+    "MARKER",
+    "default_storage_path",
+    "is_shared",
+    "mark",
+    "pack",
+    "process_folder",
+    "refusal",
+    "sweep",
+    "unpack",
+    "writing",
+]
 
+_PROCESS_PREFIX = "zray-tune-"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # The file by which a worker knows that it sees the experiment's folder of the program.
@@ -61,6 +74,20 @@ def unpack(data: bytes, folder: str) -> None:
             if not (member.isfile() or member.isdir()) or os.path.commonpath([root, target]) != root:
                 raise ValueError(f"The archive holds {member.name}, which is no plain file of its folder.")
         archive.extractall(folder)
+
+
+def process_folder(name: str) -> str:
+    """A folder of this process on a machine that does not see the program's folder."""
+    return os.path.join(tempfile.gettempdir(), f"{_PROCESS_PREFIX}{os.getpid()}-{name}")
+
+
+def sweep() -> None:
+    """Remove such folders of processes that were killed."""
+    base = tempfile.gettempdir()
+    for name in os.listdir(base):
+        pid = name.removeprefix(_PROCESS_PREFIX).partition("-")[0]
+        if name.startswith(_PROCESS_PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
 @contextlib.contextmanager

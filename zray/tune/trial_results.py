@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from . import naming
 from .events import Report
@@ -12,7 +12,7 @@ from .trial import SavedCheckpoint, Trial, value_of
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["filled_result", "missing_metric", "superfluous"]
+__all__ = ["filled_result", "is_number", "missing_metric", "superfluous"]
 
 
 def filled_result(trial: Trial, event: Report, experiment_id: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +61,11 @@ def missing_metric(result: dict[str, Any], wanted: Mapping[str, str | None]) -> 
     return ""
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value can be compared: a number, and not NaN."""
+    return isinstance(value, (int, float)) and value == value
+
+
 def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
     """The checkpoints that are too many.  The newest one stays, since the trial goes on from it; then the best ones."""
     limit = settings.keep
@@ -69,5 +74,5 @@ def superfluous(trial: Trial, settings: Settings) -> list[SavedCheckpoint]:
     older = trial.checkpoints[:-1]
     if settings.score_key:
         sign = -1.0 if settings.score_order == "min" else 1.0
-        older = sorted(older, key=lambda each: sign * each.score if each.score is not None else float("-inf"))
+        older = sorted(older, key=lambda each: sign * each.score if is_number(each.score) else float("-inf"))
     return older[: len(trial.checkpoints) - limit]

@@ -53,7 +53,6 @@ class TrialActor:
         self._time_total_s = 0.0
         self._saves = 0
         self._is_shared = True
-        self._received = ""  # a checkpoint's folder that was unpacked here
         self._output: TrialOutput | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -77,7 +76,7 @@ class TrialActor:
         return batch
 
     def _begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
-        facts = assignment["facts"]
+        self._remove_local_folder()
         self._assignment = assignment
         self._iteration, self._time_total_s = assignment["iteration"], assignment["time_total_s"]
         self._saves = assignment["saves"]
@@ -86,10 +85,10 @@ class TrialActor:
         if path and not self._is_shared:
             if assignment["packed"] is None:
                 return {"needs_checkpoint": True, "results": [], "is_over": False}
-            self._received = path = os.path.join(self._local_folder(), "received")
-            shutil.rmtree(path, ignore_errors=True)
+            path = os.path.join(self._local_folder(), "received")
             storage.unpack(bytes(assignment["packed"]), path)
         checkpoint = Checkpoint(path) if path else None
+        facts = {**assignment["facts"], "trial_dir": self._folder()}
         os.makedirs(self._folder(), exist_ok=True)
         self._close_output()
         if assignment["outputs"] is not None:
@@ -172,6 +171,7 @@ class TrialActor:
         if run.is_over:
             self._function = None
             session.leave()
+            self._remove_local_folder()
         return batch
 
     def halt(self, save: bool = False) -> dict[str, Any]:
@@ -195,6 +195,7 @@ class TrialActor:
             except Exception as error:
                 return {"checkpoint": None, "is_stopped": True, "output": self._close_output(), **_failure(error)}
         session.leave()
+        self._remove_local_folder()
         output = self._close_output()
         return {"checkpoint": checkpoint, "is_stopped": is_stopped, "iteration": self._iteration, "output": output}
 
@@ -203,6 +204,7 @@ class TrialActor:
         if self._object is not None:
             self._object.stop()
             self._object = None
+        self._remove_local_folder()
 
     # --- checkpoints ---
 
@@ -211,10 +213,13 @@ class TrialActor:
 
     def _local_folder(self) -> str:
         """The folder of a trial on a machine that does not see the program's."""
-        import tempfile
+        return storage.process_folder(self._assignment["facts"]["trial_id"])
 
-        name = f"zray-tune-{self._assignment['facts']['trial_id']}"
-        return os.path.join(tempfile.gettempdir(), name)
+    def _remove_local_folder(self) -> None:
+        """The trial is over, or the process has another one: its folder on this machine goes."""
+        if self._assignment and not self._is_shared:
+            shutil.rmtree(self._local_folder(), ignore_errors=True)
+            storage.sweep()
 
     def _next_path(self) -> str:
         path = naming.checkpoint_folder(str(self._assignment["facts"]["trial_dir"]), self._saves)
