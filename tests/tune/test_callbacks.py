@@ -102,3 +102,40 @@ def test_error_at_the_end_comes_after_all_callbacks(tmp_path):
     with pytest.raises(tune.TuneError, match="on_experiment_end failed with ValueError"):
         tune.run(train, callbacks=[failing, other], local_dir=str(tmp_path))
     assert other.calls[-1][0] == "on_experiment_end"
+
+
+class Counting(tune.Callback):
+    """Counts results over all runs of an experiment, and fails once."""
+
+    def __init__(self, folder, fails_at=0):
+        self.count, self.folder, self.fails_at = 0, folder, fails_at
+
+    def on_trial_result(self, iteration, trials, trial, result, **info):
+        self.count += 1
+        if self.count == self.fails_at and not (self.folder / "failed").exists():
+            (self.folder / "failed").touch()
+            raise ValueError("wrong callback")
+
+    def on_experiment_end(self, trials, **info):
+        (self.folder / "count").write_text(str(self.count))
+
+    def get_state(self):
+        return {"count": self.count}
+
+    def set_state(self, state):
+        self.count = state["count"]
+
+
+def test_restored_experiment_has_its_callbacks_with_their_states(tmp_path):
+    class Unpicklable(tune.Callback):
+        def __reduce__(self):
+            raise TypeError("no")
+
+    callbacks = [Unpicklable(), Counting(tmp_path, fails_at=3)]
+    config = tune.RunConfig(name="counted", storage_path=str(tmp_path), callbacks=callbacks)
+    tune_config = tune.TuneConfig(num_samples=3, max_concurrent_trials=1)
+    with pytest.raises(tune.TuneError, match="Counting.on_trial_result failed"):
+        tune.Tuner(train, tune_config=tune_config, run_config=config).fit()
+    assert (tmp_path / "count").read_text() == "3"
+    tune.Tuner.restore(str(tmp_path / "counted"), train).fit()
+    assert (tmp_path / "count").read_text() == "6"

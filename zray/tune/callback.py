@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pickle
+import sys
 from typing import Any
 
 from .errors import TuneError
+from .pickles import dumps
 from .trial import Trial
 
-__all__ = ["Callback", "CallbackList"]
+__all__ = ["Callback", "CallbackList", "pickled", "unpickled"]
+
+# The file with the states of callbacks, in the experiment's folder.
+STATES = "callbacks.pkl"
 
 
 class Callback:
@@ -93,6 +101,31 @@ class CallbackList:
                     method, error, "The experiment has stopped: correct the callback, then go on with Tuner.restore."
                 ) from error
 
+    def save(self, folder: str) -> None:
+        """Keep the states of the callbacks that have one."""
+        states = [(_name(method), method()) for method in self.methods("get_state")]
+        if states:
+            path = os.path.join(folder, STATES)
+            with open(f"{path}.unfinished", "wb") as file:
+                file.write(dumps(states))
+            os.rename(f"{path}.unfinished", path)
+
+    def load(self, folder: str) -> None:
+        """Give the callbacks their states back; those of other classes are left out."""
+        if not self.methods("set_state"):
+            return
+        try:
+            with open(os.path.join(folder, STATES), "rb") as file:
+                states = pickle.load(file)
+        except FileNotFoundError:
+            return
+        for method in self.methods("set_state"):
+            place = next((place for place, (name, _) in enumerate(states) if name == _name(method)), None)
+            if place is not None:
+                state = states.pop(place)[1]
+                if state is not None:
+                    method(state)
+
     def end(self, trials: list[Trial]) -> TuneError | None:
         """Call `on_experiment_end` of all; the first error is returned."""
         problem: TuneError | None = None
@@ -104,6 +137,36 @@ class CallbackList:
                 made.__cause__ = error
                 problem = problem or made
         return problem
+
+
+def pickled(callbacks: list[Any]) -> list[bytes]:
+    """The callbacks for a restored experiment; those that do not pickle are left out."""
+    import cloudpickle
+
+    found = []
+    for callback in callbacks:
+        with contextlib.suppress(Exception):
+            found.append(cloudpickle.dumps(callback))
+    return found
+
+
+def unpickled(pickles: list[bytes]) -> list[Any]:
+    """The callbacks of a restored experiment; those whose module is not there any more are left out."""
+    callbacks = []
+    for data in pickles:
+        with contextlib.suppress(Exception):
+            callback = pickle.loads(data)
+            # The program may define the class anew: a correction of it counts.
+            current = getattr(sys.modules.get(type(callback).__module__), type(callback).__qualname__, None)
+            if isinstance(current, type):
+                with contextlib.suppress(TypeError):  # of another layout
+                    callback.__class__ = current
+            callbacks.append(callback)
+    return callbacks
+
+
+def _name(method: Any) -> str:
+    return type(method.__self__).__qualname__
 
 
 def _failure(method: Any, error: Exception, after: str) -> TuneError:

@@ -16,6 +16,7 @@ import zray
 
 from . import events as ev
 from . import mirror, naming, storage
+from .callback import pickled, unpickled
 from .checkpoint import CheckpointRepair
 from .controller import Controller
 from .errors import TuneError
@@ -252,10 +253,8 @@ class Experiment:
         """Keep what `load` needs: before the first trial, so that all is as at the beginning."""
         controller, self.controller = self.controller, None  # type: ignore[assignment]
         filesystem, self.filesystem = self.filesystem, None  # it may hold connections and keys
-        run, self.run_options = (
-            self.run_options,
-            {key: value for key, value in self.run_options.items() if key not in ("callbacks", "reporter")},
-        )
+        run, self.run_options = self.run_options, {**self.run_options, "reporter": None}
+        self.run_options["callbacks"] = pickled(run.get("callbacks") or [])
         try:
             data = cloudpickle.dumps(self)
         except Exception as error:
@@ -298,6 +297,7 @@ class Experiment:
             raise TuneError(f"{path} holds no experiment: it has no {STATE}.") from None
         found.storage_path, found.name = os.path.split(path)
         found.settings.path = path
+        found.run_options["callbacks"] = unpickled(found.run_options["callbacks"])
         found.url, found.filesystem = url or found.url, storage_filesystem
         if trainable is not None:
             found.trainable_name, found.trainable = trainable_of(trainable)

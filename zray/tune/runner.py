@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import zray
 from zray.exceptions import ActorUnschedulableError, TaskError
-from zray.util import placement_group, remove_placement_group
-from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from . import events as ev
 from . import output, storage
@@ -23,8 +21,9 @@ from .controller import Controller
 from .errors import TuneError
 from .journal import Journal
 from .logger import writes_events
+from .processes import Process
 from .records.files import TrialFiles
-from .resources import PlacementGroupFactory, actor_options, capacity, resources_of
+from .resources import capacity, resources_of
 from .trial import Trial, TrialState
 from .worker import TrialActor
 
@@ -44,13 +43,6 @@ class Call(NamedTuple):
 
     trial_id: str
     method: str
-
-
-class Process:
-    """An actor, and its placement group."""
-
-    def __init__(self, handle: Any, group: Any, request: PlacementGroupFactory) -> None:
-        self.handle, self.group, self.request = handle, group, request
 
 
 class Runner:
@@ -132,6 +124,8 @@ class Runner:
             try:
                 self._trainable_ref = zray.put(self.trainable)
                 self.callbacks.call("setup", **info)
+                if first:
+                    self.callbacks.load(self.path)
                 self.apply([*first, self._capacity_event(is_first=True)])
                 while not self.controller.is_done:
                     self._turn()
@@ -154,6 +148,7 @@ class Runner:
             time.sleep(0.01)  # the searcher has nothing now
         now = time.time()
         if now - self._looked_at >= NODES_SECONDS:
+            self.callbacks.save(self.path)
             event = self._capacity_event()
             if event.trials != self.controller.capacity:
                 found.append(event)
@@ -263,7 +258,7 @@ class Runner:
                 process = self._idle.pop(place)
                 break
         if process is None:
-            process = self._new_process(request)
+            process = Process(self._actor_class, request)
         self._processes[trial.trial_id] = process
         if trial.starts > 1:
             self._files_of(trial).write_parameters()
@@ -271,14 +266,6 @@ class Runner:
         self._notify("on_trial_start", trial)
         if trial.checkpoint is not None:
             self._notify("on_trial_restore", trial)
-
-    def _new_process(self, request: PlacementGroupFactory) -> Process:
-        if len(request.bundles) == 1:
-            return Process(self._actor_class.options(**actor_options(request.bundles[0])).remote(), None, request)
-        group = placement_group(request.bundles, strategy=request.strategy)
-        strategy = PlacementGroupSchedulingStrategy(group, 0, placement_group_capture_child_tasks=True)
-        options = {**actor_options(request.bundles[0]), "scheduling_strategy": strategy}
-        return Process(self._actor_class.options(**options).remote(), group, request)
 
     def _begin(self, trial: Trial, *, packs: bool = False) -> None:
         kept = trial.checkpoint
@@ -324,20 +311,12 @@ class Runner:
         if is_usable and self.reuses and len(self._idle) < IDLE_MAX:
             self._idle.append(process)
         else:
-            self._end_process(process, kills=not is_usable)
+            process.end(kills=not is_usable)
 
     def _drop(self, trial_id: str) -> None:
         process = self._processes.pop(trial_id, None)
         if process is not None:
-            self._end_process(process, kills=True)
-
-    def _end_process(self, process: Process, *, kills: bool) -> None:
-        if kills:
-            zray.kill(process.handle)
-        else:
-            process.handle.close.remote()
-        if process.group is not None:
-            remove_placement_group(process.group)
+            process.end(kills=True)
 
     # --- files ---
 
@@ -432,10 +411,12 @@ class Runner:
         """
         for process in [*self._processes.values(), *self._idle]:
             with contextlib.suppress(Exception):
-                self._end_process(process, kills=process not in self._idle)
+                process.end(kills=process not in self._idle)
         self._processes.clear()
         self._idle.clear()
         problem: Exception | None = None
+        with contextlib.suppress(OSError):
+            self.callbacks.save(self.path)
         for file in (*self._files.values(), self._decisions, self.journal):
             try:
                 file.close()

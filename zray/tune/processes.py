@@ -1,0 +1,42 @@
+"""The process of a trial: an actor, and its placement group where the trial has several bundles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zray
+from zray.util import placement_group, remove_placement_group
+from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from .resources import PlacementGroupFactory, actor_options
+
+__all__ = ["Process"]
+
+
+class Process:
+    """An actor, and its placement group.
+
+    Args:
+        actor_class: the remote class.
+        request: the resources of the trial.
+    """
+
+    def __init__(self, actor_class: Any, request: PlacementGroupFactory) -> None:
+        self.request = request
+        self.group: Any = None
+        options = actor_options(request.bundles[0])
+        if len(request.bundles) > 1:
+            self.group = placement_group(request.bundles, strategy=request.strategy)
+            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+                self.group, 0, placement_group_capture_child_tasks=True
+            )
+        self.handle = actor_class.options(**options).remote()
+
+    def end(self, *, kills: bool) -> None:
+        """End the actor.  kills: at once; otherwise the object of a class ends before."""
+        if kills:
+            zray.kill(self.handle)
+        else:
+            self.handle.close.remote()
+        if self.group is not None:
+            remove_placement_group(self.group)
