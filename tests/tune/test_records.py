@@ -24,6 +24,7 @@ from zray.tune.logger import (
     pretty_print,
 )
 from zray.tune.records.crc32c import BLOCK, SHORT, crc32c, masked_crc32c
+from zray.tune.records.tensorboard import DENSE, EventFile
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -158,6 +159,23 @@ def test_events_are_written_once_with_a_callback_and_not_where_the_environment_f
     monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     (trial,) = tune.run(train, name="none", config={"x": 1}, local_dir=str(tmp_path)).trials
     assert not glob.glob(os.path.join(trial.path, "events*"))
+
+
+def test_last_of_many_results_is_always_written(tmp_path, messages):
+    file = EventFile(str(tmp_path), {})
+    count = DENSE + 200
+    for step in range(1, count + 1):
+        file.log({"training_iteration": step, "loss": 1 / step})
+    file.close()
+    results = events_of(types.SimpleNamespace(path=str(tmp_path)), messages[0])[2:]
+    steps = [event.step for event in results]
+    assert steps[:DENSE] == list(range(1, DENSE + 1)) and steps[-1] == count and steps == sorted(set(steps))
+
+
+def test_second_file_of_the_same_second_has_another_name(tmp_path):
+    for _ in range(3):
+        EventFile(str(tmp_path), {}).close()
+    assert len(os.listdir(tmp_path)) == 3
 
 
 # --- VisKit ---

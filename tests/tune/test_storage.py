@@ -9,8 +9,9 @@ import shutil
 
 import pytest
 
-from tests.gates import nothing_is_held, until
+from tests.gates import Gate, nothing_is_held, until
 from zray import tune
+from zray.tune import mirror
 from zray.tune.errors import StorageError
 from zray.tune.journal import JOURNAL, Journal, read_journal
 from zray.tune.mirror import LISTING, Mirror, MirrorWarning
@@ -227,6 +228,32 @@ def test_experiment_is_copied_to_its_url_and_restored_from_there(fsspec, tmp_pat
     assert memory.cat_file(f"/experiments/far/{trial}/result.json").count(b"\n") == 4
 
 
+class OpenGate(tune.Callback):
+    """Opens a gate when the copy has the first result."""
+
+    def __init__(self, gate, filesystem):
+        self.gate, self.filesystem = gate, filesystem
+
+    def on_step_end(self, iteration, trials, **info):
+        if any(self.filesystem.glob("/experiments/live/*/result.json")):
+            self.gate.open()
+
+
+def test_records_are_copied_while_the_experiment_runs(fsspec, tmp_path, monkeypatch):
+    gate = Gate(tmp_path / "gate")
+
+    def waiting(config):
+        tune.report({"y": 1})
+        gate.wait()
+        tune.report({"y": 2})
+
+    monkeypatch.setattr(mirror, "PASS_SECONDS", 0.01)
+    callbacks = [OpenGate(gate, fsspec.filesystem("memory"))]
+    tune.run(waiting, name="live", storage_path="memory://experiments", callbacks=callbacks)
+    (path,) = fsspec.filesystem("memory").glob("/experiments/live/*/result.json")
+    assert fsspec.filesystem("memory").cat_file(path).count(b"\n") == 2
+
+
 def test_local_folder_that_is_further_than_its_copy_is_used(fsspec, tmp_path):
     run_until_error("memory://experiments", "behind")
     memory = fsspec.filesystem("memory")
@@ -319,12 +346,12 @@ def test_what_goes_during_a_pass_is_kept_until_the_next_one(fsspec, tmp_path):
     (tmp_path / "trial" / "checkpoint_000000").mkdir(parents=True)
     (tmp_path / "trial" / "checkpoint_000000" / "data").write_text("0")
     (tmp_path / JOURNAL).write_text("before")
-    mirror = Mirror(str(tmp_path), "memory://pass")
-    mirror.copy(is_last=False)
+    copy = Mirror(str(tmp_path), "memory://pass")
+    copy.copy(is_last=False)
     names = names_at(fsspec.filesystem("memory"), "/pass")
     assert names == {JOURNAL, LISTING, "trial/checkpoint_000000/data"}
     shutil.rmtree(tmp_path / "trial")
-    mirror.copy(is_last=False)
+    copy.copy(is_last=False)
     assert names_at(fsspec.filesystem("memory"), "/pass") == names
-    mirror.copy(is_last=False)
+    copy.copy(is_last=False)
     assert names_at(fsspec.filesystem("memory"), "/pass") == {JOURNAL, LISTING}

@@ -129,7 +129,7 @@ class Journal:
         Raises:
             OSError: they cannot be written; the journal is as it was before.
         """
-        parts = []
+        parts: list[bytes] = []
         for event in events:
             body = _encoder.encode(event)
             parts += (_HEAD.pack(len(body), zlib.crc32(body)), body)

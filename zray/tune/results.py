@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checkpoint import Checkpoint
 from .errors import TuneError
-from .records.files import TrialFiles, flattened
+from .records.files import flattened, read_results
 from .trial import SavedCheckpoint, Trial, TrialState, value_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
 
 def history(trial: Trial) -> list[dict[str, Any]]:
     """All results of a trial, from its result.json."""
-    return TrialFiles(trial).results()
+    return read_results(trial.path)
 
 
 def error_of(trial: Trial) -> Exception | None:
@@ -92,10 +92,7 @@ class Result:
     @classmethod
     def from_path(cls, path: str) -> Result:
         """The outcome of a trial, from its folder."""
-        import json
-
-        with open(os.path.join(path, "result.json")) as file:
-            rows = [json.loads(line) for line in file]
+        rows = read_results(path)
         folders = sorted(name for name in os.listdir(path) if name.startswith("checkpoint_") and name[11:].isdigit())
         checkpoints = [Checkpoint(os.path.join(path, name)) for name in folders]
         error: Exception | None = None

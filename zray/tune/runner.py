@@ -417,7 +417,8 @@ class Runner:
         problem: Exception | None = None
         with contextlib.suppress(OSError):
             self.callbacks.save(self.path)
-        for file in (*self._files.values(), self._decisions, self.journal):
+        files: list[Any] = [*self._files.values(), self._decisions, self.journal]
+        for file in files:
             try:
                 file.close()
             except OSError as error:

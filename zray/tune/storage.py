@@ -112,7 +112,9 @@ def writing(path: str, *, is_begun: bool) -> Iterator[None]:
 
 def refusal(path: str, error: OSError) -> OSError:
     """The error of a trial whose checkpoint cannot be written."""
-    return OSError(error.errno, f"The checkpoint {path} cannot be written: {_reason(error)}.  {_advice(error)}.")
+    return OSError(
+        _number(error) or errno.EIO, f"The checkpoint {path} cannot be written: {_reason(error)}.  {_advice(error)}."
+    )
 
 
 def _number(error: OSError) -> int | None:

@@ -36,7 +36,7 @@ def _table() -> Any:
     import numpy
 
     entries = numpy.array(_entries(), dtype=numpy.uint32)
-    table = numpy.empty((BLOCK, 256), dtype=numpy.uint32)
+    table: Any = numpy.empty((BLOCK, 256), dtype=numpy.uint32)
     table[-1] = entries
     for place in range(BLOCK - 2, -1, -1):
         table[place] = (table[place + 1] >> 8) ^ entries[table[place + 1] & 0xFF]

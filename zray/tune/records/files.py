@@ -14,7 +14,7 @@ from ..pickles import dumps
 from ..trial import Trial
 from .tensorboard import EventFile
 
-__all__ = ["RecordsRepair", "TrialFiles", "flattened", "plain"]
+__all__ = ["RecordsRepair", "TrialFiles", "flattened", "plain", "read_results"]
 
 # Open files, of the trials that reported last; others are opened again.
 OPEN_MAX = 64
@@ -53,6 +53,20 @@ def flattened(result: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def read_results(folder: str) -> list[dict[str, Any]]:
+    """The results in a trial's folder, without a last line that was cut short."""
+    path = os.path.join(folder, "result.json")
+    found: list[dict[str, Any]] = []
+    if os.path.exists(path):
+        with open(path) as file:
+            for line in file:
+                try:
+                    found.append(json.loads(line))
+                except ValueError:
+                    break
+    return found
 
 
 class TrialFiles:
@@ -170,17 +184,8 @@ class TrialFiles:
                     binary.write(self.trial.error_pickle)
 
     def results(self) -> list[dict[str, Any]]:
-        """The results in result.json, without a last line that was cut short."""
-        path = os.path.join(self.trial.path, "result.json")
-        found: list[dict[str, Any]] = []
-        if os.path.exists(path):
-            with open(path) as file:
-                for line in file:
-                    try:
-                        found.append(json.loads(line))
-                    except ValueError:
-                        break
-        return found
+        """The results in result.json."""
+        return read_results(self.trial.path)
 
     def is_complete(self, count: int) -> bool:
         """Whether both files have so many results, and no line that was cut short."""

@@ -33,6 +33,9 @@ PREFIX = "ray/tune/"
 # TensorBoard reads files again each 5 s or so.  A turn's events wait in memory until then, or until they are many.
 FLUSH_SECONDS = 2.0
 PENDING_MAX = 3000
+# TensorBoard shows 1,000 points of a curve, drawn at random.
+DENSE = 1000
+SPARSE_SECONDS = 0.05
 
 _FIXED64 = struct.Struct("<d")
 _FIXED32 = struct.Struct("<f")
@@ -97,6 +100,15 @@ def _plugin(tag: str, field: int, content: bytes) -> bytes:
     return _bytes(1, _bytes(TAG, tag.encode()) + _bytes(METADATA, _bytes(1, plugin_data)))
 
 
+@functools.lru_cache(maxsize=4096)
+def _head(key: str) -> bytes:
+    """A scalar's bytes before its value; empty: it is left out.  All trials have the same keys, as a rule."""
+    if key.partition("/")[0] in LEFT_OUT:
+        return b""
+    tag = _bytes(TAG, (PREFIX + key).encode()) + _varint(SIMPLE_VALUE << 3 | 5)
+    return _varint(1 << 3 | 2) + _varint(len(tag) + _FIXED32.size) + tag
+
+
 class EventFile:
     """The event file of one trial.
 
@@ -110,7 +122,8 @@ class EventFile:
         self._handle = -1  # opened by the first flush: a short trial costs one write
         self._pending: list[bytes] = []
         self._flushed_at = now = time.time()
-        self._heads: dict[str, bytes] = {}  # key -> the bytes of a scalar before its value
+        self._count, self._logged_at = 0, 0.0  # results, and when the last one was written
+        self._skipped: Mapping[str, Any] | None = None  # the newest one that was not written
         self._write(_double(WALL_TIME, now) + _bytes(FILE_VERSION, b"brain.Event:2"))
         entries = [
             _bytes(1, _bytes(1, key.encode()) + _bytes(2, _parameter(value))) for key, value in parameters.items()
@@ -119,7 +132,24 @@ class EventFile:
         self._write(_event(now, 0, _bytes(SUMMARY, _plugin("_hparams_/session_start_info", START_INFO, info))))
 
     def log(self, flat: Mapping[str, Any]) -> None:
-        """Write the numbers of a flat result, at the step `timesteps_total`, or else `training_iteration`."""
+        """Write the numbers of a flat result, at the step `timesteps_total`, or else `training_iteration`.
+
+        The first DENSE results are all written; then one each SPARSE_SECONDS, and the last one.
+        """
+        now = time.time()
+        self._count += 1
+        if self._count > DENSE and now - self._logged_at < SPARSE_SECONDS:
+            self._skipped = flat
+            return
+        self._skipped, self._logged_at = None, now
+        self._log(flat, now)
+
+    def _write_skipped(self) -> None:
+        flat, self._skipped = self._skipped, None
+        if flat is not None:
+            self._log(flat, time.time())
+
+    def _log(self, flat: Mapping[str, Any], now: float) -> None:
         step = flat.get("timesteps_total")
         if not isinstance(step, (int, float)) or not math.isfinite(step):
             step = flat.get("training_iteration", 0)
@@ -127,27 +157,17 @@ class EventFile:
         for key, value in flat.items():
             kind = type(value)
             if (kind is float or kind is int) and math.isfinite(value):
-                head = self._heads.get(key)
-                if head is None:
-                    head = self._heads[key] = self._head(key)
+                head = _head(key)
                 if head:
                     values.append(head)
                     values.append(_FIXED32.pack(value if -3e38 < value < 3e38 else math.copysign(math.inf, value)))
         if values:
-            now = float(flat.get("timestamp") or time.time())
             self._write(_event(now, int(step), _bytes(SUMMARY, b"".join(values))))
-
-    @staticmethod
-    def _head(key: str) -> bytes:
-        """A scalar's bytes before its value; empty: it is left out."""
-        if key.partition("/")[0] in LEFT_OUT:
-            return b""
-        tag = _bytes(TAG, (PREFIX + key).encode()) + _varint(SIMPLE_VALUE << 3 | 5)
-        return _varint(1 << 3 | 2) + _varint(len(tag) + _FIXED32.size) + tag
 
     def end(self, *, is_failed: bool) -> None:
         """Write that the trial has ended."""
         now = time.time()
+        self._write_skipped()
         info = _number(1, FAILURE if is_failed else SUCCESS) + _double(2, now)
         self._write(_event(now, 0, _bytes(SUMMARY, _plugin("_hparams_/session_end_info", END_INFO, info))))
 
@@ -168,15 +188,17 @@ class EventFile:
 
     def _open(self, now: int) -> int:
         base = os.path.join(self._folder, f"events.out.tfevents.{now:010d}.{_hostname()}")
-        for suffix in ("", *(f".{number}" for number in range(1, 1000))):
+        for number in range(1000):
             # A restart within the same second has a file of its own: the end of the former one may be cut short.
+            path = f"{base}.{number}" if number else base
             with contextlib.suppress(FileExistsError):
-                return os.open(base + suffix, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         raise FileExistsError(f"{base} and 999 files beside it exist.")
 
     def close(self) -> None:
         """Write the rest, and close the file."""
         try:
+            self._write_skipped()
             self.flush(is_last=True)
         finally:
             if self._handle >= 0:
