@@ -37,7 +37,7 @@ def fit(folder):
             train,
             param_space={"x": tune.uniform(0, 10)},
             tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=6, seed=5),
-            run_config=tune.RunConfig(storage_path=folder, name="killed"),
+            run_config=tune.RunConfig(storage_path=folder, name="killed", verbose=0),
         )
     return tuner.fit()
 

@@ -42,6 +42,7 @@ _MODULE_BY_NAME = {
     **dict.fromkeys(("ExperimentAnalysis", "Result", "ResultGrid"), "results"),
     **dict.fromkeys(("register_env", "register_trainable"), "registry"),
     **dict.fromkeys(("PlacementGroupFactory", "with_resources"), "resources"),
+    **dict.fromkeys(("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"), "reporters"),
     "Callback": "callback",
     "Experiment": "experiments",
     "run": "tune_run",

@@ -40,6 +40,9 @@ class Controller:
         self.replayed: dict[str, ev.Suggested] | None = None  # trial -> its record, while a journal is replayed
         self.folders: set[str] = set()  # of all trials
         self.facts: dict[str, dict[str, Any]] = {}  # trial -> what its results are marked with
+        self.waits: dict[
+            str, str
+        ] = {}  # trial -> what its process waits for; the loop fills it in, nothing decides by it
         self.waiting: dict[str, Trial] = {}  # PENDING, in the order in which they start
         self.running: dict[str, Trial] = {}
         self.paused: dict[str, Trial] = {}

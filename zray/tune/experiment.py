@@ -23,6 +23,7 @@ from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
 from .records.files import RecordsRepair, TrialFiles, flattened
 from .registry import trainable_of
+from .reporters import reporter_of
 from .results import history, score_of
 from .runner import Runner
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
@@ -37,6 +38,7 @@ from .worker import is_class
 __all__ = ["Experiment"]
 
 STATE = "experiment.pkl"
+DECISIONS = "decisions.jsonl"
 
 
 class Experiment:
@@ -52,7 +54,8 @@ class Experiment:
             a copy is kept there.
         storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.
         upload_url: a URL where a copy is kept; empty: storage_path decides.
-        run: options of the runner, by name: resources, reuses, frequency, callbacks, reporter.
+        run: options of the runner, by name: resources, reuses, frequency, callbacks, reporter, verbose, is_block (see
+            `reporter_of`).
     """
 
     def __init__(
@@ -157,7 +160,9 @@ class Experiment:
             journal_path = os.path.join(self.path, JOURNAL)
             if os.path.exists(journal_path):
                 # As in Ray, another experiment of the same name replaces the former one's records.
-                os.rename(journal_path, f"{journal_path}.{int(time.time() * 1000)}.old")
+                for path in (journal_path, os.path.join(self.path, DECISIONS)):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.rename(path, f"{path}.{int(time.time() * 1000)}.old")
             self._save()
             journal = Journal(journal_path)
         self._run(journal, [])
@@ -213,6 +218,9 @@ class Experiment:
 
     def _run(self, journal: Journal, first: list[Any]) -> None:
         identity, samples = os.urandom(16).hex(), self.settings.num_samples
+        options = dict(self.run_options)
+        is_block = options.pop("is_block", False)
+        options["reporter"] = reporter_of(options.get("reporter"), options.pop("verbose", None), is_block=is_block)
         try:
             with (
                 self._mirrored(is_resumed=bool(first)),
@@ -220,7 +228,6 @@ class Experiment:
                 storage.writing(self.path, is_begun=True),
             ):
                 storage.mark(self.path, identity)
-                options = dict(self.run_options)
                 runner = Runner(self.controller, journal, self.trainable, name=self.name, identity=identity, **options)
                 runner.run(first, stop=self.stop, num_samples=samples, total_num_samples=samples)
         except KeyboardInterrupt:

@@ -123,7 +123,7 @@ def _build(each: Experiment, scheduler: Any, search_alg: Any, run: dict[str, Any
             verbose=run.get("verbose"),
         ),
     )
-    experiment.run_options["resources"] = resources
+    experiment.run_options.update(resources=resources, is_block=True)
     if spec.get("restore"):
         experiment.settings.restore = os.path.abspath(os.path.expanduser(spec["restore"]))
     return experiment

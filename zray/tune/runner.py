@@ -11,7 +11,7 @@ import traceback
 from typing import Any, NamedTuple
 
 import zray
-from zray.exceptions import ActorUnschedulableError, TaskError
+from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError
 
 from . import events as ev
 from . import output, storage
@@ -25,6 +25,7 @@ from .processes import Process
 from .records.files import TrialFiles
 from .resources import capacity, resources_of
 from .trial import Trial, TrialState
+from .waits import reason_of
 from .worker import TrialActor
 
 __all__ = ["Runner"]
@@ -32,6 +33,9 @@ __all__ = ["Runner"]
 # The loop looks at the clock, and at nodes that have come or gone, at least so often.
 TURN_SECONDS = 1.0
 NODES_SECONDS = 2.0
+# A trial whose process has not begun after this time is asked about: what it waits for is shown and recorded.
+WAIT_SECONDS = 2.0
+ASK_SECONDS = 0.05
 # Processes without a trial that are kept for the next one.
 IDLE_MAX = 64
 # Trials with TensorBoard's events: TensorBoard itself takes minutes to open more runs than that.
@@ -43,6 +47,7 @@ class Call(NamedTuple):
 
     trial_id: str
     method: str
+    at: float = 0.0  # of the monotonic clock
 
 
 class Runner:
@@ -149,6 +154,7 @@ class Runner:
         now = time.time()
         if now - self._looked_at >= NODES_SECONDS:
             self.callbacks.save(self.path)
+            self._ask_why()
             event = self._capacity_event()
             if event.trials != self.controller.capacity:
                 found.append(event)
@@ -185,13 +191,30 @@ class Runner:
             self.apply(late)
 
     def _call(self, ref: Any, trial_id: str, method: str) -> None:
-        self._calls[ref] = Call(trial_id, method)
+        self._calls[ref] = Call(trial_id, method, time.monotonic())
+
+    def _ask_why(self) -> None:
+        """Ask zray about the first process that has not begun for long and has not been asked about."""
+        waits, late = self.controller.waits, time.monotonic() - WAIT_SECONDS
+        for ref, call in self._calls.items():
+            if call.method == "begin" and call.at < late and call.trial_id not in waits:
+                try:
+                    zray.get(ref, timeout=ASK_SECONDS)
+                except GetTimeoutError as error:
+                    waits[call.trial_id] = reason = reason_of(str(error))
+                    if reason:
+                        self._explained(ev.Explained(call.trial_id, 0, "WAIT", reason))
+                except Exception:
+                    pass  # the loop takes the answer
+                return
 
     # --- answers ---
 
     def _take(self, ref: Any, call: Call) -> list[Any]:
         """The events that an answer stands for."""
         now, trial_id = time.time(), call.trial_id
+        if call.method == "begin":
+            self.controller.waits.pop(trial_id, None)
         try:
             answer = zray.get(ref)
         except BaseException as error:

@@ -55,6 +55,7 @@ def experiment_of(
             "callbacks": run.callbacks,
             "reporter": run.progress_reporter,
             "outputs": names_of(run.log_to_file),
+            "verbose": run.verbose,
         },
     )
 
