@@ -20,11 +20,13 @@ __all__ = ["Point", "VirtualRun"]
 class Point(NamedTuple):
     """One result of a curve.
 
-    metrics: as the trial reports them.  seconds: since the result before.
+    metrics: as the trial reports them.  seconds: since the result before.  has_checkpoint: whether the trial reports
+    one with it.
     """
 
     metrics: dict[str, Any]
     seconds: float
+    has_checkpoint: bool = False
 
 
 Curve = Callable[[Trial], Sequence[Point]]
@@ -38,10 +40,21 @@ class VirtualRun:
         curve: the results of a trial, in order; the trial finishes behind the last one.
         capacity: trials at once.
         start_seconds: from the start of a trial, or of its next part, to the begin of its training.
+        can_save: whether trials write checkpoints when they are asked to; otherwise a paused trial begins again from
+            the last checkpoint that it has reported.
     """
 
-    def __init__(self, controller: Controller, curve: Curve, capacity: int, start_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        curve: Curve,
+        capacity: int,
+        start_seconds: float = 0.0,
+        *,
+        can_save: bool = True,
+    ) -> None:
         self.controller, self.curve, self.capacity, self.start_seconds = controller, curve, capacity, start_seconds
+        self.can_save = can_save
         self.now = 0.0
         self.decisions: list[ev.Explained] = []
         self.results: list[ev.Logged] = []
@@ -94,14 +107,14 @@ class VirtualRun:
             self._total_s[action.trial_id] = kept.time_total_s if kept is not None else 0.0
             self._step(action.trial_id, self.start_seconds)
         elif isinstance(action, ev.Proceed):
-            if action.save:
+            if action.save and self.can_save:
                 self._save(action.trial_id)
             self._step(action.trial_id, 0.0)
         elif isinstance(action, ev.Halt):
             self._queue = [item for item in self._queue if getattr(item[2], "trial_id", "") != action.trial_id]
             heapq.heapify(self._queue)
             place = self._place[action.trial_id]
-            path = f"{action.trial_id}/{place}" if action.save else ""
+            path = f"{action.trial_id}/{place}" if action.save and self.can_save else ""
             self._push(0.0, ev.Halted(self.now, action.trial_id, place, path))
         elif isinstance(action, ev.Explained):
             self.decisions.append(action)
@@ -123,5 +136,6 @@ class VirtualRun:
         self.steps += 1
         self.busy_seconds += delay + point.seconds
         at = self.now + delay + point.seconds
-        total = self._total_s[trial_id]
-        self._push(delay + point.seconds, ev.Report(at, trial_id, place + 1, point.metrics, point.seconds, total))
+        total, path = self._total_s[trial_id], f"{trial_id}/{place + 1}" if point.has_checkpoint else ""
+        report = ev.Report(at, trial_id, place + 1, point.metrics, point.seconds, total, path)
+        self._push(delay + point.seconds, report)

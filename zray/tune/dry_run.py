@@ -1,0 +1,332 @@
+"""A dry run: the recorded curves of an experiment, decided about by another scheduler, budget or machine.
+
+Configurations, results and times are those that were recorded; the controller and the scheduler are those of a real
+experiment.  The time is virtual: hours of training take milliseconds.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from . import events as ev
+from . import naming
+from .controller import Controller
+from .errors import TuneError
+from .experiment import JOURNAL, Experiment
+from .journal import read_journal
+from .recorded import Recorded, best_value
+from .resources import capacity, resources_of
+from .schedulers import FIFOScheduler, create_scheduler
+from .search.searcher import Searcher
+from .settings import Settings
+from .simulation import Point, VirtualRun
+from .stoppers import stopper_of
+from .trial import Trial, TrialState
+from .worker import is_class
+
+__all__ = ["DryRun", "Facts", "facts_of", "recorded_best", "simulate"]
+
+
+class Facts(NamedTuple):
+    """What was recorded.
+
+    curves: of each trial.  is_whole: whether a trial came to an end of its own.  errors: of trials that failed for
+    good.  start_seconds: mean time of a trial's process that was not training, for each of its starts.
+    trials_at_once: of the machine.
+    """
+
+    curves: list[list[Point]]
+    is_whole: list[bool]
+    errors: list[str]
+    start_seconds: float
+    trials_at_once: int
+    seconds: float
+    can_save: bool
+
+    @property
+    def training_seconds(self) -> float:
+        """The sum of the times of all results."""
+        return sum(point.seconds for curve in self.curves for point in curve)
+
+
+class DryRun(NamedTuple):
+    """What a simulated experiment came to.
+
+    beyond: trials that would have gone on where their recorded curve was cut short.  best: None: no trial had the
+    metric.
+    """
+
+    trials: int
+    results: int
+    seconds: float
+    training_seconds: float
+    trials_at_once: int
+    best: float | None
+    best_trial: str
+    decisions: list[ev.Explained]
+    beyond: list[str]
+    scheduler: str
+
+    def counts(self) -> dict[str, int]:
+        """The number of decisions of each kind."""
+        return dict(Counter(decision.action for decision in self.decisions))
+
+
+class _RecordedSearcher(Searcher):
+    """Suggests the recorded configurations, in their order."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        super().__init__()
+        self.trials = trials
+        self.count = 0
+        self.chosen: dict[str, Any] = {}
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        trial = self.trials[self.count]
+        self.count += 1
+        self.chosen = trial.chosen
+        return copy.deepcopy(trial.config)
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        pass
+
+
+class _RecordedRun(VirtualRun):
+    """A virtual run that notes the trials that go beyond what is recorded."""
+
+    def __init__(self, controller: Controller, facts: Facts, trials_at_once: int) -> None:
+        super().__init__(
+            controller,
+            lambda trial: facts.curves[trial.index],
+            trials_at_once,
+            facts.start_seconds,
+            can_save=facts.can_save,
+        )
+        self.facts = facts
+        self.beyond: dict[str, None] = {}
+        self.training_seconds = 0.0
+
+    def _step(self, trial_id: str, delay: float) -> None:
+        place, curve, facts = self._place[trial_id], self._curves[trial_id], self.facts
+        index = self.controller.trials[trial_id].index
+        if place < len(curve):
+            self.training_seconds += curve[place].seconds
+        elif facts.errors[index]:
+            self._push(delay, ev.Failed(self.now + delay, trial_id, facts.errors[index], b"-", is_final=True))
+            return
+        elif not facts.is_whole[index]:
+            self.beyond[trial_id] = None
+        super()._step(trial_id, delay)
+
+
+def facts_of(recorded: Recorded) -> Facts:
+    """The curves of an experiment, and how much time its machine took beside training."""
+    if recorded.experiment is None:
+        return _facts_of_files(recorded)
+    experiment = Experiment.load(recorded.path, replays=False)
+    events, _, _ = read_journal(f"{recorded.path}/{JOURNAL}")
+    controller = experiment.controller
+    controller.replayed = {event.trial_id: event.pickle for event in events if isinstance(event, ev.Suggested)}
+    curves: dict[str, list[Point]] = {}
+    whole: set[str] = set()
+    started: dict[str, float] = {}
+    trained: Counter[str] = Counter()
+    overheads: list[float] = []
+    trials_at_once, can_save = 0, is_class(experiment.trainable)
+    for event in events:
+        key = getattr(event, "trial_id", "")
+        before = controller.trials[key].iteration if key in controller.trials else 0
+        was_running = key in controller.running
+        controller.handle(event)
+        for action in controller.actions:
+            if isinstance(action, ev.Start):
+                started[action.trial_id] = event.now
+                trained[action.trial_id] = 0
+        controller.actions.clear()
+        if isinstance(event, ev.Capacity):
+            trials_at_once = max(trials_at_once, event.trials)
+        elif isinstance(event, ev.Report):
+            trained[key] += event.time_this_iter_s  # type: ignore[assignment]
+            if controller.trials[key].iteration > before:
+                has_checkpoint = bool(event.checkpoint)
+                curves.setdefault(key, []).append(Point(event.metrics, event.time_this_iter_s, has_checkpoint))
+        elif isinstance(event, (ev.Halted, ev.Finished, ev.Failed)):
+            if isinstance(event, ev.Finished) and was_running:
+                whole.add(key)
+            can_save = can_save or bool(getattr(event, "checkpoint", ""))
+            if key in started:
+                overheads.append(max(0.0, event.now - started.pop(key) - trained[key]))
+        elif isinstance(event, ev.Resumed):
+            started.clear()
+    lengths = {len(curves.get(key, ())) for key in whole}
+    ids = list(controller.trials)
+    return Facts(
+        [curves.get(key, []) for key in ids],
+        [key in whole or len(curves.get(key, ())) in lengths for key in ids],
+        [trial.error if trial.state is TrialState.ERROR else "" for trial in controller.trials.values()],
+        sum(overheads) / len(overheads) if overheads else 0.0,
+        min(trials_at_once, experiment.settings.max_concurrent or trials_at_once),
+        events[-1].now - events[0].now if events else 0.0,
+        can_save,
+    )
+
+
+def _facts_of_files(recorded: Recorded) -> Facts:
+    curves, begins, ends = [], [], []
+    kept = ("timesteps_total", "episodes_total", "timesteps_this_iter", "episodes_this_iter")
+    for trial in recorded.trials:
+        results = recorded.results(trial)
+        curves.append(
+            [
+                Point(
+                    {name: value for name, value in each.items() if name not in naming.AUTO_KEYS or name in kept},
+                    float(each.get("time_this_iter_s", 0.0)),
+                )
+                for each in results
+            ]
+        )
+        stamps = [each["timestamp"] for each in results if "timestamp" in each]
+        if stamps:
+            begins.append(stamps[0] - results[0].get("time_this_iter_s", 0.0))
+            ends.append(stamps[-1])
+    longest = max(map(len, curves), default=0)
+    seconds = max(ends) - min(begins) if begins else 0.0
+    errors = [trial.error for trial in recorded.trials]
+    return Facts(curves, [len(curve) == longest for curve in curves], errors, 0.0, 0, seconds, True)
+
+
+def simulate(
+    recorded: Recorded,
+    *,
+    scheduler: str | None = None,
+    options: dict[str, Any] | None = None,
+    cpus: float | None = None,
+    gpus: float | None = None,
+    concurrent: int | None = None,
+    samples: int | None = None,
+    time_budget_s: float | None = None,
+    facts: Facts | None = None,
+) -> DryRun:
+    """Run a recorded experiment again, in virtual time.
+
+    Args:
+        recorded: the experiment.
+        scheduler: the name of another trial scheduler; None: that of the experiment.
+        options: of the scheduler, by name.
+        cpus, gpus: of the machine; None: as many trials at once as there were.
+        concurrent: trials at once, whatever the machine has.
+        samples: the first trials alone.
+        time_budget_s: seconds after which the experiment ends.
+        facts: as `facts_of` returns them; None: they are read.
+
+    Raises:
+        TuneError: the machine cannot hold a trial, or more trials are asked for than were recorded.
+        ValueError: an unknown scheduler, or it needs a metric.
+    """
+    facts = facts or facts_of(recorded)
+    trials = recorded.trials
+    count = len(trials) if samples is None else samples
+    if not 0 < count <= len(trials):
+        raise TuneError(f"{recorded.path} has the curves of {len(trials)} trials: {count} cannot be simulated.")
+    fresh = Experiment.load(recorded.path, replays=False) if recorded.experiment is not None else None
+    at_once = concurrent or _trials_at_once(fresh, cpus, gpus) or facts.trials_at_once or 1
+    settings = copy.copy(fresh.settings) if fresh is not None else Settings(path=recorded.path)
+    settings.metric, settings.mode, settings.num_samples = recorded.metric, recorded.mode, count
+    settings.restore, settings.space = "", {}
+    if concurrent or cpus is not None or gpus is not None:
+        settings.max_concurrent = 0
+    if time_budget_s is not None:
+        settings.time_budget_s = time_budget_s
+    if scheduler is not None or options:
+        wanted: Any = create_scheduler(scheduler or "fifo", **(options or {}))
+    else:
+        wanted = fresh.scheduler if fresh is not None else FIFOScheduler()
+    wanted.set_search_properties(recorded.metric, recorded.mode)
+    if not isinstance(wanted, FIFOScheduler):
+        wanted.require_metric()
+    stopper = stopper_of(fresh.stop) if fresh is not None else None
+    run = _RecordedRun(Controller(settings, _RecordedSearcher(trials), wanted, stopper), facts, at_once)
+    seconds = run.run()
+    best = run.controller.best
+    return DryRun(
+        len(run.controller.trials),
+        run.steps,
+        seconds,
+        run.training_seconds,
+        at_once,
+        best.best if best is not None else None,
+        str(trials[best.index]) if best is not None else "",
+        run.decisions,
+        [str(run.controller.trials[key]) for key in run.beyond],
+        type(wanted).__name__,
+    )
+
+
+def recorded_best(recorded: Recorded) -> tuple[float | None, str]:
+    """The best value of the experiment's metric, and its trial."""
+    found: tuple[float | None, str] = (None, "")
+    if recorded.metric is None:
+        return found
+    sign = -1.0 if recorded.mode == "min" else 1.0
+    for trial in recorded.trials:
+        value = best_value(recorded.results(trial), recorded.metric, recorded.mode)
+        if value is not None and (found[0] is None or sign * value > sign * found[0]):
+            found = (value, str(trial))
+    return found
+
+
+def _trials_at_once(experiment: Experiment | None, cpus: float | None, gpus: float | None) -> int:
+    """How many trials a machine holds; 0: it is not said."""
+    if cpus is None and gpus is None:
+        return 0
+    if experiment is None:
+        return max(1, int(cpus or 1))
+    node = {"CPU": cpus if cpus is not None else float("1e9"), "GPU": gpus or 0.0}
+    request = resources_of(experiment.trainable, experiment.run_options.get("resources"), experiment.settings.space)
+    found = capacity(request, [node])
+    if found == 0:
+        asked = ", ".join(f"{amount:g} {name}" for name, amount in request.required_resources.items())
+        raise TuneError(
+            f"A machine with {cpus or 0:g} CPUs and {gpus or 0:g} GPUs holds no trial: it asks for {asked}."
+        )
+    return found
+
+
+def compared(recorded: Recorded, facts: Facts, outcome: DryRun) -> tuple[dict[str, tuple[Any, Any]], list[str]]:
+    """The recorded and the simulated experiment side by side.
+
+    Returns:
+        ((recorded, simulated) by what is measured, notes in sentences).
+    """
+    best, best_trial = recorded_best(recorded)
+    before = Counter(record["action"] for record in recorded.decisions() if record["action"] != "WAIT")
+    scheduler = type(recorded.experiment.scheduler).__name__ if recorded.experiment is not None else None
+    rows: dict[str, tuple[Any, Any]] = {
+        "scheduler": (scheduler, outcome.scheduler),
+        "trials": (len(recorded.trials), outcome.trials),
+        "trials at once": (facts.trials_at_once or None, outcome.trials_at_once),
+        "results": (sum(map(len, facts.curves)), outcome.results),
+        "time (s)": (round(facts.seconds, 3), round(outcome.seconds, 3)),
+        "training (s)": (round(facts.training_seconds, 3), round(outcome.training_seconds, 3)),
+    }
+    for action in sorted({*before, *outcome.counts()}):
+        rows[f"decisions {action}"] = (before.get(action, 0), outcome.counts().get(action, 0))
+    if recorded.metric is not None:
+        rows[f"best {recorded.metric}"] = (best, outcome.best)
+        rows["best trial"] = (best_trial or None, outcome.best_trial or None)
+        if best is not None and outcome.best is not None:
+            rows["regret"] = (0.0, abs(best - outcome.best))
+    notes = []
+    if outcome.beyond:
+        notes.append(
+            f"{len(outcome.beyond)} decisions to go on went beyond what is recorded: these trials were stopped early, "
+            "and end there in the simulation."
+        )
+    if not facts.can_save and outcome.counts().get("PAUSE"):
+        notes.append("The trials write no checkpoints when they are paused: a paused trial begins again.")
+    if recorded.metric is None:
+        notes.append("No metric is known: name one for the best score and the regret.")
+    return rows, notes

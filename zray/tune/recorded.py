@@ -1,0 +1,189 @@
+"""A recorded experiment, read from its folder: for commands that list, explain, draw and simulate.
+
+The journal has everything.  Without it, as in folders that Ray has written, the files of the trials are read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from .errors import TuneError
+from .experiment import DECISIONS, STATE, Experiment
+from .records.files import TrialFiles, flattened
+from .trial import Trial, TrialState, value_of
+
+__all__ = ["Recorded", "best_value", "read_experiment"]
+
+
+class Recorded(NamedTuple):
+    """An experiment.
+
+    experiment: with its state restored; None: only the files of the trials could be read, and `note` says why.
+    """
+
+    path: str
+    trials: list[Trial]
+    metric: str | None
+    mode: str | None
+    experiment: Experiment | None
+    note: str
+
+    def results(self, trial: Trial) -> list[dict[str, Any]]:
+        """All results of a trial."""
+        return TrialFiles(trial).results()
+
+    def decisions(self, trial_id: str = "") -> list[dict[str, Any]]:
+        """The recorded decisions, of all trials or of one."""
+        found = []
+        path = os.path.join(self.path, DECISIONS)
+        if os.path.exists(path):
+            for record in _json_lines(path):
+                if not trial_id or record.get("trial_id") == trial_id:
+                    found.append(record)
+        return found
+
+    def trial(self, name: str) -> Trial:
+        """A trial by its id, its name, its number, or how one of the first two begins or ends.
+
+        Raises:
+            TuneError: there is none, or several.
+        """
+        exact = [trial for trial in self.trials if name in (trial.trial_id, str(trial), str(trial.index))]
+        found = exact or [
+            trial
+            for trial in self.trials
+            if any(text.startswith(name) or text.endswith(name) for text in (trial.trial_id, str(trial)))
+        ]
+        if len(found) != 1:
+            some = ", ".join(map(str, (found or self.trials)[:5]))
+            count = "no trial" if not found else f"{len(found)} trials"
+            raise TuneError(f"{self.path} has {count} called {name!r}: it has {some}, ...")
+        return found[0]
+
+    def parameters(self) -> dict[str, list[Any]]:
+        """The values of each parameter that the search has chosen, by its path, in the order of the trials."""
+        names: dict[str, None] = {}
+        for trial in self.trials:
+            names.update(dict.fromkeys(trial.chosen))
+        return {name: [_parameter(trial, name) for trial in self.trials] for name in names}
+
+
+def _parameter(trial: Trial, name: str) -> Any:
+    return trial.chosen[name] if name in trial.chosen else value_of(trial.config, name)
+
+
+def best_value(results: list[dict[str, Any]], metric: str, mode: str | None) -> float | None:
+    """The best value of a metric in a trial's results; None: there is none."""
+    values = [value_of(result, metric) for result in results]
+    numbers = [float(value) for value in values if isinstance(value, (int, float)) and value == value]
+    return (min if mode == "min" else max)(numbers) if numbers else None
+
+
+def read_experiment(path: str, metric: str | None = None, mode: str | None = None) -> Recorded:
+    """The experiment in a folder.
+
+    Args:
+        path: the folder, or its name in the folder of experiments.
+        metric, mode: what is optimised; None: as the experiment says.
+
+    Raises:
+        TuneError: the folder holds no trials.
+    """
+    path = folder_of(path)
+    experiment, note = None, ""
+    if os.path.exists(os.path.join(path, STATE)):
+        try:
+            experiment = Experiment.load(path)
+        except Exception as error:  # a class whose module is not here, for example
+            note = f"Only the files of the trials could be read, since the state could not: {error}"
+    else:
+        note = f"Only the files of the trials could be read, since there is no {STATE}."
+    if experiment is not None:
+        settings = experiment.settings
+        own = (settings.metric, experiment.scheduler.metric, experiment.searcher.metric)
+        modes = (settings.mode, experiment.scheduler.mode, experiment.searcher.mode)
+        metric = metric or next((each for each in own if isinstance(each, str)), None)
+        mode = mode or next((each for each in modes if isinstance(each, str)), None)
+        trials = experiment.controller.get_trials()
+    else:
+        trials = _trials_of_files(path)
+    if not trials and experiment is None:
+        raise TuneError(f"{path} holds no experiment: it has no {STATE}, and no folder with a result.json.")
+    return Recorded(path, trials, metric, mode, experiment, note)
+
+
+def folder_of(path: str) -> str:
+    """The folder of an experiment: a path, or a name in the folder of experiments.
+
+    Raises:
+        TuneError: there is no such folder.
+    """
+    from .storage import default_storage_path
+
+    for candidate in (os.path.expanduser(path), os.path.join(default_storage_path(), path)):
+        if os.path.isdir(candidate):
+            return os.path.abspath(candidate)
+    raise TuneError(f"There is no experiment {path!r}, here or in {default_storage_path()}.")
+
+
+def _json_lines(path: str) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines, up to a line that was cut short."""
+    found = []
+    with open(path) as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                break
+            if isinstance(record, dict):
+                found.append(record)
+    return found
+
+
+def _trials_of_files(path: str) -> list[Trial]:
+    trials: list[Trial] = []
+    for folder in sorted(os.listdir(path)):
+        place = os.path.join(path, folder)
+        if not os.path.exists(os.path.join(place, "result.json")):
+            continue
+        results = _json_lines(os.path.join(place, "result.json"))
+        last = results[-1] if results else {}
+        config = last.get("config") or {}
+        if os.path.exists(os.path.join(place, "params.json")):
+            with open(os.path.join(place, "params.json")) as file:
+                config = json.load(file)
+        trial = Trial(
+            str(last.get("trial_id", folder)),
+            "trainable",
+            config,
+            {},
+            index=len(trials),
+            name=folder,
+            path=place,
+            last_result=last,
+            iteration=int(last.get("training_iteration", len(results))),
+        )
+        error = os.path.join(place, "error.txt")
+        if os.path.exists(error):
+            with open(error) as file:
+                trial.error = file.read()
+            trial.state = TrialState.ERROR
+        else:
+            trial.state = TrialState.TERMINATED
+        trials.append(trial)
+    _note_what_differs(trials)
+    return trials
+
+
+def _note_what_differs(trials: list[Trial]) -> None:
+    """Parameters that differ between trials are those that were searched."""
+    flat = [flattened(trial.config) for trial in trials]
+    for name in {name: None for each in flat for name in each}:
+        values = [each.get(name) for each in flat]
+        if any(value != values[0] for value in values) and all(
+            isinstance(value, (int, float, str, bool, type(None))) for value in values
+        ):
+            for trial, value in zip(trials, values, strict=True):
+                trial.chosen[name] = value
