@@ -21,6 +21,7 @@ COMMANDS = {
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",
     "stop": "End a session that `zray start` has started.",
+    "tune": "Look at experiments of zray.tune, and run them.",
 }
 
 

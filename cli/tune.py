@@ -1,0 +1,284 @@
+"""`zray tune`: experiments of zray.tune, listed, explained, drawn, run from a file, and simulated."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zray.tune.recorded import Recorded
+
+# A plot page with more trials is slow to scroll; the best ones are drawn.
+DRAWN_TRIALS_MAX = 500
+
+
+class TuneGroup(click.Group):
+    """Errors of an experiment or of its options end a command with one sentence."""
+
+    def invoke(self, context: click.Context) -> Any:
+        from zray.tune import TuneError
+
+        try:
+            return super().invoke(context)
+        except (TuneError, ValueError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=TuneGroup)
+def tune() -> None:
+    """Look at experiments of zray.tune, and run them.
+
+    EXPERIMENT is a folder, or its name in the folder of experiments (TUNE_RESULT_DIR, or ~/ray_results).
+    """
+
+
+METRIC = click.option("--metric", metavar="KEY", help="Metric; by default that of the experiment.")
+MODE = click.option("--mode", type=click.Choice(["min", "max"]), help="Direction; by default that of the experiment.")
+
+
+def read(experiment: str, metric: str | None = None, mode: str | None = None) -> Recorded:
+    """The experiment; on standard error what could not be read of it."""
+    import os
+    import sys
+    import warnings
+
+    from zray.tune.recorded import read_experiment
+
+    sys.path.insert(0, os.getcwd())  # the classes of a program are modules there
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = read_experiment(experiment, metric, mode)
+    for note in [found.note, *(str(warning.message) for warning in caught)]:
+        if note:
+            click.echo(note, err=True)
+    return found
+
+
+@tune.command("ls")
+@click.argument("experiment")
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", help="How to print it.")
+@click.option("--sort", metavar="KEY", help="Sort by a column; by default the best trial is the first one.")
+@click.option("--descending", is_flag=True, help="Sort from the largest to the smallest value.")
+@click.option("--limit", type=click.IntRange(0), default=0, metavar="N", help="Show N trials; 0: all.")
+@click.option("--columns", metavar="A,B", help="Show these columns alone.")
+def list_trials(
+    experiment: str, form: str, sort: str | None, descending: bool, limit: int, columns: str | None
+) -> None:
+    """Show the trials of EXPERIMENT: states, parameters, last results, and what waiting trials wait for."""
+    from zray.tune.listing import listed
+
+    found = read(experiment)
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    rows = listed(found, sort=sort, descending=descending, limit=limit, columns=names)
+    if form == "json":
+        from zray.tune.records.files import plain, without_nan
+
+        click.echo(json.dumps(without_nan(plain(rows)), indent=2))
+        return
+    headings = list(dict.fromkeys(name for row in rows for name in row))
+    if form == "csv":
+        import csv
+        import sys
+
+        writer = csv.DictWriter(sys.stdout, headings, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    print_rows(f"{found.path}: {len(rows)} of {len(found.trials)} trials", headings, rows)
+
+
+def print_rows(title: str, headings: list[str], rows: list[dict[str, Any]]) -> None:
+    """Print dicts as a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from zray.tune.reporters.rows import cell
+
+    from .tables import show
+
+    table = Table(title=Text(title), title_justify="left")
+    for heading in headings:
+        table.add_column(Text(heading))
+    for row in rows:
+        table.add_row(*(Text(cell(row.get(heading), 120)) for heading in headings))
+    show(table)
+
+
+@tune.command()
+@click.argument("experiment")
+@click.argument("trial")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print it.")
+def why(experiment: str, trial: str, form: str) -> None:
+    """Explain a TRIAL of EXPERIMENT: its state, what it waits for, and each decision with its reason.
+
+    TRIAL is an id, a name, the number of a trial, or how its id begins or ends.
+    """
+    from zray.tune.listing import state_of
+
+    found = read(experiment)
+    one = found.trial(trial)
+    decisions = found.decisions(one.trial_id)
+    state = state_of(found, one)
+    if form == "json":
+        facts = {"trial_id": one.trial_id, "name": str(one), "state": one.status, "why": state, "decisions": decisions}
+        click.echo(json.dumps(facts, indent=2))
+        return
+    click.secho(str(one), bold=True)
+    for name, value in one.chosen.items():
+        click.echo(f"  {name} = {value!r}")
+    click.echo(state)
+    if not decisions:
+        click.echo("No decision with a reason was recorded: it went on after each result.")
+    for record in decisions:
+        click.echo(f"  iteration {record['iteration']:>4}  {record['action']:<8}  {record['reason']}")
+
+
+@tune.command()
+@click.argument("experiment")
+@click.option("--output", "-o", metavar="FILE", help="File to write; by default plots.html in the experiment's folder.")
+@METRIC
+@MODE
+def plot(experiment: str, output: str | None, metric: str | None, mode: str | None) -> None:
+    """Draw EXPERIMENT as one HTML file, without anything from the network.
+
+    The page has the curves, parallel coordinates, the importances of the parameters as Optuna computes them, and a
+    table.
+    """
+    import os
+
+    from zray.tune.plots import page
+
+    found = read(experiment, metric, mode)
+    path = output or os.path.join(found.path, "plots.html")
+    text = page(found, DRAWN_TRIALS_MAX)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    click.echo(path)
+
+
+@tune.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--scheduler", metavar="NAME", default="fifo", help="Trial scheduler, as asha or pbt.")
+@click.option("--scheduler-config", metavar="JSON", default="{}", help="Options of the scheduler.")
+@click.option("--num-cpus", type=int, metavar="N", help="CPUs of a session on this machine.")
+@click.option("--num-gpus", type=int, metavar="N", help="GPUs of a session on this machine.")
+@click.option("--address", metavar="HOST:PORT", help="Run on the cluster whose head is there.")
+@click.option("--resume", is_flag=True, help="Go on with experiments of these names.")
+@click.option("--verbose", type=click.IntRange(0, 3), default=1, metavar="0-3", help="How much is shown.")
+def run(
+    file: str,
+    scheduler: str,
+    scheduler_config: str,
+    num_cpus: int | None,
+    num_gpus: int | None,
+    address: str | None,
+    resume: bool,
+    verbose: int,
+) -> None:
+    """Run the experiments of a YAML or JSON FILE: {name: {run: ..., stop: ..., config: ..., ...}}.
+
+    `run` is a registered name, `module:function`, or `program.py:function` beside the file.  {"eval": "..."} and texts
+    that begin with `lambda` are evaluated as Python: run files of your own alone.
+    """
+    from zray.tune import run_experiments
+    from zray.tune.schedulers import create_scheduler
+    from zray.tune.spec_file import read_spec
+
+    options = object_of("--scheduler-config", scheduler_config)
+    experiments = read_spec(file)
+    ray_args = {"num_cpus": num_cpus, "num_gpus": num_gpus, "address": address}
+    run_experiments(
+        experiments,
+        scheduler=create_scheduler(scheduler, **options),
+        resume=resume,
+        verbose=verbose,
+        **{name: value for name, value in ray_args.items() if value is not None},
+    )
+
+
+def object_of(option: str, text: str) -> dict[str, Any]:
+    """The dict in an option's JSON."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"{option} is no JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise click.UsageError(f'{option} is a JSON object, as {{"max_t": 100}}, not {text}.')
+    return value
+
+
+def key_values(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """Options as `max_t=100`; values are JSON, or else text."""
+    found: dict[str, Any] = {}
+    for each in given:
+        name, separator, text = each.partition("=")
+        if not separator or not name.isidentifier():
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE.")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def simulate_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of `simulate`."""
+    for option in reversed(
+        [
+            click.option("--scheduler", metavar="NAME", help="Trial scheduler; by default that of the experiment."),
+            click.option(
+                "--option",
+                "options",
+                multiple=True,
+                metavar="K=V",
+                callback=key_values,
+                help="Option of the scheduler.",
+            ),
+            click.option("--cpus", type=click.FloatRange(0), metavar="N", help="CPUs of the machine."),
+            click.option("--gpus", type=click.FloatRange(0), metavar="N", help="GPUs of the machine."),
+            click.option("--concurrent", type=click.IntRange(1), metavar="N", help="Trials at once."),
+            click.option("--samples", type=click.IntRange(1), metavar="N", help="The first N trials alone."),
+            click.option("--time-budget", type=click.FloatRange(0), metavar="S", help="End after S seconds."),
+            METRIC,
+            MODE,
+            click.option(
+                "--format", "form", type=click.Choice(["table", "json"]), default="table", help="How to print it."
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@tune.command()
+@click.argument("experiment")
+@simulate_options
+def simulate(
+    experiment: str, metric: str | None, mode: str | None, form: str, time_budget: float | None, **given: Any
+) -> None:
+    """Run EXPERIMENT again in virtual time, under another scheduler, budget or machine.
+
+    The recorded results and times of its trials are used; no trial is run.  A trial that was stopped early has a short
+    curve: where the simulation goes beyond its end, the trial ends there, and is counted.
+    """
+    from zray.tune.dry_run import compared, facts_of, simulate
+
+    if given["options"] and given["scheduler"] is None:
+        raise click.UsageError("--option belongs to --scheduler: name the scheduler too.")
+    found = read(experiment, metric, mode)
+    facts = facts_of(found)
+    outcome = simulate(found, time_budget_s=time_budget, facts=facts, **given)
+    rows, notes = compared(found, facts, outcome)
+    if form == "json":
+        names = {"recorded": 0, "simulated": 1}
+        sides = {side: {key: values[place] for key, values in rows.items()} for side, place in names.items()}
+        click.echo(json.dumps({**sides, "beyond": outcome.beyond, "notes": notes}, indent=2))
+        return
+    shown = [{"": key, "recorded": values[0], "simulated": values[1]} for key, values in rows.items()]
+    print_rows(found.path, ["", "recorded", "simulated"], shown)
+    for note in notes:
+        click.echo(note)

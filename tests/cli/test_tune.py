@@ -1,0 +1,246 @@
+"""`zray tune`: experiments listed, explained, drawn, run from a file, and simulated."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+import zray
+from cli.tune import tune as command
+from tests.cli.commands import zray as in_a_process
+from zray import tune
+from zray.tune import events as ev
+from zray.tune.experiment import Experiment
+from zray.tune.importances import importances
+from zray.tune.journal import Journal
+from zray.tune.schedulers import ASHAScheduler
+from zray.tune.settings import Settings
+from zray.tune.spec_file import read_spec
+
+
+def invoke(*arguments, code=0):
+    """What a command prints on standard output."""
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments], prog_name="zray tune")
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout if code == 0 else result.output
+
+
+def descend(config):
+    for step in range(4):
+        tune.report({"loss": config["x"] / (step + 1), "name": "a<b"})
+    if config["x"] == 2.0:
+        raise ValueError("x is 2")
+
+
+@pytest.fixture(scope="module")
+def folder(nothing_left, tmp_path_factory):
+    """An experiment of six trials, one at a time; ASHA has stopped some, and one has failed."""
+    storage = tmp_path_factory.mktemp("experiments")
+    with zray.init(num_cpus=1, log_to_driver=False):
+        tune.Tuner(
+            descend,
+            param_space={"x": tune.grid_search([4.0, 8.0, 2.0, 6.0, 1.0, 5.0]), "net": {"kind": "plain"}},
+            tune_config=tune.TuneConfig(
+                metric="loss",
+                mode="min",
+                seed=9,
+                scheduler=ASHAScheduler(max_t=10, grace_period=2, reduction_factor=2),
+            ),
+            run_config=tune.RunConfig(name="digits", storage_path=str(storage), verbose=0),
+        ).fit()
+    return storage / "digits"
+
+
+def test_ls_shows_the_best_trial_first(folder):
+    rows = json.loads(invoke("ls", folder, "--format", "json"))
+    assert [row["x"] for row in rows][0] == 1.0
+    assert {name: rows[0][name] for name in ("status", "iteration", "loss", "name")} == {
+        "status": "TERMINATED",
+        "iteration": 4,
+        "loss": 0.25,
+        "name": "a<b",
+    }
+    assert [row["why"] for row in rows if row["status"] == "ERROR"] == ["ValueError: x is 2"]
+    assert {row["status"] for row in rows} == {"TERMINATED", "ERROR"}
+
+
+def test_ls_sorts_limits_and_picks_columns(folder):
+    text = invoke(
+        "ls", folder, "--format", "csv", "--sort", "x", "--descending", "--limit", "2", "--columns", "x,status"
+    )
+    assert list(csv.reader(io.StringIO(text))) == [["x", "status"], ["8.0", "TERMINATED"], ["6.0", "TERMINATED"]]
+    assert "No trial has a column 'y'" in invoke("ls", folder, "--sort", "y", code=1)
+
+
+def test_ls_is_a_table_of_whole_lines_in_a_pipe(folder):
+    said = invoke("ls", folder)
+    assert "6 of 6 trials" in said
+    (line,) = [line for line in said.splitlines() if "_00001 " in line]
+    assert "the cut of the rung of 2" in line
+
+
+def test_ls_finds_an_experiment_by_its_name(folder, monkeypatch):
+    monkeypatch.setenv("TUNE_RESULT_DIR", str(folder.parent))
+    assert len(json.loads(invoke("ls", "digits", "--format", "json"))) == 6
+    assert "There is no experiment 'letters'" in invoke("ls", "letters", code=1)
+
+
+def test_why_says_each_decision_with_its_reason(folder):
+    said = invoke("why", folder, "1")
+    assert "x = 8.0" in said
+    assert "TERMINATED after 2 results: stopped at training_iteration 2: loss = 4 is above 2, the cut of" in said
+    assert re.search(r"iteration +2  STOP +stopped at training_iteration 2", said)
+    facts = json.loads(invoke("why", folder, "_00000", "--format", "json"))
+    assert facts["state"] == "TERMINATED" and facts["decisions"][0]["action"] == "CONTINUE"
+    assert "has no trial called '77'" in invoke("why", folder, "77", code=1)
+
+
+def test_why_says_what_a_waiting_trial_waits_for(tmp_path):
+    settings = Settings(metric="loss", mode="min", num_samples=4)
+    scheduler = ASHAScheduler(max_t=9, grace_period=1, reduction_factor=3, type="promotion")
+    space = {"x": tune.uniform(0, 1)}
+    made = Experiment(descend, space, settings, scheduler=scheduler, name="waits", storage_path=str(tmp_path), seed=1)
+    (tmp_path / "waits").mkdir()
+    made._save()
+    journal = Journal(str(tmp_path / "waits" / "journal.zray"))
+    controller = made.controller
+
+    def handle(event):
+        controller.handle(event)
+        journal.append([*controller.events, event])
+        controller.events.clear()
+
+    handle(ev.Capacity(1.0, 1))
+    first = controller.get_trials()[0].trial_id
+    handle(ev.Began(2.0, first, {"pid": 1}))
+    handle(ev.Report(2.0, first, 1, {"loss": 0.5}))
+    handle(ev.Halted(3.0, first, 1, "checkpoint"))
+    journal.close()
+    record = {
+        "trial_id": controller.get_trials()[1].trial_id,
+        "iteration": 0,
+        "action": "WAIT",
+        "reason": "it waits for 1 GPU",
+    }
+    (tmp_path / "waits" / "decisions.jsonl").write_text(json.dumps(record) + "\n")
+    assert "PAUSED after 1 results: it waits in the rung of 1 with 1 trials." in invoke("why", tmp_path / "waits", "0")
+    assert "RUNNING without a result: it waits for 1 GPU." in invoke("why", tmp_path / "waits", "1")
+    rows = json.loads(invoke("ls", tmp_path / "waits", "--format", "json", "--columns", "trial,status,why"))
+    assert [row["status"] for row in rows] == ["PAUSED", "RUNNING"]
+    assert rows[1]["why"] == "it waits for 1 GPU"
+
+
+def test_plot_writes_one_file_that_needs_no_network(folder, tmp_path):
+    path = tmp_path / "page.html"
+    assert invoke("plot", folder, "-o", path) == f"{path}\n"
+    text = path.read_text()
+    assert not re.search(r"""(src|href)\s*=|@import|url\(|https?:""", text)
+    assert text.count("<svg") == 3
+    assert text.count('class="line t') == 12  # six curves, six lines of parallel coordinates
+    assert text.count("<tr class=") == 6
+    assert "a&lt;b" in text and "a<b" not in text
+    assert "<h2>Importances</h2><svg" in text
+
+
+def test_plot_says_why_it_cannot_be_drawn(folder, tmp_path):
+    trial = tmp_path / "one"
+    trial.mkdir()
+    (trial / "result.json").write_text(json.dumps({"loss": 1.0, "training_iteration": 1}) + "\n")
+    assert "A plot needs a metric" in invoke("plot", tmp_path, code=1)
+    invoke("plot", tmp_path, "--metric", "loss", "--mode", "min")
+    assert "1 trials have a score, and importances need 4." in (tmp_path / "plots.html").read_text()
+    assert "holds no experiment" in invoke("ls", trial, code=1)
+
+
+def test_importances_find_the_parameter_that_matters():
+    values = [place / 20 for place in range(20)]
+    parameters = {"x": values, "kind": ["a", "b"] * 10, "same": [1] * 20}
+    found = importances(parameters, [value**2 for value in values], "min")
+    assert list(found) == ["x", "kind"] and found["x"] > 0.8
+    with pytest.raises(ValueError, match="All trials have the same score"):
+        importances(parameters, [1.0] * 20, "min")
+
+
+def test_simulate_compares_with_what_was_recorded(folder):
+    found = json.loads(invoke("simulate", folder, "--format", "json"))
+    same = [key for key in found["recorded"] if key.startswith(("decisions", "best", "trials", "results"))]
+    assert len(same) >= 6
+    assert {key: found["recorded"][key] for key in same} == {key: found["simulated"][key] for key in same}
+    assert found["simulated"]["regret"] == 0 and found["beyond"] == []
+
+
+def test_simulate_takes_another_scheduler_with_options(folder):
+    given = ["--scheduler", "asha", "--option", "max_t=3", "--option", "grace_period=1", "--cpus", "16"]
+    said = invoke("simulate", folder, *given)
+    assert re.search(r"trials at once +│ 1 +│ 16 ", said)
+    fifo = invoke("simulate", folder, "--scheduler", "fifo")
+    assert "decisions to go on went beyond what is recorded" in fifo
+    assert "name the scheduler too" in invoke("simulate", folder, "--option", "max_t=3", code=2)
+    assert "is not NAME=VALUE" in invoke("simulate", folder, "--scheduler", "asha", "--option", "max_t", code=2)
+    assert "No scheduler is called" in invoke("simulate", folder, "--scheduler", "best", code=1)
+
+
+SPEC = """
+first:
+    run: program.py:train
+    stop: {training_iteration: 3}
+    local_dir: FOLDER
+    repeat: 2
+    config:
+        alpha: {grid_search: [1, 2]}
+        beta: {eval: "10 * spec.config.alpha"}
+        gamma: "lambda spec: spec.config.beta + 1"
+        text: lambda is a word
+"""
+PROGRAM = """
+from zray import tune
+
+def train(config):
+    for step in range(5):
+        tune.report({"total": config["alpha"] + config["beta"] + config["gamma"]})
+"""
+
+
+def test_run_runs_the_experiments_of_a_file(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "spec.yaml").write_text(SPEC.replace("FOLDER", str(tmp_path / "results")))
+    done = in_a_process("tune", "run", tmp_path / "spec.yaml", "--num-cpus", "1")
+    assert done.returncode == 0, done.stderr
+    assert "tune first: 4 of 4 trials ended (4 TERMINATED)" in done.stdout
+    rows = json.loads(invoke("ls", tmp_path / "results" / "first", "--format", "json"))
+    assert sorted((row["alpha"], row["beta"], row["gamma"], row["total"]) for row in rows) == [
+        (1, 10, 11, 22),
+        (1, 10, 11, 22),
+        (2, 20, 21, 43),
+        (2, 20, 21, 43),
+    ]
+    assert {row["iteration"] for row in rows} == {3}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: {config: {}}", "Experiment 'a' in .* has no `run`"),
+        ("- a", "is no dict of experiments"),
+        ("a: [", "cannot be read"),
+        ("a: {run: unknown}", "No trainable is registered as 'unknown'"),
+        ("a: {run: 'absent.py:train'}", "names nothing that can be run"),
+        ("a: {run: 'os.path:join', config: {x: {eval: '1 +'}}}", "a/config/x is no Python expression"),
+        ("a: {run: 'os.path:join', unheard: 1}", "has the unknown key 'unheard'"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(text, said, tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    assert re.search(said, " ".join(invoke("run", path, code=1).split()))
+
+
+def test_expressions_are_evaluated_in_a_file_alone(tmp_path):
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps({"a": {"run": "os.path:join", "config": {"x": {"eval": "random.random()"}}}}))
+    assert hasattr(read_spec(str(path))["a"]["config"]["x"], "sample")
+    made = tune.Experiment("a", descend, config={"x": {"eval": "1"}})
+    assert made.spec["config"] == {"x": {"eval": "1"}}

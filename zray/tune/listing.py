@@ -1,0 +1,100 @@
+"""Trials of a recorded experiment as rows, and the state of one in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .naming import AUTO_KEYS
+from .recorded import Recorded
+from .records.files import flattened
+from .trial import Trial, TrialState
+from .waits import state_in_words, why_waiting
+
+__all__ = ["listed", "state_of"]
+
+
+def row_of(recorded: Recorded, trial: Trial) -> dict[str, Any]:
+    """A trial as one flat dict: its state, its parameters, its last metrics."""
+    result = trial.last_result
+    row: dict[str, Any] = {
+        "trial": str(trial),
+        "status": trial.status,
+        "iteration": trial.iteration,
+        "time_total_s": result.get("time_total_s"),
+    }
+    row.update((name, values) for name, values in flattened(trial.chosen).items())
+    for name, value in flattened({key: value for key, value in result.items() if key not in AUTO_KEYS}).items():
+        if isinstance(value, (int, float, str, bool)):
+            row.setdefault(name, value)
+    reason = why_of(recorded, trial)
+    if reason:
+        row["why"] = reason
+    return row
+
+
+def why_of(recorded: Recorded, trial: Trial) -> str:
+    """What a trial waits for, or why it has ended; empty: nothing is known."""
+    if trial.state is TrialState.ERROR:
+        last = trial.error.strip().splitlines()
+        return last[-1] if last else ""
+    if trial.is_over or recorded.experiment is None:
+        return trial.reason
+    return recorded_wait(recorded, trial) or why_waiting(recorded.experiment.controller, trial)
+
+
+def recorded_wait(recorded: Recorded, trial: Trial) -> str:
+    """What the program has recorded about a process that does not begin; empty: nothing, or it has begun."""
+    assert recorded.experiment is not None
+    if trial.state is not TrialState.RUNNING or trial.trial_id in recorded.experiment.controller.facts:
+        return ""
+    waits = [record["reason"] for record in recorded.decisions(trial.trial_id) if record["action"] == "WAIT"]
+    return waits[-1] if waits else ""
+
+
+def state_of(recorded: Recorded, trial: Trial) -> str:
+    """The state of a trial in one sentence."""
+    if recorded.experiment is None:
+        return f"{trial.status} after {trial.iteration} results; its state was read from its files."
+    controller = recorded.experiment.controller
+    wait = recorded_wait(recorded, trial)
+    if wait:
+        controller.waits[trial.trial_id] = wait
+    return state_in_words(controller, trial)
+
+
+def listed(
+    recorded: Recorded,
+    *,
+    sort: str | None = None,
+    descending: bool = False,
+    limit: int = 0,
+    columns: list[str] | None = None,
+) -> list[dict[str, Any]]:
+    """The trials as rows.
+
+    Args:
+        sort: the column; None: that of the metric, the best first, or else the order of the trials.
+        limit: rows at most; 0: all.
+        columns: the columns that are kept; None: all.
+
+    Raises:
+        ValueError: no trial has a column.
+    """
+    rows = [row_of(recorded, trial) for trial in recorded.trials]
+    known = list(dict.fromkeys(name for row in rows for name in row))
+    for name in [*(columns or ()), *([sort] if sort else [])]:
+        if rows and name not in known:
+            raise ValueError(f"No trial has a column {name!r}.  The columns are: {', '.join(known)}.")
+    if sort is None and recorded.metric in known:
+        sort, descending = recorded.metric, recorded.mode == "max"
+    if sort is not None:
+        key = sort
+        there = [row for row in rows if row.get(key) is not None]
+        numbers = all(isinstance(row[key], (int, float)) for row in there)
+        there.sort(key=lambda row: row[key] if numbers else str(row[key]), reverse=descending)
+        rows = there + [row for row in rows if row.get(key) is None]
+    if limit:
+        rows = rows[:limit]
+    if columns:
+        rows = [{name: row.get(name) for name in columns} for row in rows]
+    return rows

@@ -1,0 +1,160 @@
+"""The plot page of an experiment: one HTML file with curves, parallel coordinates, importances and a table.
+
+Everything is in the file.  The page is whole without scripts; a short one sorts the table and connects a trial's row
+with its lines.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from html import escape
+from typing import Any
+
+from .drawing import Line, bars, curves, parallel_coordinates
+from .importances import importances
+from .listing import listed
+from .recorded import Recorded, best_value
+from .reporters.rows import cell, counts, counts_in_words, duration
+from .trial import value_of
+
+__all__ = ["page"]
+
+# Points that are read of one trial: a curve of 400 is drawn.
+RESULTS_MAX = 20_000
+
+_STYLE = """
+:root { --text: #1d232b; --soft: #66707c; --rule: #e3e6ea; --back: #ffffff; --hit: #d9480f; color-scheme: light dark }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e4e7eb; --soft: #98a2ae; --rule: #343a42; --back: #16191d; --hit: #ff922b }
+}
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 1000px;
+       margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.4rem; margin-bottom: .2rem } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem }
+p { margin: .2rem 0 } .note, .path { color: var(--soft) }
+svg { width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--soft) }
+svg .name, svg .mark { fill: var(--text) } svg .mark { paint-order: stroke; stroke: var(--back); stroke-width: 3px }
+.grid, .axis { stroke: var(--rule) } .axis { stroke: var(--soft) }
+.line { stroke-width: 1.4; opacity: .75 } .line:hover, .line.hit { opacity: 1 }
+path.line:hover, path.line.hit { stroke: var(--hit); stroke-width: 3 }
+.wide { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; white-space: nowrap }
+th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--rule) }
+th { cursor: pointer; position: sticky; top: 0; background: var(--back) } tr.hit td { color: var(--hit) }
+td.number { text-align: right; font-variant-numeric: tabular-nums }
+"""
+
+_SCRIPT = """
+const mark = (key, on) => document.querySelectorAll("." + key).forEach(e => e.classList.toggle("hit", on));
+document.querySelectorAll("[data-key], .line").forEach(e => {
+  const key = e.dataset.key || [...e.classList].find(name => /^t\\d+$/.test(name));
+  e.addEventListener("mouseenter", () => mark(key, true));
+  e.addEventListener("mouseleave", () => mark(key, false));
+});
+document.querySelectorAll("th").forEach((th, column) => th.addEventListener("click", () => {
+  const body = th.closest("table").tBodies[0], up = th.dataset.up !== "1";
+  th.dataset.up = up ? "1" : "0";
+  const value = row => row.cells[column].dataset.value;
+  const order = (a, b) => {
+    const x = value(a), y = value(b);
+    if (x === "" || y === "") return (x === "") - (y === "");
+    const difference = isNaN(x) || isNaN(y) ? x.localeCompare(y) : x - y;
+    return up ? difference : -difference;
+  };
+  [...body.rows].sort(order).forEach(row => body.append(row));
+}));
+"""
+
+
+def page(recorded: Recorded, trials_max: int = 500) -> str:
+    """The page as HTML.
+
+    Args:
+        recorded: the experiment.
+        trials_max: trials that are drawn: the best ones.
+
+    Raises:
+        ValueError: no metric is known, or it has none of the values.
+    """
+    metric, mode = recorded.metric, recorded.mode
+    if metric is None:
+        raise ValueError("A plot needs a metric, and the experiment names none: pass --metric, and --mode.")
+    series, scores = [], []
+    for trial in recorded.trials:
+        results = recorded.results(trial)[:RESULTS_MAX]
+        points = [(float(each.get("training_iteration", 0)), value_of(each, metric)) for each in results]
+        series.append([(x, float(y)) for x, y in points if isinstance(y, (int, float)) and y == y])
+        scores.append(best_value(results, metric, mode))
+    sign = 1.0 if mode == "min" else -1.0
+    order = sorted(
+        range(len(scores)), key=lambda place: sign * score if (score := scores[place]) is not None else float("inf")
+    )
+    kept = sorted(order[:trials_max])
+    rank = {place: position / max(1, len(order) - 1) for position, place in enumerate(order)}
+    lines = [
+        Line(f"t{place}", _label(recorded, place, metric, scores[place]), rank[place], series[place]) for place in kept
+    ]
+    parameters = recorded.parameters()
+    columns: dict[str, Any] = {name: [values[place] for place in kept] for name, values in parameters.items()}
+    columns[f"best {metric}"] = [scores[place] for place in kept]
+    sections = [
+        _head(recorded, metric, scores, order),
+        f"<h2>{escape(metric)}</h2>{curves(lines, 'training_iteration', metric)}",
+        f"<h2>Parameters</h2>{parallel_coordinates(lines, columns)}",
+        f"<h2>Importances</h2>{_importances(parameters, scores, mode)}",
+        f"<h2>Trials</h2>{_table(recorded, trials_max)}",
+    ]
+    if len(recorded.trials) > trials_max:
+        sections.insert(1, f'<p class="note">The best {trials_max} of {len(recorded.trials)} trials are drawn.</p>')
+    name = escape(os.path.basename(recorded.path))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
+        f"<style>{_STYLE}</style></head><body>{''.join(sections)}<script>{_SCRIPT}</script></body></html>\n"
+    )
+
+
+def _label(recorded: Recorded, place: int, metric: str, score: float | None) -> str:
+    trial = recorded.trials[place]
+    chosen = ", ".join(f"{name}={cell(value)}" for name, value in trial.chosen.items())
+    return f"{trial} ({trial.status}): best {metric} = {cell(score)}; {chosen}"
+
+
+def _head(recorded: Recorded, metric: str, scores: list[float | None], order: list[int]) -> str:
+    name = escape(os.path.basename(recorded.path))
+    trials = recorded.trials
+    trained = sum(float(trial.last_result.get("time_total_s", 0.0)) for trial in trials)
+    best = ""
+    if order and scores[order[0]] is not None:
+        best = f"<p>{escape(_label(recorded, order[0], metric, scores[order[0]]))}</p>"
+    words = f"{len(trials)} trials: {counts_in_words(counts(trials))}; {duration(trained)} of training"
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    return f'<h1>{name}</h1><p>{escape(words)}</p>{best}<p class="path">{escape(recorded.path)}, {stamp}</p>'
+
+
+def _importances(parameters: dict[str, list[Any]], scores: list[float | None], mode: str | None) -> str:
+    try:
+        return bars(importances(parameters, scores, mode))
+    except (ValueError, ImportError) as error:
+        return f'<p class="note">{escape(str(error))}</p>'
+
+
+def _table(recorded: Recorded, limit: int) -> str:
+    places = {str(trial): place for place, trial in enumerate(recorded.trials)}
+    rows = listed(recorded, limit=limit)
+    headings = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = []
+    for row in rows:
+        key = f"t{places[row['trial']]}"
+        cells = "".join(_cell(row.get(heading)) for heading in headings)
+        body.append(f'<tr class="{key}" data-key="{key}">{cells}</tr>')
+    return (
+        f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+        '<p class="note">A click on a heading sorts by its column.</p>'
+    )
+
+
+def _cell(value: Any) -> str:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    kind = ' class="number"' if is_number else ""
+    full = "" if value is None else str(value)
+    return f'<td{kind} data-value="{escape(full)}">{escape(cell(value, 120))}</td>'

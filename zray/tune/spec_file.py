@@ -1,0 +1,139 @@
+"""Experiments in a YAML or JSON file, in the format of 2018.
+
+    my_experiment:
+        run: program.py:train
+        stop: {training_iteration: 100}
+        resources: {cpu: 2}
+        repeat: 3
+        config:
+            lr: {grid_search: [0.1, 0.01]}
+            momentum: {eval: "random.uniform(0.8, 0.99)"}
+            width: "lambda spec: 2 ** spec.config.depth"
+
+`eval` and lambdas run code.  The command line reads a file that its user names, and nothing else reads one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import TuneError
+from .registry import trainable_of
+from .spaces import sample_from
+
+__all__ = ["read_spec"]
+
+
+class Evaluated:
+    """A parameter that is computed from an expression, with the names random, np and spec.
+
+    Args:
+        text: the expression, or a lambda of the spec.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.is_lambda = text.lstrip().startswith("lambda")
+        compile(text.strip(), f"<{text.strip()}>", "eval")
+
+    def __call__(self, spec: Any = None) -> Any:
+        import random
+
+        import numpy as np
+
+        value = eval(self.text.strip(), {"random": random, "np": np, "spec": spec})
+        return value(spec) if self.is_lambda else value
+
+
+def read_spec(path: str) -> dict[str, dict[str, Any]]:
+    """The experiments of a file.
+
+    Raises:
+        TuneError: the file is no dict of experiments, or something in it cannot be found or evaluated.
+        ImportError: PyYAML is not installed.
+    """
+    with open(path) as file:
+        text = file.read()
+    try:
+        found = json.loads(text) if path.endswith(".json") else _yaml(text)
+    except ImportError:
+        raise
+    except Exception as error:
+        raise TuneError(f"{path} cannot be read: {error}") from error
+    if not isinstance(found, Mapping) or not all(isinstance(spec, Mapping) for spec in found.values()):
+        raise TuneError(f"{path} is no dict of experiments: it begins with a name, and `run:` below it.")
+    experiments = {}
+    for name, spec in found.items():
+        if "run" not in spec:
+            raise TuneError(f"Experiment {name!r} in {path} has no `run`: name a trainable.")
+        own = dict(spec)
+        own["run"] = trainable_at(str(spec["run"]), os.path.dirname(os.path.abspath(path)))
+        if "config" in own:
+            own["config"] = _evaluated(own["config"] or {}, f"{name}/config")
+        experiments[str(name)] = own
+    return experiments
+
+
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise ImportError(
+            "YAML files need PyYAML: install zray[tune], or `pip install pyyaml`; a file that ends in .json does not."
+        ) from None
+    return yaml.safe_load(text)
+
+
+def _evaluated(value: Any, path: str) -> Any:
+    if isinstance(value, Mapping):
+        if set(value) == {"eval"} and isinstance(value["eval"], str):
+            return sample_from(_compiled(value["eval"], path))
+        return {key: _evaluated(item, f"{path}/{key}") for key, item in value.items()}
+    if isinstance(value, list):
+        return [_evaluated(item, path) for item in value]
+    if isinstance(value, str) and value.lstrip().startswith("lambda ") and ":" in value:
+        return sample_from(_compiled(value, path))
+    return value
+
+
+def _compiled(text: str, path: str) -> Evaluated:
+    try:
+        return Evaluated(text)
+    except SyntaxError as error:
+        raise TuneError(f"{path} is no Python expression: {text!r}: {error.msg}.") from error
+
+
+def trainable_at(name: str, folder: str) -> Any:
+    """What `run` names: a registered name, `module:attribute`, or `program.py:attribute`.
+
+    Args:
+        folder: of the file, where modules and programs are looked for first.
+
+    Raises:
+        TuneError: there is no such thing.
+    """
+    place, separator, attribute = name.rpartition(":")
+    if not separator:
+        return trainable_of(name)[0]
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        if place.endswith(".py"):
+            program = os.path.join(folder, os.path.expanduser(place))
+            module_name = os.path.splitext(os.path.basename(program))[0]
+            spec = importlib.util.spec_from_file_location(module_name, program)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module_name] = module
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(place)
+        return getattr(module, attribute)
+    except (ImportError, FileNotFoundError, AttributeError) as error:
+        raise TuneError(f"`run: {name}` names nothing that can be run: {error}.") from error
