@@ -98,7 +98,7 @@ def whole(session, tmp_path_factory):
 
 def test_more_places_take_less_time_and_the_same_training(whole):
     here, larger = simulate(whole), simulate(whole, concurrent=12)
-    assert larger.seconds < here.seconds / 3
+    assert larger.seconds < here.seconds
     assert larger.training_seconds == pytest.approx(here.training_seconds)
     assert simulate(whole, cpus=3).trials_at_once == 3
 

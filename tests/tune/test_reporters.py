@@ -253,6 +253,29 @@ def test_a_terminal_gets_the_table(monkeypatch):
     assert isinstance(reporter_of(None, 1), LiveTable)
 
 
+def test_a_reader_that_has_gone_does_not_end_the_experiment():
+    controller = experiment(1, 1)
+    quiet = QuietLines(ResultLines(all_results=True), seconds=0.0)
+    calls = []
+
+    def broken(line):
+        calls.append(line)
+        raise BrokenPipeError
+
+    quiet.write = broken
+    for is_final in (False, False, True):
+        quiet.update(controller, is_final=is_final)
+    assert len(calls) == 2  # the first one, and the end
+
+
+def test_several_metrics_have_a_column_each():
+    controller = experiment(1, 1)
+    trial = report(controller, 0, 1, 0.25)
+    assert list(rows.columns_of([trial], None, None, ["loss", "cost"]).metrics)[2:] == ["loss", "cost"]
+    assert rows.best_of([trial], ["loss"], ["min"]) is None
+    assert rows.picked([trial], 3, ["loss"], ["min"], by_metric=True) == [trial]
+
+
 def test_an_object_without_the_methods_is_refused():
     with pytest.raises(TypeError, match=r"lacks should_report and report: derive it from tune\.ProgressReporter"):
         reporter_of(object())
@@ -331,7 +354,7 @@ def test_a_notebook_reporter_updates_one_display(monkeypatch):
 
 
 def one(config):
-    return {"loss": config["x"]}
+    return {"loss": config.get("x", 0)}
 
 
 @pytest.mark.usefixtures("session")
@@ -345,6 +368,8 @@ class TestFrontDoors:
                 tune.Tuner(one, param_space={"x": 1}, run_config=config).fit()
             elif door == "run":
                 tune.run(one, config={"x": 1}, storage_path=str(tmp_path), progress_reporter=reporter, **where)
+                tune.run(tune.Experiment("list", one, local_dir=str(tmp_path)), progress_reporter=(other := Recorder()))
+                assert len(other.calls) == 1
             else:
                 spec = {"run": one, "config": {"x": 1}, "local_dir": str(tmp_path)}
                 tune.run_experiments({door: spec}, progress_reporter=reporter, verbose=2)

@@ -87,8 +87,9 @@ class RunConfig:
         checkpoint_config: which checkpoints are made and kept.
         stop: a dict of thresholds, a function of (trial_id, result), or a Stopper.
         callbacks: a list of `Callback`.
-        progress_reporter: what shows the state of the experiment.
-        verbose: 0: silent; 1: a table; 2: with results; 3: with each result of each trial.
+        progress_reporter: what shows the state of the experiment, whatever verbose says.
+        verbose: 0: nothing is shown; 1: a table; 2: ends of trials too; 3: results too, the newest of each trial once
+            a second.
         log_to_file: True, a file's name, or two names: standard output and error of trials go there.
     """
 

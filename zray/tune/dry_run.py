@@ -34,13 +34,14 @@ class Facts(NamedTuple):
     """What was recorded.
 
     curves: of each trial.  is_whole: whether a trial came to an end of its own.  errors: of trials that failed for
-    good.  start_seconds: mean time of a trial's process that was not training, for each of its starts.
-    trials_at_once: of the machine.
+    good.  starts: of each trial, the times of its processes that were not training, in their order.  start_seconds:
+    their mean.  trials_at_once: of the machine.
     """
 
     curves: list[list[Point]]
     is_whole: list[bool]
     errors: list[str]
+    starts: list[list[float]]
     start_seconds: float
     trials_at_once: int
     seconds: float
@@ -109,6 +110,14 @@ class _RecordedRun(VirtualRun):
         self.beyond: dict[str, None] = {}
         self.training_seconds = 0.0
 
+    def _act(self, action: Any) -> None:
+        if isinstance(action, ev.Start):
+            trial = self.controller.trials[action.trial_id]
+            starts = self.facts.starts[trial.index]
+            is_known = trial.starts <= len(starts)
+            self.start_seconds = starts[trial.starts - 1] if is_known else self.facts.start_seconds
+        super()._act(action)
+
     def _step(self, trial_id: str, delay: float) -> None:
         place, curve, facts = self._place[trial_id], self._curves[trial_id], self.facts
         index = self.controller.trials[trial_id].index
@@ -134,7 +143,7 @@ def facts_of(recorded: Recorded) -> Facts:
     whole: set[str] = set()
     started: dict[str, float] = {}
     trained: Counter[str] = Counter()
-    overheads: list[float] = []
+    starts: dict[str, list[float]] = {}
     trials_at_once, can_save = 0, is_class(experiment.trainable)
     for event in events:
         key = getattr(event, "trial_id", "")
@@ -158,15 +167,17 @@ def facts_of(recorded: Recorded) -> Facts:
                 whole.add(key)
             can_save = can_save or bool(getattr(event, "checkpoint", ""))
             if key in started:
-                overheads.append(max(0.0, event.now - started.pop(key) - trained[key]))
+                starts.setdefault(key, []).append(max(0.0, event.now - started.pop(key) - trained[key]))
         elif isinstance(event, ev.Resumed):
             started.clear()
     lengths = {len(curves.get(key, ())) for key in whole}
     ids = list(controller.trials)
+    overheads = [each for own in starts.values() for each in own]
     return Facts(
         [curves.get(key, []) for key in ids],
         [key in whole or len(curves.get(key, ())) in lengths for key in ids],
         [trial.error if trial.state is TrialState.ERROR else "" for trial in controller.trials.values()],
+        [starts.get(key, []) for key in ids],
         sum(overheads) / len(overheads) if overheads else 0.0,
         min(trials_at_once, experiment.settings.max_concurrent or trials_at_once),
         events[-1].now - events[0].now if events else 0.0,
@@ -195,7 +206,9 @@ def _facts_of_files(recorded: Recorded) -> Facts:
     longest = max(map(len, curves), default=0)
     seconds = max(ends) - min(begins) if begins else 0.0
     errors = [trial.error for trial in recorded.trials]
-    return Facts(curves, [len(curve) == longest for curve in curves], errors, 0.0, 0, seconds, True)
+    return Facts(
+        curves, [len(curve) == longest for curve in curves], errors, [[] for _ in curves], 0.0, 0, seconds, True
+    )
 
 
 def simulate(

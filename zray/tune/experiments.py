@@ -162,6 +162,8 @@ def run_experiments(
     Args:
         experiments: {name: {"run": ..., "stop": ..., "config": ..., "resources": ..., "repeat": ...}}.
         scheduler: the trial scheduler; it decides about each experiment by itself.
+        verbose: 0: nothing is shown; 1: a table; 2: the status block of 2018; 3: results too.
+        progress_reporter: what shows the state, whatever verbose says.
         resume: go on with experiments of these names.
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
         ray_args: arguments of `zray.init`, which is called if no session runs, as in 2018.
@@ -189,11 +191,18 @@ def run_experiments(
     return [trial for experiment in done for trial in experiment.controller.get_trials()]
 
 
-def run_specs(specs: Any, scheduler: Any = None, search_alg: Any = None) -> ExperimentAnalysis:
-    """Run experiments, and return the outcome of the last one."""
+def run_specs(
+    specs: Any, scheduler: Any = None, search_alg: Any = None, run: dict[str, Any] | None = None
+) -> ExperimentAnalysis:
+    """Run experiments, and return the outcome of the last one.
+
+    Args:
+        run: callbacks, progress_reporter and verbose, for all of them.
+    """
     last: RunningExperiment | None = None
     for each in _specs(specs):
-        last = _build(each, scheduler, search_alg, {})
+        last = _build(each, scheduler, search_alg, run or {})
+        last.run_options["is_block"] = False
         last.fit()
         last.raise_for_failures()
     if last is None:

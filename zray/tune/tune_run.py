@@ -94,6 +94,8 @@ def run(
         resume: go on with the experiment of this name.
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
         callbacks: a list of `Callback`.
+        verbose: 0: nothing is shown; 1: a table; 2: ends of trials too; 3: results too.
+        progress_reporter: what shows the state, whatever verbose says.
         others: arguments of former years, without effect here.
 
     Returns:
@@ -113,7 +115,8 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
 
     wanted = given["run_or_experiment"]
     if isinstance(wanted, (list, tuple, Spec)):
-        return run_specs(wanted, scheduler=given["scheduler"], search_alg=given["search_alg"])
+        shown = {key: given[key] for key in ("callbacks", "progress_reporter", "verbose")}
+        return run_specs(wanted, scheduler=given["scheduler"], search_alg=given["search_alg"], run=shown)
     unknown = sorted(set(given["others"]) - set(_WITHOUT_EFFECT))
     if unknown:
         raise TypeError(f"tune.run has no argument {unknown[0]!r}.")

@@ -47,7 +47,7 @@ def counts_in_words(found: Mapping[str, int]) -> str:
 def best_of(trials: Iterable[Trial], metric: str | None, mode: str | None) -> Trial | None:
     """The trial whose last result is the best; None: none has the metric."""
     best, best_score = None, float("-inf")
-    if metric is None or mode not in ("min", "max"):
+    if not isinstance(metric, str) or mode not in ("min", "max"):
         return None
     for trial in trials:
         score = _score(trial, metric, mode)
@@ -72,7 +72,7 @@ def picked(
         limit: rows at most; None: all.
         by_metric: the order is that of the metric alone.
     """
-    if by_metric and metric is not None:
+    if by_metric and isinstance(metric, str):
         scored = [(score if (score := _score(trial, metric, mode)) is not None else None, trial) for trial in trials]
         known = sorted((item for item in scored if item[0] is not None), key=lambda item: -item[0])  # type: ignore[operator]
         ordered = [trial for _, trial in known] + [trial for score, trial in scored if score is None]
@@ -109,8 +109,8 @@ def columns_of(
         return Columns(headings, _headings(metrics))
     results = [trial.last_result for trial in trials if trial.last_result][:20]
     shown = {key: name for key, name in DEFAULT_METRICS.items() if any(key in result for result in results)}
-    if metric is not None:
-        shown[metric] = metric
+    for each in [metric] if isinstance(metric, str) else metric or ():  # several objectives have several
+        shown[each] = each
     own = {
         key: None
         for result in results

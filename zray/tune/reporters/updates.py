@@ -50,12 +50,16 @@ class Updates:
 
     def update(self, controller: Controller, is_final: bool) -> None:
         """Report if it is time to, or if it is the end."""
-        if self.results is not None:
-            self.results.update(controller, is_final)
         began = time.monotonic()
-        if began < self._due and not is_final:
+        try:
+            if self.results is not None:
+                self.results.update(controller, is_final)
+            if began < self._due and not is_final:
+                return
+            self.draw(controller, is_final)
+        except (OSError, ValueError):  # the reader of the pipe has gone, or the output is closed: the trials go on
+            self._due, self.results = float("inf"), None
             return
-        self.draw(controller, is_final)
         ended = time.monotonic()
         self._due = ended + max(self.seconds, (ended - began) / SHARE)
 

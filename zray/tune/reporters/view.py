@@ -50,7 +50,7 @@ class View(NamedTuple):
 
 
 def usage_of_session() -> str:
-    """The resources in use, of the session or the cluster; empty: there is no session."""
+    """The resources in use, of the session or the cluster, as in 2018; empty: there is no session."""
     import zray
 
     if not zray.is_initialized():
@@ -58,9 +58,9 @@ def usage_of_session() -> str:
     with contextlib.suppress(Exception):
         total, free = zray.cluster_resources(), zray.available_resources()
         parts = [
-            f"{total[name] - free.get(name, 0):g}/{total[name]:g} {name}s" for name in ("CPU", "GPU") if total.get(name)
+            f"{total.get(name, 0) - free.get(name, 0):g}/{total.get(name, 0):g} {name}s" for name in ("CPU", "GPU")
         ]
-        return f"Resources used: {', '.join(parts)}" if parts else ""
+        return f"Resources used: {', '.join(parts)}"
     return ""
 
 
