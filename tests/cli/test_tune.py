@@ -13,9 +13,9 @@ from cli.tune import tune as command
 from tests.cli.commands import zray as in_a_process
 from zray import tune
 from zray.tune import events as ev
-from zray.tune.experiment import Experiment
 from zray.tune.importances import importances
 from zray.tune.journal import Journal
+from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import ASHAScheduler
 from zray.tune.settings import Settings
 from zray.tune.spec_file import read_spec
@@ -102,7 +102,9 @@ def test_why_says_what_a_waiting_trial_waits_for(tmp_path):
     settings = Settings(metric="loss", mode="min", num_samples=4)
     scheduler = ASHAScheduler(max_t=9, grace_period=1, reduction_factor=3, type="promotion")
     space = {"x": tune.uniform(0, 1)}
-    made = Experiment(descend, space, settings, scheduler=scheduler, name="waits", storage_path=str(tmp_path), seed=1)
+    made = RunningExperiment(
+        descend, space, settings, scheduler=scheduler, name="waits", storage_path=str(tmp_path), seed=1
+    )
     (tmp_path / "waits").mkdir()
     made._save()
     journal = Journal(str(tmp_path / "waits" / "journal.zray"))
@@ -223,7 +225,7 @@ def test_run_runs_the_experiments_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: {config: {}}", "Experiment 'a' in .* has no `run`"),
+        ("a: {config: {}}", "RunningExperiment 'a' in .* has no `run`"),
         ("- a", "is no dict of experiments"),
         ("a: [", "cannot be read"),
         ("a: {run: unknown}", "No trainable is registered as 'unknown'"),
@@ -242,5 +244,5 @@ def test_expressions_are_evaluated_in_a_file_alone(tmp_path):
     path = tmp_path / "spec.json"
     path.write_text(json.dumps({"a": {"run": "os.path:join", "config": {"x": {"eval": "random.random()"}}}}))
     assert hasattr(read_spec(str(path))["a"]["config"]["x"], "sample")
-    made = tune.Experiment("a", descend, config={"x": {"eval": "1"}})
+    made = tune.RunningExperiment("a", descend, config={"x": {"eval": "1"}})
     assert made.spec["config"] == {"x": {"eval": "1"}}

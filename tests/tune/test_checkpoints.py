@@ -10,7 +10,7 @@ import pytest
 from tests.gates import Tally
 from zray import tune
 from zray.tune import storage
-from zray.tune.experiment import Experiment
+from zray.tune.running_experiment import RunningExperiment
 
 
 def names(trial):
@@ -127,7 +127,7 @@ def test_copy_of_another_trial_before_which_a_kill_came_is_made(tmp_path):
     from zray.tune.checkpoint import CheckpointRepair
 
     tune.run(scored, name="donor", config={"scores": [1]}, num_samples=2, local_dir=str(tmp_path))
-    first, second = Experiment.load(str(tmp_path / "donor")).controller.get_trials()
+    first, second = RunningExperiment.load(str(tmp_path / "donor")).controller.get_trials()
     repair = CheckpointRepair()
     repair.note(ev.Copy(first.checkpoint.path, second.checkpoint.path))
     shutil.rmtree(second.checkpoint.path)

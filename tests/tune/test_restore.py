@@ -10,8 +10,8 @@ import pytest
 
 from tests.gates import until
 from zray import tune
-from zray.tune.experiment import JOURNAL
 from zray.tune.journal import JournalInUse, JournalWarning, read_journal
+from zray.tune.running_experiment import JOURNAL
 
 PROGRAM = """
 import sys

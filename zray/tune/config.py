@@ -6,9 +6,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CheckpointConfig", "FailureConfig", "ResumeConfig", "RunConfig", "SyncConfig", "TuneConfig"]
+from .resources import PlacementGroupFactory
+from .unknown import checks_names
+
+__all__ = [
+    "CheckpointConfig",
+    "FailureConfig",
+    "ResumeConfig",
+    "RunConfig",
+    "ScalingConfig",
+    "SyncConfig",
+    "TuneConfig",
+]
+
+# Options of tune.run, and where they stand today.
+_OTHER_HOMES = {
+    "config": "Tuner(param_space=...)",
+    "param_space": "Tuner(param_space=...)",
+    "resources_per_trial": "Tuner(tune.with_resources(trainable, {...}))",
+    "max_failures": "RunConfig(failure_config=FailureConfig(max_failures=...))",
+    "fail_fast": "RunConfig(failure_config=FailureConfig(fail_fast=...))",
+    "keep_checkpoints_num": "RunConfig(checkpoint_config=CheckpointConfig(num_to_keep=...))",
+    "checkpoint_freq": "RunConfig(checkpoint_config=CheckpointConfig(checkpoint_frequency=...))",
+    "checkpoint_at_end": "RunConfig(checkpoint_config=CheckpointConfig(checkpoint_at_end=...))",
+    **dict.fromkeys(("metric", "mode", "num_samples", "scheduler", "search_alg"), "it in TuneConfig"),
+    **dict.fromkeys(("name", "stop", "storage_path", "callbacks", "verbose"), "it in RunConfig"),
+}
 
 
+@checks_names("tune.CheckpointConfig")
 @dataclass
 class CheckpointConfig:
     """Which checkpoints are made and kept.
@@ -36,6 +62,7 @@ class CheckpointConfig:
             raise ValueError(f'checkpoint_score_order is "max" or "min", not {self.checkpoint_score_order!r}.')
 
 
+@checks_names("tune.FailureConfig")
 @dataclass
 class FailureConfig:
     """What happens when a trial fails.
@@ -55,6 +82,7 @@ class FailureConfig:
             raise ValueError(f"fail_fast stops at the first failure: max_failures is then 0, not {self.max_failures}.")
 
 
+@checks_names("tune.SyncConfig")
 @dataclass
 class SyncConfig:
     """Where a copy of the experiment is kept.  Checkpoints are in the experiment's folder when a report returns.
@@ -74,6 +102,7 @@ class SyncConfig:
     sync_on_checkpoint: bool = True
 
 
+@checks_names("tune.RunConfig", _OTHER_HOMES)
 @dataclass
 class RunConfig:
     """Where an experiment is kept, when it stops, and what is shown.
@@ -107,6 +136,7 @@ class RunConfig:
     local_dir: str | None = None
 
 
+@checks_names("tune.TuneConfig", _OTHER_HOMES)
 @dataclass
 class TuneConfig:
     """What is searched, and how.
@@ -142,6 +172,7 @@ class TuneConfig:
             raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
 
 
+@checks_names("tune.ResumeConfig")
 @dataclass
 class ResumeConfig:
     """What happens to trials when an experiment is resumed.
@@ -154,3 +185,37 @@ class ResumeConfig:
     errored: str = "skip"
     finished: str = "skip"
     extra: dict[str, Any] = field(default_factory=dict)
+
+
+@checks_names("tune.ScalingConfig")
+@dataclass
+class ScalingConfig:
+    """The resources of a trial that starts workers: `tune.with_resources(train, ScalingConfig(num_workers=4))`.
+
+    Args:
+        trainer_resources: of the trial itself; None: one CPU.
+        num_workers: actors that the trial starts.
+        use_gpu: whether each of them has a GPU.
+        resources_per_worker: of each of them; None: one CPU, or one CPU and one GPU.
+        placement_strategy: how their bundles are placed.
+    """
+
+    trainer_resources: dict[str, float] | None = None
+    num_workers: int | None = None
+    use_gpu: bool = False
+    resources_per_worker: dict[str, float] | None = None
+    placement_strategy: str = "PACK"
+    accelerator_type: str | None = None
+
+    def as_placement_group_factory(self) -> PlacementGroupFactory:
+        """The bundles of the trial and of its workers."""
+        own = {"CPU": 1.0} if self.trainer_resources is None else dict(self.trainer_resources)
+        worker = dict(self.resources_per_worker or {"CPU": 1.0})
+        if self.use_gpu:
+            worker.setdefault("GPU", 1.0)
+        return PlacementGroupFactory([own, *([worker] * (self.num_workers or 0))], self.placement_strategy)
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """The sum over the trial and its workers."""
+        return self.as_placement_group_factory().required_resources

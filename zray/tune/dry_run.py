@@ -15,10 +15,10 @@ from . import events as ev
 from . import naming
 from .controller import Controller
 from .errors import TuneError
-from .experiment import JOURNAL, Experiment
 from .journal import read_journal
 from .recorded import Recorded, best_value
 from .resources import capacity, resources_of
+from .running_experiment import JOURNAL, RunningExperiment
 from .schedulers import FIFOScheduler, create_scheduler
 from .search.searcher import Searcher
 from .settings import Settings
@@ -135,10 +135,10 @@ def facts_of(recorded: Recorded) -> Facts:
     """The curves of an experiment, and how much time its machine took beside training."""
     if recorded.experiment is None:
         return _facts_of_files(recorded)
-    experiment = Experiment.load(recorded.path, replays=False)
+    experiment = RunningExperiment.load(recorded.path, replays=False)
     events, _, _ = read_journal(f"{recorded.path}/{JOURNAL}")
     controller = experiment.controller
-    controller.replayed = {event.trial_id: event.pickle for event in events if isinstance(event, ev.Suggested)}
+    controller.replayed = {event.trial_id: event for event in events if isinstance(event, ev.Suggested)}
     curves: dict[str, list[Point]] = {}
     whole: set[str] = set()
     started: dict[str, float] = {}
@@ -244,7 +244,7 @@ def simulate(
     count = len(trials) if samples is None else samples
     if not 0 < count <= len(trials):
         raise TuneError(f"{recorded.path} has the curves of {len(trials)} trials: {count} cannot be simulated.")
-    fresh = Experiment.load(recorded.path, replays=False) if recorded.experiment is not None else None
+    fresh = RunningExperiment.load(recorded.path, replays=False) if recorded.experiment is not None else None
     at_once = concurrent or _trials_at_once(fresh, cpus, gpus) or facts.trials_at_once or 1
     settings = copy.copy(fresh.settings) if fresh is not None else Settings(path=recorded.path)
     settings.metric, settings.mode, settings.num_samples = recorded.metric, recorded.mode, count
@@ -291,7 +291,7 @@ def recorded_best(recorded: Recorded) -> tuple[float | None, str]:
     return found
 
 
-def _trials_at_once(experiment: Experiment | None, cpus: float | None, gpus: float | None) -> int:
+def _trials_at_once(experiment: RunningExperiment | None, cpus: float | None, gpus: float | None) -> int:
     """How many trials a machine holds; 0: it is not said."""
     if cpus is None and gpus is None:
         return 0

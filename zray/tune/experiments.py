@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import zray
 
-from .config import CheckpointConfig, FailureConfig, RunConfig, SyncConfig, TuneConfig
 from .errors import TuneError
-from .experiment import Experiment as RunningExperiment
 from .results import ExperimentAnalysis
+from .running_experiment import JOURNAL, STATE, RunningExperiment
+from .spellings import configs_of, translated
 from .trial import Trial
 from .tune_run import run_or_resume
 from .tuner import experiment_of
+from .unknown import unknown_name
 
-__all__ = ["Experiment", "run_experiments", "run_specs"]
+__all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run_experiments", "run_specs"]
 
-# Keys of an experiment, in all their spellings.
-_KEYS = (
-    "run",
-    "stop",
-    "config",
-    "env",
-    "resources",
-    "trial_resources",
-    "resources_per_trial",
-    "repeat",
-    "num_samples",
-    "local_dir",
-    "storage_path",
-    "upload_dir",
-    "checkpoint_freq",
-    "checkpoint_at_end",
-    "keep_checkpoints_num",
-    "checkpoint_score_attr",
-    "max_failures",
-    "restore",
-    "name",
-    "time_budget_s",
-    "trial_name_creator",
-    "sync_function",
-    "loggers",
-    "custom_loggers",
-    "export_formats",
-    "max_concurrent_trials",
-)
+# Arguments of `init` in former years.
+_FORMER_INIT = ("redis_address", "redis_password", "redis_max_memory", "huge_pages", "plasma_directory", "webui_host")
+
+# `ray.tune.experiment.trial` and `ray.tune.experiment.experiment` are found in this module's place.
+__path__: list[str] = []
 
 
 class Experiment:
@@ -63,12 +41,13 @@ class Experiment:
     """
 
     def __init__(self, name: str, run: Any, **spec: Any) -> None:
-        self.name, self.run, self.spec = name, run, spec
-        unknown = sorted(set(spec) - set(_KEYS))
-        if unknown:
-            raise TuneError(
-                f"Experiment {name!r} has the unknown key {unknown[0]!r}.  The keys are: {', '.join(_KEYS)}."
-            )
+        self.name, self.run = name, run
+        self.spec = translated(spec, f"Experiment {name!r}", "key", TuneError, extra=("run",))
+
+    @staticmethod
+    def load(path: str, trainable: Any = None, *, replays: bool = True) -> RunningExperiment:
+        """The experiment that a folder holds, with its trials."""
+        return RunningExperiment.load(path, trainable, replays=replays)
 
     @classmethod
     def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
@@ -77,6 +56,8 @@ class Experiment:
         Raises:
             TuneError: an unknown key, or no `run`.
         """
+        if not isinstance(spec, Mapping):
+            raise TuneError(f"Experiment {name!r} is described by a dict, not by {type(spec).__name__}.")
         if "run" not in spec:
             raise TuneError(f"Experiment {name!r} has no 'run': name a trainable.")
         rest = {key: value for key, value in spec.items() if key not in ("run", "name")}
@@ -84,48 +65,13 @@ class Experiment:
 
 
 def _build(each: Experiment, scheduler: Any, search_alg: Any, run: dict[str, Any]) -> RunningExperiment:
-    spec = each.spec
-    config = dict(spec.get("config") or {})
-    if "env" in spec:
-        config["env"] = spec["env"]
-    samples = spec.get("num_samples", spec.get("repeat", 1))
-    resources = next(
-        (spec[key] for key in ("resources_per_trial", "trial_resources", "resources") if spec.get(key) is not None),
-        None,
-    )
-    score = spec.get("checkpoint_score_attr")
+    options = {"scheduler": scheduler, "search_alg": search_alg, **run, **each.spec, "name": each.name}
     experiment = experiment_of(
-        each.run,
-        config,
-        TuneConfig(
-            search_alg=search_alg,
-            scheduler=scheduler,
-            num_samples=samples,
-            time_budget_s=spec.get("time_budget_s"),
-            max_concurrent_trials=spec.get("max_concurrent_trials"),
-            trial_name_creator=spec.get("trial_name_creator"),
-        ),
-        RunConfig(
-            name=each.name,
-            storage_path=spec.get("storage_path") or spec.get("local_dir"),
-            sync_config=SyncConfig(upload_dir=spec.get("upload_dir")),
-            stop=spec.get("stop"),
-            failure_config=FailureConfig(spec.get("max_failures", run.get("max_failures", 0))),
-            checkpoint_config=CheckpointConfig(
-                spec.get("keep_checkpoints_num"),
-                score.removeprefix("min-") if score else None,
-                "min" if score and score.startswith("min-") else "max",
-                spec.get("checkpoint_freq", 0),
-                spec.get("checkpoint_at_end", False),
-            ),
-            callbacks=run.get("callbacks"),
-            progress_reporter=run.get("progress_reporter"),
-            verbose=run.get("verbose"),
-        ),
+        each.run, *configs_of({key: value for key, value in options.items() if value is not None})
     )
-    experiment.run_options.update(resources=resources, is_block=True)
-    if spec.get("restore"):
-        experiment.settings.restore = os.path.abspath(os.path.expanduser(spec["restore"]))
+    experiment.run_options.update(resources=options.get("resources_per_trial"), is_block=True)
+    if options.get("restore"):
+        experiment.settings.restore = os.path.abspath(os.path.expanduser(options["restore"]))
     return experiment
 
 
@@ -173,6 +119,7 @@ def run_experiments(
     """
     del server_port, trial_executor, with_server, queue_trials, concurrent
     specs = _specs(experiments)
+    _check_init_arguments(ray_args)
     if not zray.is_initialized():
         if "redis_address" in ray_args:
             ray_args["address"] = ray_args.pop("redis_address")
@@ -189,6 +136,15 @@ def run_experiments(
         for experiment in done:
             experiment.raise_for_failures()
     return [trial for experiment in done for trial in experiment.controller.get_trials()]
+
+
+def _check_init_arguments(ray_args: Mapping[str, Any]) -> None:
+    """Refuse a name that neither run_experiments nor init has, also where a session runs already."""
+    known = (*inspect.signature(zray.init).parameters, *_FORMER_INIT)
+    own = tuple(inspect.signature(run_experiments).parameters)
+    for name in ray_args:
+        if name not in known:
+            raise TypeError(unknown_name("run_experiments", "argument", name, (*own[:-1], *known)))
 
 
 def run_specs(

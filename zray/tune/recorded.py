@@ -10,8 +10,8 @@ import os
 from typing import Any, NamedTuple
 
 from .errors import TuneError
-from .experiment import DECISIONS, STATE, Experiment
 from .records.files import TrialFiles, flattened
+from .running_experiment import DECISIONS, STATE, RunningExperiment
 from .trial import Trial, TrialState, value_of
 
 __all__ = ["Recorded", "best_value", "read_experiment"]
@@ -27,7 +27,7 @@ class Recorded(NamedTuple):
     trials: list[Trial]
     metric: str | None
     mode: str | None
-    experiment: Experiment | None
+    experiment: RunningExperiment | None
     note: str
 
     def results(self, trial: Trial) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def read_experiment(path: str, metric: str | None = None, mode: str | None = Non
     experiment, note = None, ""
     if os.path.exists(os.path.join(path, STATE)):
         try:
-            experiment = Experiment.load(path)
+            experiment = RunningExperiment.load(path)
         except Exception as error:  # a class whose module is not here, for example
             note = f"Only the files of the trials could be read, since the state could not: {error}"
     else:

@@ -71,6 +71,8 @@ def as_request(resources: Any) -> PlacementGroupFactory:
     """
     if resources is None:
         return PlacementGroupFactory([{"CPU": 1}])
+    if hasattr(resources, "as_placement_group_factory"):  # ScalingConfig
+        resources = resources.as_placement_group_factory()
     if hasattr(resources, "bundles"):
         return PlacementGroupFactory(list(resources.bundles), getattr(resources, "strategy", "PACK"))
     if hasattr(resources, "_asdict"):

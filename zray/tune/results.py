@@ -14,7 +14,7 @@ from .records.files import flattened, read_results
 from .trial import SavedCheckpoint, Trial, TrialState, value_of
 
 if TYPE_CHECKING:
-    from .experiment import Experiment
+    from .running_experiment import RunningExperiment
 
 __all__ = ["ExperimentAnalysis", "Result", "ResultGrid"]
 
@@ -151,7 +151,7 @@ def score_of(trial: Trial, metric: str, mode: str, scope: str) -> float | None:
 class ResultGrid:
     """The outcomes of all trials of an experiment, in the order of the trials."""
 
-    def __init__(self, experiment: Experiment) -> None:
+    def __init__(self, experiment: RunningExperiment) -> None:
         self._experiment = experiment
         self._trials = experiment.controller.get_trials()
         self._results: dict[int, Result] = {}
@@ -234,9 +234,9 @@ class ExperimentAnalysis:
 
     def __init__(self, experiment: Any, default_metric: str | None = None, default_mode: str | None = None) -> None:
         if isinstance(experiment, (str, os.PathLike)):
-            from .experiment import Experiment
+            from .running_experiment import RunningExperiment
 
-            experiment = Experiment.load(os.fspath(experiment))
+            experiment = RunningExperiment.load(os.fspath(experiment))
         self._experiment = experiment
         self.default_metric = default_metric or experiment.settings.metric
         self.default_mode = default_mode or experiment.settings.mode

@@ -6,32 +6,16 @@ import os
 import warnings
 from typing import Any
 
-from .config import CheckpointConfig, FailureConfig, RunConfig, SyncConfig, TuneConfig
-from .experiment import Experiment
+from .config import CheckpointConfig, SyncConfig
 from .results import ExperimentAnalysis, error_of
+from .running_experiment import RunningExperiment
+from .spellings import configs_of, translated
 from .tuner import Tuner, experiment_of
 
 __all__ = ["run"]
 
 # Ways to say that an experiment goes on where it was; "PROMPT" and "AUTO" go on if there is one.
 _RESUMES = (True, "LOCAL", "REMOTE", "ERRORED_ONLY", "AUTO", "PROMPT", "LOCAL+ERRORED", "AUTO+ERRORED")
-
-# Arguments of former years: their work is done in another way, or was Ray's own.
-_WITHOUT_EFFECT = (
-    "sync_to_driver",
-    "export_formats",
-    "resume_config",
-    "upload_dir",
-    "loggers",
-    "global_checkpoint_period",
-    "queue_trials",
-    "trial_executor",
-    "ray_auto_init",
-    "chdir_to_trial_dir",
-    "with_server",
-    "server_port",
-    "_remote",
-)
 
 
 def run(
@@ -117,32 +101,12 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     if isinstance(wanted, (list, tuple, Spec)):
         shown = {key: given[key] for key in ("callbacks", "progress_reporter", "verbose")}
         return run_specs(wanted, scheduler=given["scheduler"], search_alg=given["search_alg"], run=shown)
-    unknown = sorted(set(given["others"]) - set(_WITHOUT_EFFECT))
-    if unknown:
-        raise TypeError(f"tune.run has no argument {unknown[0]!r}.")
-    if given["others"].get("loggers"):
-        from .logger import LegacyLoggerCallback
-
-        given["callbacks"] = [*(given["callbacks"] or ()), LegacyLoggerCallback(given["others"]["loggers"])]
-    tune_keys = ("metric", "mode", "search_alg", "scheduler", "num_samples", "max_concurrent_trials", "time_budget_s")
-    name_keys = ("trial_name_creator", "trial_dirname_creator", "seed")
-    run_keys = ("name", "verbose", "stop", "callbacks", "progress_reporter", "log_to_file")
-    experiment = experiment_of(
-        wanted,
-        given["config"],
-        TuneConfig(**{key: given[key] for key in (*tune_keys, *name_keys)}, reuse_actors=bool(given["reuse_actors"])),
-        RunConfig(
-            **{key: given[key] for key in run_keys},
-            storage_path=given["storage_path"] or given["local_dir"],
-            storage_filesystem=given["storage_filesystem"],
-            sync_config=given["sync_config"],
-            failure_config=FailureConfig(given["max_failures"], given["fail_fast"]),
-            checkpoint_config=_checkpoint_config(given),
-        ),
-    )
-    experiment.run_options["resources"] = given["resources_per_trial"]
-    if given["restore"] is not None:
-        experiment.settings.restore = os.path.abspath(os.path.expanduser(os.fspath(given["restore"])))
+    options = {key: value for key, value in given.items() if key not in ("run_or_experiment", "others")}
+    options = translated({**options, **given["others"]}, "tune.run", "argument", TypeError)
+    experiment = experiment_of(wanted, *configs_of(options))
+    experiment.run_options["resources"] = options.get("resources_per_trial")
+    if "restore" in options:
+        experiment.settings.restore = os.path.abspath(os.path.expanduser(os.fspath(options["restore"])))
     run_or_resume(experiment, given["resume"])
     if given["fail_fast"] == "raise":
         for error in map(error_of, experiment.controller.get_trials()):
@@ -153,23 +117,7 @@ def _run(given: dict[str, Any]) -> ExperimentAnalysis:
     return ExperimentAnalysis(experiment)
 
 
-def _checkpoint_config(given: dict[str, Any]) -> CheckpointConfig:
-    """The options of checkpoints, in the spellings of 2019 and of today."""
-    saving = given["checkpoint_config"] or CheckpointConfig()
-    score, order = saving.checkpoint_score_attribute, saving.checkpoint_score_order
-    old_score = given["checkpoint_score_attr"]
-    if old_score:
-        score, order = old_score.removeprefix("min-"), "min" if old_score.startswith("min-") else "max"
-    return CheckpointConfig(
-        given["keep_checkpoints_num"] or saving.num_to_keep,
-        score,
-        order,
-        given["checkpoint_freq"] or saving.checkpoint_frequency,
-        given["checkpoint_at_end"] or saving.checkpoint_at_end,
-    )
-
-
-def run_or_resume(experiment: Experiment, resume: Any) -> None:
+def run_or_resume(experiment: RunningExperiment, resume: Any) -> None:
     """Run an experiment, or go on with the one that its folder holds.
 
     Raises:
@@ -187,7 +135,7 @@ def run_or_resume(experiment: Experiment, resume: Any) -> None:
         experiment.fit()
         return
     filesystem = experiment.filesystem
-    found = Experiment.load(place, experiment.trainable, replays=False, storage_filesystem=filesystem)
+    found = RunningExperiment.load(place, experiment.trainable, replays=False, storage_filesystem=filesystem)
     found.run_options = experiment.run_options
     experiment.__dict__.update(found.__dict__)
     errored = resume in ("ERRORED_ONLY", "LOCAL+ERRORED", "AUTO+ERRORED")

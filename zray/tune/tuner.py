@@ -6,18 +6,19 @@ import os
 from typing import Any
 
 from .config import CheckpointConfig, FailureConfig, RunConfig, TuneConfig
-from .experiment import STATE, Experiment
 from .mirror import has_experiment
 from .output import names_of
 from .results import ResultGrid, error_of
+from .running_experiment import STATE, RunningExperiment
 from .settings import Settings
+from .unknown import checks_names
 
 __all__ = ["Tuner"]
 
 
 def experiment_of(
     trainable: Any, space: dict[str, Any] | None, tune_config: TuneConfig | None, run_config: RunConfig | None
-) -> Experiment:
+) -> RunningExperiment:
     """The experiment that the options describe."""
     tune, run = tune_config or TuneConfig(), run_config or RunConfig()
     failure, saving = run.failure_config or FailureConfig(), run.checkpoint_config or CheckpointConfig()
@@ -37,7 +38,7 @@ def experiment_of(
         name_of=tune.trial_name_creator,
         folder_of=tune.trial_dirname_creator,
     )
-    return Experiment(
+    return RunningExperiment(
         trainable,
         space or {},
         settings,
@@ -60,6 +61,22 @@ def experiment_of(
     )
 
 
+# Options of former front doors, and where they stand today.
+_HINTS = {
+    "config": "param_space=...",
+    "resources_per_trial": "tune.with_resources(trainable, {...})",
+    **dict.fromkeys(
+        ("metric", "mode", "num_samples", "scheduler", "search_alg", "max_concurrent_trials", "reuse_actors"),
+        "tune_config=tune.TuneConfig(...)",
+    ),
+    **dict.fromkeys(
+        ("name", "stop", "storage_path", "local_dir", "callbacks", "verbose", "progress_reporter", "log_to_file"),
+        "run_config=tune.RunConfig(...)",
+    ),
+}
+
+
+@checks_names("tune.Tuner", _HINTS)
 class Tuner:
     """A hyper-parameter search.
 
@@ -89,7 +106,7 @@ class Tuner:
         param_space: dict[str, Any] | None = None,
         tune_config: TuneConfig | None = None,
         run_config: RunConfig | None = None,
-        _experiment: Experiment | None = None,
+        _experiment: RunningExperiment | None = None,
         _resume: dict[str, bool] | None = None,
     ) -> None:
         self._resume = _resume
@@ -118,7 +135,7 @@ class Tuner:
         """The outcomes so far, of an experiment that has run or was restored."""
         experiment = self._experiment
         if self._resume is not None and not experiment.controller.trials:
-            experiment = Experiment.load(experiment.path, experiment.trainable)
+            experiment = RunningExperiment.load(experiment.path, experiment.trainable)
         return ResultGrid(experiment)
 
     @classmethod
@@ -147,7 +164,7 @@ class Tuner:
             TuneError: the folder holds no experiment.
         """
         del param_space
-        experiment = Experiment.load(path, trainable, replays=False, storage_filesystem=storage_filesystem)
+        experiment = RunningExperiment.load(path, trainable, replays=False, storage_filesystem=storage_filesystem)
         resume = {
             "resume_unfinished": resume_unfinished,
             "resume_errored": resume_errored,
@@ -159,7 +176,7 @@ class Tuner:
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether a folder, or a URL, holds an experiment."""
-        url, local = Experiment.locate(path, storage_filesystem)
+        url, local = RunningExperiment.locate(path, storage_filesystem)
         if url:
             return has_experiment(url, storage_filesystem)
         return os.path.exists(os.path.join(local, STATE))

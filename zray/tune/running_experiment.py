@@ -35,13 +35,13 @@ from .trial import Trial, TrialState, value_of
 from .variants import has_unresolved_values
 from .worker import is_class
 
-__all__ = ["Experiment"]
+__all__ = ["RunningExperiment"]
 
 STATE = "experiment.pkl"
 DECISIONS = "decisions.jsonl"
 
 
-class Experiment:
+class RunningExperiment:
     """One experiment.
 
     Args:
@@ -284,7 +284,7 @@ class Experiment:
     @classmethod
     def load(
         cls, path: str, trainable: Any = None, *, replays: bool = True, storage_filesystem: Any = None
-    ) -> Experiment:
+    ) -> RunningExperiment:
         """The experiment in a folder.
 
         Args:
@@ -299,7 +299,7 @@ class Experiment:
             mirror.fetch(url, storage_filesystem, path)
         try:
             with open(os.path.join(path, STATE), "rb") as file:
-                found: Experiment = cloudpickle.load(file)
+                found: RunningExperiment = cloudpickle.load(file)
         except FileNotFoundError:
             raise TuneError(f"{path} holds no experiment: it has no {STATE}.") from None
         found.storage_path, found.name = os.path.split(path)

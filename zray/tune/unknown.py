@@ -1,0 +1,58 @@
+"""Names that a front door does not have: errors that name the nearest one."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+__all__ = ["checks_names", "nearest", "unknown_name"]
+
+Class = TypeVar("Class", bound=type)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence with the known name that is most like another one; empty: none is like it."""
+    close = difflib.get_close_matches(name, list(known), 1, 0.6)
+    return f"  Did you mean {close[0]!r}?" if close else ""
+
+
+def unknown_name(place: str, kind: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that a front door does not have.
+
+    Args:
+        place: the front door, as "tune.run".
+        kind: what the name is, as "argument".
+        name: the name.
+        known: the names that there are.
+    """
+    names = [each for each in known if not each.startswith("_")]
+    return f"{place} has no {kind} {name!r}.{nearest(str(name), names)}  It has: {', '.join(names)}."
+
+
+def checks_names(place: str, hints: Mapping[str, str] | None = None) -> Callable[[Class], Class]:
+    """Let a class name the nearest argument where a program passes one that its constructor does not have.
+
+    Args:
+        place: the class, as "tune.Tuner".
+        hints: for names of other front doors, what to write instead.
+    """
+
+    def decorate(cls: Class) -> Class:
+        init = cls.__init__  # type: ignore[misc]
+        known = list(inspect.signature(init).parameters)[1:]
+
+        @functools.wraps(init)
+        def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+            for name in kwargs:
+                if name not in known:
+                    hint = f"  Write {hints[name]}." if hints and name in hints else ""
+                    raise TypeError(unknown_name(place, "argument", name, known) + hint)
+            init(self, *args, **kwargs)
+
+        cls.__init__ = checked  # type: ignore[misc]
+        return cls
+
+    return decorate
