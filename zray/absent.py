@@ -7,6 +7,11 @@ from __future__ import annotations
 
 GROUPS = "Make the methods async, create one actor for each group, or give `max_concurrency` and lock the state."
 
+TRAINERS = "Train in a function that `tune.Tuner` runs, or create one actor for each worker."
+HOOKS = "Call `tune.report` in a callback of your own."
+LOGGERS = "Log in the method `on_trial_result` of a `tune.Callback`."
+ASK = "Use `OptunaSearch`, or pass an object with `ask` and `tell` to `AskTellSearch`."
+
 # Functions, classes and modules, by full name.
 NAMES = {
     "zray.cancel": "End an actor with `zray.kill`; let long tasks ask an actor now and then whether to stop.",
@@ -24,11 +29,48 @@ NAMES = {
     "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",
     "zray.autoscaler": "Start nodes with `zray start --address`, and end them with `zray drain`.",
     "zray.data": "Run tasks over a list of files.",
-    "zray.train": "Create one actor for each worker.",
+    "zray.train.DataParallelTrainer": TRAINERS,
+    "zray.train.TorchTrainer": TRAINERS,
+    "zray.train.LightningTrainer": TRAINERS,
+    "zray.train.TensorflowTrainer": TRAINERS,
+    "zray.train.HorovodTrainer": TRAINERS,
+    "zray.train.TransformersTrainer": TRAINERS,
+    "zray.train.XGBoostTrainer": "Train with `xgboost` in a function that `tune.Tuner` runs.",
+    "zray.train.LightGBMTrainer": "Train with `lightgbm` in a function that `tune.Tuner` runs.",
+    "zray.train.SklearnTrainer": "Fit the estimator in a function that `tune.Tuner` runs, or in a task.",
+    "zray.train.get_dataset_shard": "Pass data by `tune.with_parameters`.",
+    "zray.train.prepare_model": "Move the model to its device in the function: `model.to(device)`.",
+    "zray.train.prepare_data_loader": "Use the data loader as it is.",
+    "zray.train.get_device": 'Write `torch.device("cuda" if zray.get_gpu_ids() else "cpu")`.',
+    "zray.tune.integration.TuneReportCallback": HOOKS,
+    "zray.tune.integration.TuneReportCheckpointCallback": HOOKS,
+    "zray.tune.integration.WandbLoggerCallback": LOGGERS,
+    "zray.tune.integration.MLflowLoggerCallback": LOGGERS,
+    "zray.tune.integration.wandb_mixin": LOGGERS,
+    "zray.tune.integration.mlflow_mixin": LOGGERS,
+    "zray.tune.schedulers.PB2": "Use `PopulationBasedTraining`.",
+    "zray.tune.schedulers.pb2": "Use `PopulationBasedTraining`.",
+    "zray.tune.schedulers.PopulationBasedTrainingReplay": "Read the recorded configurations in `result.json`.",
+    "zray.tune.schedulers.HyperBandForBOHB": "Use `HyperBandScheduler` with `OptunaSearch`.",
+    "zray.tune.schedulers.hb_bohb": "Use `HyperBandScheduler` with `OptunaSearch`.",
+    "zray.tune.schedulers.ResourceChangingScheduler": "Give resources by a function of the configuration: "
+    "`tune.with_resources`.",
+    "zray.tune.schedulers.resource_changing_scheduler": "Give resources by a function of the configuration: "
+    "`tune.with_resources`.",
+    "zray.tune.search.ax": ASK,
+    "zray.tune.search.bayesopt": "Use `OptunaSearch(sampler=optuna.samplers.GPSampler())`.",
+    "zray.tune.search.bohb": "Use `OptunaSearch`, whose default sampler is TPE, with `HyperBandScheduler`.",
+    "zray.tune.search.dragonfly": ASK,
+    "zray.tune.search.flaml": ASK,
+    "zray.tune.search.hebo": ASK,
+    "zray.tune.search.nevergrad": "Pass the optimizer of Nevergrad to `AskTellSearch`.",
+    "zray.tune.search.sigopt": "Use `OptunaSearch`.",
+    "zray.tune.search.skopt": "Pass the `skopt.Optimizer` to `AskTellSearch`.",
+    "zray.tune.search.zoopt": "Use `OptunaSearch`.",
     "zray.rllib": "Run environments in actors, as examples/06_training_loop.py does.",
     "zray.serve": "Call actors from a web server of your choice.",
     "zray.llm": "Call actors that hold the model.",
-    "zray.air": "Pass parameters to tasks and actors, and return results.",
+    "zray.air.integrations": LOGGERS,
 }
 
 # Options of remote functions, actor classes and methods.
@@ -97,6 +139,25 @@ def attribute_error(module: str, name: str) -> AttributeError:
     full = f"{module}.{name}"
     reason = f": {_said(full, NAMES[full])}" if full in NAMES else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{reason}")
+
+
+def placeholder(name: str, module: str) -> type:
+    """The class for a name that programs import, and whose use is an error.
+
+    Args:
+        name: the row's name.
+        module: the module that is asked for it.
+
+    Raises:
+        AttributeError: no row has the name.
+    """
+    if name not in NAMES:
+        raise attribute_error(module, name.rpartition(".")[2])
+
+    def refuse(self: object, *args: object, **kwargs: object) -> None:
+        raise not_built(NAMES, name)
+
+    return type(name.rpartition(".")[2], (), {"__init__": refuse, "__module__": module, "__doc__": NAMES[name]})
 
 
 def refuse_import(name: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import aliases
+
 _MODULE_BY_NAME = {
     **dict.fromkeys(
         (
@@ -32,34 +34,90 @@ _MODULE_BY_NAME = {
             "get_trial_id",
             "get_trial_name",
             "get_trial_resources",
+            "is_session_enabled",
             "report",
         ),
         "session",
     ),
     **dict.fromkeys(
-        ("CheckpointConfig", "FailureConfig", "ResumeConfig", "RunConfig", "SyncConfig", "TuneConfig"), "config"
+        (
+            "CheckpointConfig",
+            "FailureConfig",
+            "ResumeConfig",
+            "RunConfig",
+            "ScalingConfig",
+            "SyncConfig",
+            "TuneConfig",
+        ),
+        "config",
     ),
     **dict.fromkeys(("ExperimentAnalysis", "Result", "ResultGrid"), "results"),
     **dict.fromkeys(("register_env", "register_trainable"), "registry"),
     **dict.fromkeys(("PlacementGroupFactory", "with_resources"), "resources"),
     **dict.fromkeys(("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"), "reporters"),
+    **dict.fromkeys(
+        (
+            "CombinedStopper",
+            "ExperimentPlateauStopper",
+            "FunctionStopper",
+            "MaximumIterationStopper",
+            "NoopStopper",
+            "Stopper",
+            "TimeoutStopper",
+            "TrialPlateauStopper",
+        ),
+        "stoppers",
+    ),
     "Callback": "callback",
+    "TrainingResult": "result",
+    "create_scheduler": "schedulers",
+    "create_searcher": "search",
+    "function": "functions",
+    "with_parameters": "parameters",
     "Experiment": "experiments",
     "run": "tune_run",
     "run_experiments": "experiments",
     "Checkpoint": "checkpoint",
-    "Stopper": "stoppers",
     "Trainable": "trainable",
     "TuneError": "errors",
     "Tuner": "tuner",
 }
 
+# Modules that are attributes without an import of their own.
+_MODULES = (
+    "analysis",
+    "callback",
+    "experiment",
+    "integration",
+    "logger",
+    "progress_reporter",
+    "registry",
+    "result",
+    "result_grid",
+    "schedulers",
+    "search",
+    "stopper",
+    "suggest",
+    "track",
+    "trainable",
+    "tune_config",
+    "tuner",
+    "utils",
+)
+
 __all__ = sorted(_MODULE_BY_NAME)
+
+aliases.install()
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
+    if name in _MODULES:
+        try:
+            return import_module(f".{name}", __name__)
+        except ModuleNotFoundError as error:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {error}") from error
     if name not in _MODULE_BY_NAME:
         from .. import absent
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import events as ev
 from . import naming
+from .controller_names import ControllerNames
 from .decisions import NOOP, PAUSE, STOP, Decision
 from .pickles import dumps
 from .schedulers.trial_scheduler import TrialScheduler
@@ -27,7 +28,7 @@ from .trial_results import filled_result, missing_metric, superfluous
 __all__ = ["Controller"]
 
 
-class Controller:
+class Controller(ControllerNames):
     """The state of an experiment."""
 
     def __init__(
@@ -383,7 +384,7 @@ class Controller:
     def _fill(self) -> None:
         """Start trials while there is capacity."""
         while not self.is_ending and len(self.running) + len(self.halting) < self._limit():
-            trial = self.scheduler.choose_trial_to_run(self) or self._new_trial()
+            trial = self.chosen_trial() or self._new_trial()
             if trial is None:
                 break
             self._start(trial)

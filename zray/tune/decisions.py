@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Any
 
 __all__ = ["CONTINUE", "NOOP", "PAUSE", "STOP", "Decision"]
 
 CONTINUE, PAUSE, STOP, NOOP = "CONTINUE", "PAUSE", "STOP", "NOOP"
 
 
-class Decision(Struct, frozen=True):
-    """A decision after a result.
+class Decision(str):
+    """A decision after a result.  It is the text of its action, as in Ray: `decision == TrialScheduler.STOP`.
 
-    action: CONTINUE, PAUSE or STOP.  reason: one sentence with the numbers; empty: nothing to explain.
-    save: whether a class trainable writes a checkpoint before it goes on.
+    Args:
+        action: CONTINUE, PAUSE or STOP.
+        reason: one sentence with the numbers; empty: nothing to explain.
+        save: whether a class trainable writes a checkpoint before it goes on.
     """
 
-    action: str = CONTINUE
-    reason: str = ""
-    save: bool = False
+    reason: str
+    save: bool
+
+    def __new__(cls, action: str = CONTINUE, reason: str = "", save: bool = False) -> Decision:
+        """The decision."""
+        made = super().__new__(cls, action)
+        made.reason, made.save = reason, save
+        return made
+
+    @property
+    def action(self) -> str:
+        """CONTINUE, PAUSE or STOP."""
+        return str(self)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self.reason, self.save

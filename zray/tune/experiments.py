@@ -24,9 +24,6 @@ __all__ = ["JOURNAL", "STATE", "Experiment", "Trial", "run_experiments", "run_sp
 # Arguments of `init` in former years.
 _FORMER_INIT = ("redis_address", "redis_password", "redis_max_memory", "huge_pages", "plasma_directory", "webui_host")
 
-# `ray.tune.experiment.trial` and `ray.tune.experiment.experiment` are found in this module's place.
-__path__: list[str] = []
-
 
 class Experiment:
     """One experiment, for `run_experiments`; as a name and keywords.

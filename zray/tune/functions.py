@@ -6,6 +6,7 @@ report with a checkpoint.  Reports behind a decision to stop are dropped, and th
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any
 from . import session
 from .checkpoint import Checkpoint
 
-__all__ = ["FunctionRun", "TrialStopped", "call_form"]
+__all__ = ["FunctionRun", "Reporter", "StatusReporter", "TrialStopped", "call_form", "function"]
 
 # A fast function waits for the controller behind so many reports: they are sent together, and cost microseconds each.
 REPORTS_AHEAD_MAX = 1000
@@ -111,8 +112,8 @@ class FunctionRun:
         if inspect.isgenerator(returned):
             for metrics in returned:
                 self.report(_as_metrics(metrics), None)
-        elif isinstance(returned, Mapping):
-            self.report(dict(returned), None)
+        elif isinstance(returned, Mapping) or hasattr(returned, "_asdict"):
+            self.report(_as_metrics(returned), None)
         elif isinstance(returned, (int, float)) and not isinstance(returned, bool) and not self._has_reported:
             self.report(_as_metrics(returned), None)
 
@@ -174,6 +175,8 @@ class FunctionRun:
 
 
 def _as_metrics(value: Any) -> dict[str, Any]:
+    if hasattr(value, "_asdict"):  # TrainingResult of 2018
+        return {key: field for key, field in value._asdict().items() if field is not None}
     return dict(value) if isinstance(value, Mapping) else {"_metric": value}
 
 
@@ -184,10 +187,18 @@ class Reporter:
         self._run = run
 
     def __call__(self, _metrics: Mapping[str, Any] | None = None, **metrics: Any) -> None:
-        result = getattr(_metrics, "_asdict", lambda: _metrics)() or {}
-        self._run.report({**result, **metrics}, None)
+        result = _as_metrics(_metrics) if _metrics is not None else {}
+        self._run.report({**result, **metrics}, session.take_folder_checkpoint())
 
     @property
     def logdir(self) -> str:
         """The trial's folder."""
         return str(self._run.facts.get("trial_dir", ""))
+
+
+StatusReporter = Reporter
+
+
+def function(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as a value of a configuration, which is passed on and not called, as in 2018 and 2019."""
+    return functools.partial(func)

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import TuneError
+from .unknown import unknown_name
 
-__all__ = ["PlacementGroupFactory", "actor_options", "as_request", "resources_to_json", "with_resources"]
+__all__ = [
+    "PlacementGroupFactory",
+    "Resources",
+    "actor_options",
+    "as_request",
+    "json_to_resources",
+    "resources_to_json",
+    "with_resources",
+]
 
 # Concurrent trials that ask for nothing: each is a process.
 FREE_TRIALS_MAX = 64
+
+
+class Resources(NamedTuple):
+    """The resources of a trial, as `default_resource_request` of 2018 returns them.
+
+    cpu, gpu: of the trial itself.  extra_cpu, extra_gpu: of the actors and tasks that it starts.
+    """
+
+    cpu: float = 1
+    gpu: float = 0
+    extra_cpu: float = 0
+    extra_gpu: float = 0
+    custom_resources: dict[str, float] | None = None
+    extra_custom_resources: dict[str, float] | None = None
 
 
 class PlacementGroupFactory:
@@ -182,3 +205,20 @@ def resources_of(trainable: Any, given: Any, config: dict[str, Any]) -> Placemen
 def resources_to_json(request: PlacementGroupFactory) -> dict[str, float]:
     """The sum of the resources, by name."""
     return request.required_resources
+
+
+def json_to_resources(data: Any) -> Resources | None:
+    """The resources of a dict as {"cpu": 1, "gpu": 0}.
+
+    Raises:
+        TuneError: an unknown key.
+    """
+    if data is None or data == "null":
+        return None
+    import json
+
+    found = json.loads(data) if isinstance(data, str) else dict(data)
+    unknown = [key for key in found if key not in Resources._fields and key not in _IGNORED]
+    if unknown:
+        raise TuneError(unknown_name("The dict of resources", "key", unknown[0], Resources._fields))
+    return Resources(**{key: value for key, value in found.items() if key in Resources._fields})

@@ -21,6 +21,7 @@ from .controller import Controller
 from .errors import TuneError
 from .journal import Journal
 from .logger import writes_events
+from .parameters import placed
 from .processes import Process
 from .records.files import TrialFiles
 from .resources import capacity, resources_of
@@ -127,7 +128,7 @@ class Runner:
         """
         with storage.writing(self.path, is_begun=True):
             try:
-                self._trainable_ref = zray.put(self.trainable)
+                self._trainable_ref = zray.put(placed(self.trainable))
                 self.callbacks.call("setup", **info)
                 if first:
                     self.callbacks.load(self.path)

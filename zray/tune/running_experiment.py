@@ -28,10 +28,11 @@ from .results import history, score_of
 from .runner import Runner
 from .schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from .search.basic_variant import BasicVariantGenerator
-from .search.searcher import Searcher
+from .search.searcher import Searcher, set_search_properties
 from .settings import Settings
 from .stoppers import stopper_of
 from .trial import Trial, TrialState, value_of
+from .unknown import shown
 from .variants import has_unresolved_values
 from .worker import is_class
 
@@ -111,8 +112,8 @@ class RunningExperiment:
         if searcher is None:
             searcher = BasicVariantGenerator(random_state=self.seed)
         searcher = as_searcher(searcher)
-        took = searcher.set_search_properties(
-            settings.metric, settings.mode, dict(self.space), num_samples=settings.num_samples
+        took = set_search_properties(
+            searcher, settings.metric, settings.mode, dict(self.space), num_samples=settings.num_samples
         )
         if isinstance(searcher, BasicVariantGenerator):
             total = searcher.total_samples
@@ -135,13 +136,18 @@ class RunningExperiment:
 
             scheduler = create_scheduler(scheduler)
         scheduler = scheduler if scheduler is not None else FIFOScheduler()
+        if not isinstance(scheduler, TrialScheduler):
+            raise TypeError(
+                f"The scheduler is a TrialScheduler or the name of one, not {shown(scheduler)}.  Subclass "
+                "tune.schedulers.TrialScheduler."
+            )
         if not scheduler.set_search_properties(self.settings.metric, self.settings.mode):
             raise ValueError(
                 f"{type(scheduler).__name__} and TuneConfig name different metrics or modes: "
                 f"{scheduler.metric!r} ({scheduler.mode}) and {self.settings.metric!r} ({self.settings.mode}).  "
                 "Name them in one place."
             )
-        if not isinstance(scheduler, FIFOScheduler) and hasattr(scheduler, "require_metric"):
+        if scheduler.needs_metric:
             scheduler.require_metric()
         return scheduler
 

@@ -16,7 +16,18 @@ from typing import Any, Protocol
 
 from .checkpoint import TEMPORARY, Checkpoint
 
-__all__ = ["TuneContext", "checkpoint_dir", "get_checkpoint", "get_context", "report"]
+__all__ = [
+    "TuneContext",
+    "checkpoint_dir",
+    "get_checkpoint",
+    "get_context",
+    "get_trial_dir",
+    "get_trial_id",
+    "get_trial_name",
+    "get_trial_resources",
+    "is_session_enabled",
+    "report",
+]
 
 
 class Session(Protocol):
@@ -80,10 +91,15 @@ def report(
     if session is None:
         warnings.warn("A result was reported outside of a trial: it is ignored.", stacklevel=2)
         return
-    if checkpoint is None and _folder_checkpoint:
-        checkpoint = _folder_checkpoint.pop()
+    if checkpoint is None:
+        checkpoint = take_folder_checkpoint()
     merged = {**_metrics, **metrics} if _metrics is not None else metrics
     session.report(merged, checkpoint)
+
+
+def take_folder_checkpoint() -> Checkpoint | None:
+    """The checkpoint of `with tune.checkpoint_dir`, for the result that comes next."""
+    return _folder_checkpoint.pop() if _folder_checkpoint else None
 
 
 def get_checkpoint() -> Checkpoint | None:

@@ -15,6 +15,9 @@ from .naming import date_of
 
 __all__ = ["Trainable"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 METADATA = ".tune_metadata"
 DICT_FILE = "checkpoint_dict.pkl"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
@@ -65,6 +65,12 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
     checkpoint with which it starts for the first time.
     """
 
+    PENDING: ClassVar[str] = "PENDING"
+    RUNNING: ClassVar[str] = "RUNNING"
+    PAUSED: ClassVar[str] = "PAUSED"
+    TERMINATED: ClassVar[str] = "TERMINATED"
+    ERROR: ClassVar[str] = "ERROR"
+
     trial_id: str
     trainable_name: str
     config: dict[str, Any]
@@ -116,6 +122,10 @@ class Trial(Struct, eq=False, weakref=True, dict=True):
     def status(self) -> str:
         """The state, as text."""
         return self.state.value
+
+    def is_finished(self) -> bool:
+        """Whether the trial has ended, with or without an error."""
+        return self.is_over
 
     @property
     def evaluated_params(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-__all__ = ["checks_names", "nearest", "unknown_name"]
+__all__ = ["checks_names", "nearest", "shown", "unknown_name"]
 
 Class = TypeVar("Class", bound=type)
 
@@ -17,6 +17,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """A sentence with the known name that is most like another one; empty: none is like it."""
     close = difflib.get_close_matches(name, list(known), 1, 0.6)
     return f"  Did you mean {close[0]!r}?" if close else ""
+
+
+def shown(value: Any) -> str:
+    """A value in a message: the name of a class, or of the type of anything else."""
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def unknown_name(place: str, kind: str, name: str, known: Iterable[str]) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .spaces import Domain, Function, generator_of
+from .spaces import Domain, Function, generator_of, grid_search
 
-__all__ = ["RecursiveDependencyError", "generate_variants", "grid_count", "has_unresolved_values"]
+__all__ = ["RecursiveDependencyError", "generate_variants", "grid_count", "grid_search", "has_unresolved_values"]
 
 Path = tuple[Any, ...]
 

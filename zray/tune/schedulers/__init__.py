@@ -43,3 +43,9 @@ def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
     if name not in _BY_NAME:
         raise ValueError(f"No scheduler is called {scheduler!r}.  The names are: {', '.join(sorted(_BY_NAME))}.")
     return _BY_NAME[name](**options)
+
+
+def __getattr__(name: str) -> Any:
+    from ... import absent
+
+    raise absent.attribute_error(__name__, name)

@@ -79,6 +79,8 @@ class AsyncHyperBandScheduler(TrialScheduler):
         type: "stopping" or "promotion".
     """
 
+    needs_metric = True
+
     @with_reward_attr
     def __init__(
         self,

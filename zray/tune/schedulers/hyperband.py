@@ -78,6 +78,8 @@ class HyperBandScheduler(TrialScheduler):
         stop_last_trials: whether trials end at max_t.
     """
 
+    needs_metric = True
+
     @with_reward_attr
     def __init__(
         self,

@@ -33,6 +33,8 @@ class MedianStoppingRule(TrialScheduler):
         hard_stop: False: trials pause, and go on when nothing else is to be run.
     """
 
+    needs_metric = True
+
     @with_reward_attr
     def __init__(
         self,

@@ -102,6 +102,8 @@ class PopulationBasedTraining(TrialScheduler):
         seed: of the perturbations.
     """
 
+    needs_metric = True
+
     @with_reward_attr
     def __init__(
         self,

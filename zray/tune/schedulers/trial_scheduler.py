@@ -6,6 +6,8 @@ handed in; `controller.trials` has all trials in order, and these methods act on
     controller.stop_trial(trial, reason)                  a paused or running trial ends
     controller.unpause(trial, reason)                     a paused trial may start again
     controller.exploit(trial, source, config, reason)     a trial goes on from another one's checkpoint
+
+Subclasses that were written for Ray work: a decision may be plain text, and a paused trial may be chosen to run.
 """
 
 from __future__ import annotations
@@ -26,8 +28,29 @@ class TrialScheduler:
 
     CONTINUE, PAUSE, STOP, NOOP = CONTINUE, PAUSE, STOP, NOOP
 
-    metric: str | None = None
-    mode: str | None = None
+    # Whether an experiment without a metric is an error.
+    needs_metric = False
+    # Subclasses that were written for Ray set these two.
+    _metric: str | None = None
+    _mode: str | None = None
+
+    @property
+    def metric(self) -> str | None:
+        """The result's key that is compared."""
+        return self._metric
+
+    @metric.setter
+    def metric(self, metric: str | None) -> None:
+        self._metric = metric
+
+    @property
+    def mode(self) -> str | None:
+        """ "min" or "max"."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: str | None) -> None:
+        self._mode = mode
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Take the experiment's metric and mode, if the scheduler has none of its own.
@@ -80,6 +103,20 @@ class TrialScheduler:
     def choose_trial_to_run(self, controller: Controller) -> Trial | None:
         """The trial to start next, of those in state PENDING; None: a new one."""
         return next(iter(controller.pending()), None)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write the state into a file."""
+        import cloudpickle
+
+        with open(checkpoint_path, "wb") as file:
+            cloudpickle.dump(self.__dict__, file)
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Read the state from a file of `save`."""
+        import cloudpickle
+
+        with open(checkpoint_path, "rb") as file:
+            self.__dict__.update(cloudpickle.load(file))
 
     def debug_string(self) -> str:
         """One line for the status."""

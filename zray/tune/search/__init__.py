@@ -59,3 +59,13 @@ def create_searcher(search_alg: str, **options: Any) -> Searcher:
 
         return HyperOptSearch(**options)
     raise ValueError(f'No searcher is called {search_alg!r}.  The names are: "hyperopt", "optuna", "random".')
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("OptunaSearch", "HyperOptSearch"):
+        from importlib import import_module
+
+        return getattr(import_module(f".{name.removesuffix('Search').lower()}", __name__), name)
+    from ... import absent
+
+    raise absent.attribute_error(__name__, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .searcher import Searcher
+from .searcher import Searcher, set_search_properties
 
 __all__ = ["ConcurrencyLimiter"]
 
@@ -45,7 +45,7 @@ class ConcurrencyLimiter(Searcher):
         return getattr(self.searcher, "chosen", None)
 
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
-        return self.searcher.set_search_properties(metric, mode, config, **spec)
+        return set_search_properties(self.searcher, metric, mode, config, **spec)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if len(self.open) + len(self.finished) >= self.limit:

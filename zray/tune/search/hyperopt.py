@@ -15,6 +15,9 @@ from .searcher import Searcher
 
 __all__ = ["HyperOptSearch"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 def _hyperopt() -> Any:
     try:

@@ -16,6 +16,9 @@ from .searcher import Searcher
 
 __all__ = ["OptunaSearch", "distributions_of"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 def _optuna() -> Any:
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from .searcher import Searcher
+from .searcher import Searcher, set_search_properties
 
 __all__ = ["Repeater"]
 
@@ -47,7 +47,7 @@ class Repeater(Searcher):
         return self.searcher.mode
 
     def set_search_properties(self, metric: Any, mode: Any, config: dict[str, Any], **spec: Any) -> bool:
-        return self.searcher.set_search_properties(metric, mode, config, **spec)
+        return set_search_properties(self.searcher, metric, mode, config, **spec)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if not self.leader or self.size[self.leader] >= self.repeat:

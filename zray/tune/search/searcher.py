@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Searcher"]
+__all__ = ["SearchAlgorithm", "Searcher", "set_search_properties"]
 
 
 class Searcher:
@@ -54,6 +54,29 @@ class Searcher:
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """A trial has ended; `result` is its last one."""
 
+    def add_evaluated_point(
+        self,
+        parameters: dict[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: list[float] | None = None,
+    ) -> bool:
+        """Take a result that is known from elsewhere.
+
+        Returns:
+            False: the searcher does not learn from such results.
+        """
+        return False
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """Take the limit of trials at once.
+
+        Returns:
+            False: the experiment holds it.
+        """
+        return False
+
     def get_state(self) -> dict[str, Any]:
         """The state, for `set_state`."""
         return dict(self.__dict__)
@@ -75,3 +98,18 @@ class Searcher:
 
         with open(checkpoint_path, "rb") as file:
             self.set_state(cloudpickle.load(file))
+
+
+# The name of the base class beside Searcher in Ray.
+SearchAlgorithm = Searcher
+
+
+def set_search_properties(
+    searcher: Searcher, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+) -> bool:
+    """Call the searcher's `set_search_properties`; subclasses of 2020 take no more than the three arguments."""
+    import inspect
+
+    taken = inspect.signature(searcher.set_search_properties).parameters.values()
+    takes_more = any(each.kind is each.VAR_KEYWORD for each in taken)
+    return bool(searcher.set_search_properties(metric, mode, config, **(spec if takes_more else {})))

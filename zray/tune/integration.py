@@ -1,0 +1,13 @@
+"""Callbacks of other libraries, under Ray's names: what is absent says what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__path__: list[str] = []
+
+
+def __getattr__(name: str) -> Any:
+    from .. import absent
+
+    return absent.placeholder(f"zray.tune.integration.{name}", __name__)
