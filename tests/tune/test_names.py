@@ -20,8 +20,8 @@ NAMES = {
     "tune": f"{SPACES} {STOPPERS} {CONFIGS} run Tuner TuneConfig ResumeConfig Experiment report Checkpoint "
     "get_checkpoint with_parameters with_resources Trainable register_trainable register_env run_experiments "
     "ResultGrid Result Callback TuneError TrainingResult function checkpoint_dir track get_context get_trial_id "
-    "get_trial_name get_trial_dir get_trial_resources is_session_enabled PlacementGroupFactory ExperimentAnalysis create_scheduler "
-    "create_searcher schedulers search suggest stopper result utils registry",
+    "get_trial_name get_trial_dir get_trial_resources is_session_enabled PlacementGroupFactory ExperimentAnalysis "
+    "create_scheduler create_searcher schedulers search suggest stopper result utils registry",
     "tune.analysis": "ExperimentAnalysis",
     "tune.analysis.experiment_analysis": "ExperimentAnalysis",
     "tune.callback": "Callback",

@@ -118,8 +118,15 @@ class FunctionRun:
             self.report(_as_metrics(returned), None)
 
     def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
-        """Take a result from the function's thread."""
+        """Take a result from the function's thread.
+
+        A checkpoint may stand among the metrics, since a result that is returned or yielded has no other place for it.
+        """
         now = time.monotonic()
+        if checkpoint is None and isinstance(metrics.get("checkpoint"), Checkpoint):
+            metrics = dict(metrics)
+            checkpoint = metrics.pop("checkpoint")
+        checkpoint = checkpoint or session.take_folder_checkpoint()
         saved = self._persist(checkpoint) if checkpoint is not None else None
         with self._changed:
             if self._is_stopped:
@@ -188,7 +195,7 @@ class Reporter:
 
     def __call__(self, _metrics: Mapping[str, Any] | None = None, **metrics: Any) -> None:
         result = _as_metrics(_metrics) if _metrics is not None else {}
-        self._run.report({**result, **metrics}, session.take_folder_checkpoint())
+        self._run.report({**result, **metrics}, None)
 
     @property
     def logdir(self) -> str:

@@ -91,8 +91,6 @@ def report(
     if session is None:
         warnings.warn("A result was reported outside of a trial: it is ignored.", stacklevel=2)
         return
-    if checkpoint is None:
-        checkpoint = take_folder_checkpoint()
     merged = {**_metrics, **metrics} if _metrics is not None else metrics
     session.report(merged, checkpoint)
 
