@@ -1,4 +1,4 @@
-"""The process of a trial: an actor, and its placement group where the trial has several bundles."""
+"""Processes of trials: actors, with placement groups where trials start actors of their own."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ class Process:
         self.group: Any = None
         options = actor_options(request.bundles[0])
         if len(request.bundles) > 1:
-            self.group = placement_group(request.bundles, strategy=request.strategy)
+            # A trial without resources of its own is placed beside the first of its actors.
+            bundles = [bundle for bundle in request.bundles if bundle]
+            self.group = placement_group(bundles, strategy=request.strategy)
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 self.group, 0, placement_group_capture_child_tasks=True
             )
         self.handle = actor_class.options(**options).remote()
 
     def end(self, *, kills: bool) -> None:
-        """End the actor.  kills: at once; otherwise the object of a class ends before."""
+        """End the process, and give its resources back.  kills: at once, whatever it does."""
         if kills:
             zray.kill(self.handle)
         else:

@@ -161,6 +161,30 @@ def capacity(request: PlacementGroupFactory, nodes: list[dict[str, float]]) -> i
     return _times(request.required_resources, total)
 
 
+def too_large(request: PlacementGroupFactory, nodes: list[dict[str, float]]) -> str:
+    """The message for a trial that the nodes can never hold."""
+    largest: dict[str, float] = max(nodes, key=lambda node: node.get("CPU", 0), default={})
+    if len(request.bundles) == 1:
+        where = f"it asks for {_listed(request.required_resources)}, and the largest of {len(nodes)} nodes has"
+        own = _listed({name: largest.get(name, 0) for name in request.required_resources})
+        what = "No node can hold a trial"
+    else:
+        bundles = [bundle for bundle in request.bundles if not any(_times(bundle, node) for node in nodes)]
+        if bundles:
+            what = f"No node can hold a bundle of a trial, {_listed(bundles[0])}"
+            own = _listed({name: largest.get(name, 0) for name in bundles[0]})
+            where = f"the largest of {len(nodes)} nodes has"
+        else:
+            what = "The nodes together cannot hold a trial"
+            own = _listed({name: sum(node.get(name, 0) for node in nodes) for name in request.required_resources})
+            where = f"its bundles ask for {_listed(request.required_resources)}, and the {len(nodes)} nodes have"
+    return f"{what}: {where} {own}.  Ask for less (resources_per_trial, with_resources), or join a larger node."
+
+
+def _listed(amounts: Mapping[str, float]) -> str:
+    return "{" + ", ".join(f"{name}: {amount:g}" for name, amount in amounts.items()) + "}"
+
+
 def _times(wanted: Mapping[str, float], there: Mapping[str, float]) -> int:
     counts = [int(there.get(name, 0.0) / amount + 1e-9) for name, amount in wanted.items() if amount]
     return min(counts) if counts else FREE_TRIALS_MAX
@@ -190,6 +214,17 @@ def with_resources(trainable: Any, resources: Any) -> Any:
         functools.update_wrapper(made, found)
     made._tune_resources = resources
     return made
+
+
+def varies_by_config(trainable: Any, given: Any) -> bool:
+    """Whether the resources of a trial are computed from its configuration."""
+    wanted = given if given is not None else getattr(trainable, "_tune_resources", None)
+    if wanted is not None:
+        return callable(wanted) and not hasattr(wanted, "bundles")
+    from .trainable import Trainable
+
+    own = getattr(trainable, "default_resource_request", None)
+    return own is not None and getattr(own, "__func__", own) is not Trainable.default_resource_request.__func__  # type: ignore[attr-defined]
 
 
 def resources_of(trainable: Any, given: Any, config: dict[str, Any]) -> PlacementGroupFactory:

@@ -11,7 +11,7 @@ import traceback
 from typing import Any, NamedTuple
 
 import zray
-from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError
+from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError, ZrayError
 
 from . import events as ev
 from . import output, storage
@@ -24,7 +24,7 @@ from .logger import writes_events
 from .parameters import placed
 from .processes import Process
 from .records.files import TrialFiles
-from .resources import capacity, resources_of
+from .resources import PlacementGroupFactory, capacity, resources_of, too_large, varies_by_config
 from .trial import Trial, TrialState
 from .waits import reason_of
 from .worker import TrialActor
@@ -37,6 +37,9 @@ NODES_SECONDS = 2.0
 # A trial whose process has not begun after this time is asked about: what it waits for is shown and recorded.
 WAIT_SECONDS = 2.0
 ASK_SECONDS = 0.05
+# A process that does not stop is killed after this time: at the end of an experiment, and while it goes on.
+END_SECONDS = 10.0
+HALT_SECONDS = float(os.environ.get("TUNE_FORCE_TRIAL_CLEANUP_S") or 600)
 # Processes without a trial that are kept for the next one.
 IDLE_MAX = 64
 # Trials with TensorBoard's events: TensorBoard itself takes minutes to open more runs than that.
@@ -94,6 +97,7 @@ class Runner:
         self._calls: dict[Any, Call] = {}
         self._proceeding: dict[str, bool] = {}  # trial -> whether it saves first; the calls of this turn
         self._files: dict[str, TrialFiles] = {}
+        self._halted_at: dict[str, float] = {}  # trial -> when its process was told to stop
         self._late: list[Any] = []  # events that an action has found
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self._looked_at = 0.0
@@ -133,6 +137,9 @@ class Runner:
                 if first:
                     self.callbacks.load(self.path)
                 self.apply([*first, self._capacity_event(is_first=True)])
+                if self.controller.trials and varies_by_config(self.trainable, self.resources):
+                    # How many trials fit is known when there is the configuration of one.
+                    self.apply([self._capacity_event()])
                 while not self.controller.is_done:
                     self._turn()
             finally:
@@ -145,7 +152,8 @@ class Runner:
         self._notify_step("on_step_begin")
         found: list[Any] = []
         if self._calls:
-            ready, _ = zray.wait(list(self._calls), num_returns=1, timeout=TURN_SECONDS)
+            timeout = max(min(TURN_SECONDS, self._budget_left()), 0.0)
+            ready, _ = zray.wait(list(self._calls), num_returns=1, timeout=timeout)
             if ready and len(self._calls) > 1:
                 ready, _ = zray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
             for ref in ready:
@@ -153,6 +161,9 @@ class Runner:
         else:
             time.sleep(0.01)  # the searcher has nothing now
         now = time.time()
+        if self._budget_left() <= 0:
+            budget = self.controller.settings.time_budget_s
+            found.append(ev.TimedOut(now, f"the time budget of {budget:g} s is over"))
         if now - self._looked_at >= NODES_SECONDS:
             self.callbacks.save(self.path)
             self._ask_why()
@@ -161,6 +172,7 @@ class Runner:
                 found.append(event)
             elif not found:
                 self.controller.handle(event)  # the clock: not recorded, since nothing is decided by it alone
+            found += self._overdue(now)
         self.apply(found)
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=False)
@@ -191,6 +203,24 @@ class Runner:
             late, self._late = self._late, []
             self.apply(late)
 
+    def _budget_left(self) -> float:
+        """Seconds to the end of the time budget; without one, or behind its end: infinite."""
+        controller = self.controller
+        budget = controller.settings.time_budget_s
+        if not budget or controller.is_ending:
+            return float("inf")
+        return controller.began_at + budget - time.time()
+
+    def _overdue(self, now: float) -> list[Any]:
+        """End processes that do not stop: a step of a class may never come back."""
+        limit = END_SECONDS if self.controller.is_ending else HALT_SECONDS
+        late = [trial_id for trial_id, since in self._halted_at.items() if now - since > limit]
+        for trial_id in late:
+            self._halted_at.pop(trial_id)
+            self._calls = {ref: call for ref, call in self._calls.items() if call.trial_id != trial_id}
+            self._drop(trial_id)
+        return [ev.Halted(now, trial_id, 0) for trial_id in late]
+
     def _call(self, ref: Any, trial_id: str, method: str) -> None:
         self._calls[ref] = Call(trial_id, method, time.monotonic())
 
@@ -216,6 +246,8 @@ class Runner:
         now, trial_id = time.time(), call.trial_id
         if call.method == "begin":
             self.controller.waits.pop(trial_id, None)
+        if call.method == "halt":
+            self._halted_at.pop(trial_id, None)
         try:
             answer = zray.get(ref)
         except BaseException as error:
@@ -275,14 +307,12 @@ class Runner:
 
     def _start(self, action: ev.Start) -> None:
         trial = self.controller.trials[action.trial_id]
-        request = resources_of(self.trainable, self.resources, trial.config)
-        process = None
-        for place, idle in enumerate(self._idle):
-            if idle.request == request:
-                process = self._idle.pop(place)
-                break
-        if process is None:
-            process = Process(self._actor_class, request)
+        try:
+            request = self._request_of(trial)
+            process = self._idle_process(request) or Process(self._actor_class, request)
+        except (TuneError, ZrayError) as error:
+            self._late.append(ev.Failed(time.time(), trial.trial_id, str(error), is_final=True))
+            return
         self._processes[trial.trial_id] = process
         if trial.starts > 1:
             self._files_of(trial).write_parameters()
@@ -290,6 +320,22 @@ class Runner:
         self._notify("on_trial_start", trial)
         if trial.checkpoint is not None:
             self._notify("on_trial_restore", trial)
+
+    def _request_of(self, trial: Trial) -> PlacementGroupFactory:
+        """The resources of a trial.  Raises TuneError where they depend on its configuration and can never be there."""
+        request = resources_of(self.trainable, self.resources, trial.config)
+        if varies_by_config(self.trainable, self.resources):
+            nodes = [node["Resources"] for node in zray.nodes() if node["Alive"]]
+            if not capacity(request, nodes):
+                raise TuneError(too_large(request, nodes))
+        return request
+
+    def _idle_process(self, request: PlacementGroupFactory) -> Process | None:
+        """A process with these resources that has ended its trial; None: there is none."""
+        for place, idle in enumerate(self._idle):
+            if idle.request == request:
+                return self._idle.pop(place)
+        return None
 
     def _begin(self, trial: Trial, *, packs: bool = False) -> None:
         kept = trial.checkpoint
@@ -325,6 +371,7 @@ class Runner:
         if process is None:  # its last answer said that it is over, or its process has died
             self._late.append(ev.Halted(time.time(), action.trial_id, 0))
             return
+        self._halted_at[action.trial_id] = time.time()
         self._call(process.handle.halt.remote(action.save), action.trial_id, "halt")
 
     def _release(self, trial_id: str, *, is_usable: bool) -> None:
@@ -411,18 +458,16 @@ class Runner:
     def _capacity_event(self, *, is_first: bool = False) -> ev.Capacity:
         self._looked_at = now = time.time()
         nodes = [node["Resources"] for node in zray.nodes() if node["Alive"]]
-        if callable(self.resources) and not hasattr(self.resources, "bundles"):
-            return ev.Capacity(now, max(1, int(sum(node.get("CPU", 0) for node in nodes))))
+        if varies_by_config(self.trainable, self.resources):
+            if not self.controller.trials:
+                return ev.Capacity(now, 1)
+            newest = next(reversed(self.controller.trials.values()))
+            request = resources_of(self.trainable, self.resources, newest.config)
+            return ev.Capacity(now, max(1, capacity(request, nodes)))  # a trial that is too large fails by itself
         request = resources_of(self.trainable, self.resources, self.controller.settings.space)
         trials = capacity(request, nodes)
         if is_first and trials == 0:
-            asked = ", ".join(f"{name}: {amount:g}" for name, amount in request.required_resources.items())
-            largest: dict[str, float] = max(nodes, key=lambda node: node.get("CPU", 0), default={})
-            own = ", ".join(f"{name}: {largest.get(name, 0):g}" for name in request.required_resources)
-            raise TuneError(
-                f"No node can hold a trial: it asks for {{{asked}}}, and the largest of {len(nodes)} nodes has "
-                f"{{{own}}}.  Ask for less (resources_per_trial, with_resources), or join a larger node."
-            )
+            raise TuneError(too_large(request, nodes))
         return ev.Capacity(now, trials)
 
     # --- end ---
