@@ -129,6 +129,8 @@ def run_experiments(
         experiment.run_options["reuses"] = reuse_actors
         run_or_resume(experiment, resume)
         done.append(experiment)
+        if experiment.is_interrupted:
+            break
     if raise_on_failed_trial:
         for experiment in done:
             experiment.raise_for_failures()

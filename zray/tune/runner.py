@@ -19,6 +19,7 @@ from .callback import CallbackList
 from .checkpoint import Checkpoint
 from .controller import Controller
 from .errors import TuneError
+from .interrupts import Interrupts
 from .journal import Journal
 from .logger import writes_events
 from .parameters import placed
@@ -100,6 +101,7 @@ class Runner:
         self._halted_at: dict[str, float] = {}  # trial -> when its process was told to stop
         self._late: list[Any] = []  # events that an action has found
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
+        self.interrupts = Interrupts()
         self._looked_at = 0.0
         self._iteration = 0
         self._decisions = open(os.path.join(self.path, "decisions.jsonl"), "a")  # noqa: SIM115
@@ -140,8 +142,9 @@ class Runner:
                 if self.controller.trials and varies_by_config(self.trainable, self.resources):
                     # How many trials fit is known when there is the configuration of one.
                     self.apply([self._capacity_event()])
-                while not self.controller.is_done:
-                    self._turn()
+                with self.interrupts:
+                    while not self.controller.is_done and not self.interrupts.is_set:
+                        self._turn()
             finally:
                 problem = self.close()
             if problem is not None:

@@ -78,6 +78,7 @@ class RunningExperiment:
         self.trainable_name, self.trainable = trainable_of(trainable)
         _check_saving(self.trainable, settings, run or {})
         self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
+        self.is_interrupted = False
         self.space = dict(space)
         given = os.fspath(storage_path or storage.default_storage_path())
         local = mirror.local_path(given) if storage_filesystem is None else None
@@ -236,7 +237,10 @@ class RunningExperiment:
                 storage.mark(self.path, identity)
                 runner = Runner(self.controller, journal, self.trainable, name=self.name, identity=identity, **options)
                 runner.run(first, stop=self.stop, num_samples=samples, total_num_samples=samples)
+            self.is_interrupted = runner.interrupts.is_set and not self.controller.is_done
         except KeyboardInterrupt:
+            self.is_interrupted = True
+        if self.is_interrupted:
             warnings.warn(
                 f"The experiment was interrupted; go on with Tuner.restore({self.path!r}, trainable).", stacklevel=3
             )
