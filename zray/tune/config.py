@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from .resources import PlacementGroupFactory
-from .unknown import checks_names
+from .unknown import checks_names, shown
 
 __all__ = [
     "CheckpointConfig",
@@ -135,6 +136,10 @@ class RunConfig:
     log_to_file: bool | str | tuple[str, str] = False
     local_dir: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.callbacks is not None and not isinstance(self.callbacks, (list, tuple)):
+            raise TypeError(f"callbacks is a list of tune.Callback, not {shown(self.callbacks)}.")
+
 
 @checks_names("tune.TuneConfig", _OTHER_HOMES)
 @dataclass
@@ -170,6 +175,10 @@ class TuneConfig:
     def __post_init__(self) -> None:
         if self.mode not in (None, "min", "max") and not isinstance(self.mode, (list, tuple)):
             raise ValueError(f'mode is "min" or "max", not {self.mode!r}.')
+        if not isinstance(self.num_samples, Integral):
+            raise TypeError(f"num_samples is a whole number, not {self.num_samples!r}.")
+        if self.num_samples < -1:
+            raise ValueError(f"num_samples is at least 0, or -1 for no limit, not {self.num_samples}.")
 
 
 @checks_names("tune.ResumeConfig")

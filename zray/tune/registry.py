@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import TuneError
+from .unknown import nearest
 
 __all__ = ["get_trainable_cls", "register_env", "register_trainable"]
 
@@ -60,14 +61,35 @@ def trainable_of(value: Any) -> tuple[str, Any]:
                 return value, found
             known = ", ".join(sorted(_trainables)) or "none"
             raise TuneError(
-                f"No trainable is registered as {value!r}.  Registered: {known}.  Call register_trainable first."
+                f"No trainable is registered as {value!r}.{nearest(value, _trainables)}  Registered: {known}.  Call "
+                "register_trainable first."
             )
-        return value, _trainables[value]
+        return value, _checked(_trainables[value])
     target = getattr(value, "func", value)  # functools.partial
     if not callable(value):
         raise TuneError(f"A trainable is a function, a class or a registered name, not {type(value).__name__}.")
+    _checked(value)
     name = getattr(value, "__name__", None) or getattr(target, "__name__", None) or type(value).__name__
     return ("lambda" if name == "<lambda>" else str(name)), value
+
+
+def _checked(trainable: Any) -> Any:
+    """The function or class itself.  Raises TuneError where it can be seen that it does not run."""
+    from .functions import call_form
+    from .trainable import Trainable
+
+    if isinstance(trainable, type):
+        if not issubclass(trainable, Trainable):
+            raise TuneError(
+                f"The class {trainable.__name__} is no trainable: derive it from tune.Trainable, and define setup and "
+                "step."
+            )
+        return trainable
+    try:
+        call_form(trainable)
+    except TypeError as error:
+        raise TuneError(str(error)) from None
+    return trainable
 
 
 def get_trainable_cls(trainable_name: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .errors import TuneError
-from .unknown import unknown_name
+from .unknown import nearest, unknown_name
 
 __all__ = [
     "PlacementGroupFactory",
@@ -178,7 +178,9 @@ def too_large(request: PlacementGroupFactory, nodes: list[dict[str, float]]) -> 
             what = "The nodes together cannot hold a trial"
             own = _listed({name: sum(node.get(name, 0) for node in nodes) for name in request.required_resources})
             where = f"its bundles ask for {_listed(request.required_resources)}, and the {len(nodes)} nodes have"
-    return f"{what}: {where} {own}.  Ask for less (resources_per_trial, with_resources), or join a larger node."
+    unknown = [name for name in request.required_resources if not any(name in node for node in nodes)]
+    hint = nearest(unknown[0], ("cpu", "gpu", "memory", "extra_cpu", "extra_gpu")) if unknown else ""
+    return f"{what}: {where} {own}.{hint}  Ask for less (resources_per_trial, with_resources), or join a larger node."
 
 
 def _listed(amounts: Mapping[str, float]) -> str:

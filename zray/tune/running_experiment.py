@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import cloudpickle
@@ -79,6 +80,8 @@ class RunningExperiment:
         _check_saving(self.trainable, settings, run or {})
         self.settings, self.stop, self.run_options, self.seed = settings, stop, dict(run or {}), seed
         self.is_interrupted = False
+        if not isinstance(space, Mapping):
+            raise TypeError(f"The search space is a dict, not {shown(space)}.")
         self.space = dict(space)
         given = os.fspath(storage_path or storage.default_storage_path())
         local = mirror.local_path(given) if storage_filesystem is None else None
@@ -162,6 +165,7 @@ class RunningExperiment:
         """
         if not zray.is_initialized():
             zray.init()
+        data, is_new = self._pickled(), not os.path.exists(self.path)
         with storage.writing(self.path, is_begun=False):
             os.makedirs(self.path, exist_ok=True)
             journal_path = os.path.join(self.path, JOURNAL)
@@ -170,9 +174,14 @@ class RunningExperiment:
                 for path in (journal_path, os.path.join(self.path, DECISIONS)):
                     with contextlib.suppress(FileNotFoundError):
                         os.rename(path, f"{path}.{int(time.time() * 1000)}.old")
-            self._save()
+            self._save(data)
             journal = Journal(journal_path)
-        self._run(journal, [])
+        try:
+            self._run(journal, [])
+        except Exception:
+            if is_new and not self.controller.trials:  # nothing has begun: there is nothing to go on with
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def resume(
         self, *, resume_unfinished: bool = True, resume_errored: bool = False, restart_errored: bool = False
@@ -266,30 +275,51 @@ class RunningExperiment:
 
     # --- what is kept ---
 
-    def _save(self) -> None:
-        """Keep what `load` needs: before the first trial, so that all is as at the beginning."""
+    def _pickled(self) -> bytes:
+        """What `load` needs: before the first trial, so that all is as at the beginning."""
         controller, self.controller = self.controller, None  # type: ignore[assignment]
         filesystem, self.filesystem = self.filesystem, None  # it may hold connections and keys
         run, self.run_options = self.run_options, {**self.run_options, "reporter": None}
         self.run_options["callbacks"] = pickled(run.get("callbacks") or [])
         try:
-            data = cloudpickle.dumps(self)
+            data: bytes = cloudpickle.dumps(self)
+            return data
         except Exception as error:
             raise TuneError(
-                f"The experiment cannot be pickled, so that it could not be resumed: {error}.  Pass large objects by "
-                "tune.with_parameters, and create open files and connections in the trial."
+                f"The experiment cannot be pickled for its processes: {error}{self._culprit()}.  "
+                "Create locks, open files and connections in the trial."
             ) from error
         finally:
             self.controller, self.run_options, self.filesystem = controller, run, filesystem
+
+    def _save(self, data: bytes | None = None) -> None:
+        """Keep what `load` needs."""
         unfinished = os.path.join(self.path, f"{STATE}.unfinished")
         try:
             with open(unfinished, "wb") as file:
-                file.write(data)
+                file.write(self._pickled() if data is None else data)
             os.rename(unfinished, os.path.join(self.path, STATE))
         except OSError:
             with contextlib.suppress(OSError):
                 os.remove(unfinished)
             raise
+
+    def _culprit(self) -> str:
+        """The part of the experiment that cannot be pickled."""
+        parts = {
+            "the trainable": self.trainable,
+            "stop": self.stop,
+            "the scheduler": self.scheduler,
+            **{f"the search space: {key!r}": value for key, value in self.space.items()},
+            "the searcher": self.searcher,
+            "the resources": self.run_options.get("resources"),
+        }
+        for name, part in parts.items():
+            try:
+                cloudpickle.dumps(part)
+            except Exception:
+                return f" ({name})"
+        return ""
 
     @classmethod
     def load(

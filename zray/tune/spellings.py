@@ -120,9 +120,9 @@ def translated(
 
 def configs_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], TuneConfig, RunConfig]:
     """The search space, TuneConfig and RunConfig of translated options."""
-    space = dict(options.get("config") or {})
+    space = options.get("config") or {}
     if "env" in options:  # 2017: beside the configuration
-        space["env"] = options["env"]
+        space = {**space, "env": options["env"]}
     tune_keys = ("metric", "mode", "search_alg", "scheduler", "num_samples", "max_concurrent_trials", "time_budget_s")
     name_keys = ("reuse_actors", "trial_name_creator", "trial_dirname_creator", "seed")
     run_keys = ("name", "storage_path", "storage_filesystem", "verbose", "stop", "progress_reporter", "log_to_file")

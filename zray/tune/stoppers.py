@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .errors import TuneError
 from .trial import value_of
 
 __all__ = [
@@ -56,7 +57,7 @@ class ThresholdStopper(Stopper):
     A value is reached when the result is equal or larger.
 
     Raises:
-        KeyError: a result does not have the key.
+        TuneError: a result does not have the key.
     """
 
     def __init__(self, thresholds: Mapping[str, Any]) -> None:
@@ -67,7 +68,7 @@ class ThresholdStopper(Stopper):
             value = value_of(result, key)
             if value is None:
                 own = ", ".join(name for name in result if name != "config")
-                raise KeyError(f"The stop criterion {key!r} is not in the result, which has: {own}.")
+                raise TuneError(f"The stop criterion {key!r} is not in the result, which has: {own}.")
             if value >= threshold:
                 self.reason = f"{key} = {value:.6g} has reached {threshold:.6g}"
                 return True

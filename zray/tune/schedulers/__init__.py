@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..unknown import nearest
 from .asha import ASHAScheduler, AsyncHyperBandScheduler
 from .hyperband import HyperBandScheduler
 from .median_stopping import MedianStoppingRule
@@ -41,7 +42,8 @@ def create_scheduler(scheduler: str, **options: Any) -> TrialScheduler:
     """
     name = scheduler.lower()
     if name not in _BY_NAME:
-        raise ValueError(f"No scheduler is called {scheduler!r}.  The names are: {', '.join(sorted(_BY_NAME))}.")
+        close, names = nearest(name, _BY_NAME), ", ".join(sorted(_BY_NAME))
+        raise ValueError(f"No scheduler is called {scheduler!r}.{close}  The names are: {names}.")
     return _BY_NAME[name](**options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..spaces import grid_search
+from ..unknown import nearest, shown
 from .ask_tell import AskTellSearch
 from .basic_variant import BasicVariantGenerator
 from .concurrency_limiter import ConcurrencyLimiter
@@ -38,7 +39,7 @@ def as_searcher(searcher: Any) -> Searcher:
         return create_searcher(searcher)
     if callable(getattr(searcher, "ask", None)) and callable(getattr(searcher, "tell", None)):
         return AskTellSearch(searcher)
-    raise TypeError(f"search_alg is a Searcher, a name or an object with ask and tell, not {type(searcher).__name__}.")
+    raise TypeError(f"search_alg is a Searcher, a name or an object with ask and tell, not {shown(searcher)}.")
 
 
 def create_searcher(search_alg: str, **options: Any) -> Searcher:
@@ -58,7 +59,8 @@ def create_searcher(search_alg: str, **options: Any) -> Searcher:
         from .hyperopt import HyperOptSearch
 
         return HyperOptSearch(**options)
-    raise ValueError(f'No searcher is called {search_alg!r}.  The names are: "hyperopt", "optuna", "random".')
+    close = nearest(name, ("hyperopt", "optuna", "random"))
+    raise ValueError(f'No searcher is called {search_alg!r}.{close}  The names are: "hyperopt", "optuna", "random".')
 
 
 def __getattr__(name: str) -> Any:

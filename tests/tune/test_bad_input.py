@@ -1,0 +1,159 @@
+"""Input that makes no sense: an error at the call that says what to do, and nothing is left behind."""
+
+import os
+import threading
+
+import pytest
+
+from tests.gates import nothing_is_held, until
+from zray import tune
+from zray.tune.schedulers import ASHAScheduler
+from zray.tune.search import BasicVariantGenerator
+from zray.tune.variants import RecursiveDependencyError
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def train(config):
+    tune.report({"loss": 1.0})
+
+
+class NoTrainable:
+    def step(self):
+        return {}
+
+
+class Unpicklable(tune.Trainable):
+    def step(self):
+        return {"lock": threading.Lock(), "done": True}
+
+
+LOCK = threading.Lock()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of experiments.  No resources are held, and no experiment is in it, behind the test."""
+    yield str(tmp_path)
+    assert os.listdir(tmp_path) == []
+    until(nothing_is_held, 10)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: tune.TuneConfig(num_sample=3), TypeError, "no argument 'num_sample'.  Did you mean 'num_samples'"),
+        (lambda: tune.RunConfig(storage="x"), TypeError, "Did you mean 'storage_path'"),
+        (lambda: tune.RunConfig(metric="x"), TypeError, "Write it in TuneConfig"),
+        (lambda: tune.CheckpointConfig(num_keep=1), TypeError, "Did you mean 'num_to_keep'"),
+        (lambda: tune.Tuner(train, config={}), TypeError, "Write param_space=..."),
+        (lambda: tune.Tuner(train, run_conf=None), TypeError, "Did you mean 'run_config'"),
+        (lambda: tune.run(train, num_sample=3), TypeError, "tune.run has no argument 'num_sample'"),
+        (lambda: tune.run_experiments({"e": {"run": train, "stopp": {}}}), tune.TuneError, "key 'stopp'.  Did you mean 'stop'"),
+        (lambda: tune.run_experiments({"e": {"stop": {}}}), tune.TuneError, "has no 'run'"),
+        (lambda: tune.run_experiments({"e": train}), tune.TuneError, "is described by a dict, not by function"),
+        (lambda: tune.run_experiments({"e": {"run": train}}, num_cpu=2), TypeError, "Did you mean 'num_cpus'"),
+        (lambda: tune.run_experiments(train), tune.TuneError, "not function"),
+        (lambda: tune.Experiment("e", train, nam_samples=2), tune.TuneError, "Did you mean 'num_samples'"),
+    ],
+)  # fmt: skip
+def test_unknown_names_are_errors_that_name_the_nearest_one(call, error, message):
+    with pytest.raises(error) as raised:
+        call()
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"mode": "minimum"}, ValueError, 'mode is "min" or "max", not \'minimum\''),
+        ({"scheduler": ASHAScheduler()}, ValueError, "needs a metric and a mode"),
+        ({"scheduler": ASHAScheduler}, TypeError, "not the class AsyncHyperBandScheduler"),
+        ({"scheduler": "ashha"}, ValueError, "No scheduler is called 'ashha'.  Did you mean 'asha'"),
+        ({"search_alg": BasicVariantGenerator}, TypeError, "not the class BasicVariantGenerator"),
+        ({"search_alg": "optunna"}, ValueError, "No searcher is called 'optunna'.  Did you mean 'optuna'"),
+        ({"config": [1]}, TypeError, "The search space is a dict, not list"),
+        ({"config": {"x": tune.grid_search([])}}, ValueError, "The grid of x is a list of at least one value"),
+        ({"config": {"lock": LOCK}}, tune.TuneError, r"cannot be pickled.*the search space: 'lock'"),
+        ({"num_samples": "3"}, TypeError, "num_samples is a whole number"),
+        ({"num_samples": -2}, ValueError, "num_samples is at least 0, or -1"),
+        ({"stop": 3}, TypeError, "stop is a dict, a function of"),
+        ({"resources_per_trial": {"cpu": "two"}}, tune.TuneError, "The amount of 'cpu' of a trial is a number"),
+        ({"resources_per_trial": {"cpus": 2}}, tune.TuneError, "Did you mean 'cpu'"),
+        ({"callbacks": tune.Callback()}, TypeError, "callbacks is a list of tune.Callback, not Callback"),
+        ({"keep_checkpoints_num": -1}, ValueError, "num_to_keep is at least 1"),
+        ({"resume": "maybe"}, ValueError, "resume is True, False or one of"),
+        ({"max_failures": 1, "fail_fast": True}, ValueError, "max_failures is then 0"),
+    ],
+)  # fmt: skip
+def test_wrong_values_are_errors_at_the_call(options, error, message, folder):
+    with pytest.raises(error, match=message):
+        tune.run(train, name="bad", local_dir=folder, **options)
+
+
+@pytest.mark.parametrize(
+    "trainable, message",
+    [
+        (3, "A trainable is a function, a class or a registered name, not int"),
+        (None, "A trainable is a function, a class or a registered name, not NoneType"),
+        ("nobody", "No trainable is registered as 'nobody'"),
+        (NoTrainable, "The class NoTrainable is no trainable: derive it from tune.Trainable"),
+        (lambda: None, "takes \\(config\\)"),
+        (lambda a, b, c: None, "takes \\(config\\)"),
+        (lambda config: LOCK.locked(), "cannot be pickled.*the trainable"),
+    ],
+)
+def test_what_cannot_be_run_is_an_error_at_the_call(trainable, message, folder):
+    for door in (
+        lambda: tune.run(trainable, name="bad", local_dir=folder),
+        lambda: tune.run_experiments({"bad": {"run": trainable, "local_dir": folder}}),
+        lambda: tune.Tuner(trainable, run_config=tune.RunConfig(name="bad", storage_path=folder)).fit(),
+    ):
+        with pytest.raises(tune.TuneError, match=message):
+            door()
+
+
+def test_registered_name_that_is_nearly_right_is_named(folder):
+    tune.register_trainable("my_trainable", train)
+    with pytest.raises(tune.TuneError, match="Did you mean 'my_trainable'"):
+        tune.run("my_trainible", local_dir=folder)
+    with pytest.raises(TypeError, match="'three' is int"):
+        tune.register_trainable("three", 3)
+
+
+def test_parameters_that_depend_on_one_another_are_an_error(folder):
+    space = {
+        "a": tune.sample_from(lambda spec: spec.config.b + 1),
+        "b": tune.sample_from(lambda spec: spec.config.a + 1),
+        "c": 1,
+    }
+    with pytest.raises(RecursiveDependencyError, match="The parameters a, b depend on one another in a circle"):
+        tune.run(train, name="cyclic", config=space, local_dir=folder)
+
+
+def test_metric_that_is_never_reported_is_an_error_of_the_trial(tmp_path):
+    with pytest.raises(tune.TuneError, match="reported no 'los', which TuneConfig needs: it reported loss"):
+        tune.run(train, metric="los", mode="min", local_dir=str(tmp_path))
+    results = tune.Tuner(
+        train,
+        tune_config=tune.TuneConfig(metric="los", mode="min"),
+        run_config=tune.RunConfig(storage_path=str(tmp_path)),
+    ).fit()
+    assert "Report 'los' in each result" in str(results.errors[0])
+    with pytest.raises(RuntimeError, match="No trial has reported 'los'"):
+        results.get_best_result()
+    with pytest.raises(ValueError, match="now they are 'loss' and 'maximum'"):
+        results.get_best_result("loss", "maximum")
+    until(nothing_is_held, 10)
+
+
+def test_stop_criterion_that_is_never_reported_is_an_error(tmp_path):
+    with pytest.raises(tune.TuneError, match="The stop criterion 'los' is not in the result, which has: .*loss"):
+        tune.run(train, stop={"los": 1}, local_dir=str(tmp_path))
+    until(nothing_is_held, 10)
+
+
+def test_result_that_cannot_be_sent_is_an_error_of_the_trial(tmp_path):
+    (trial,) = tune.run(Unpicklable, local_dir=str(tmp_path), raise_on_failed_trial=False).trials
+    assert trial.status == "ERROR" and "lock" in trial.error
+    until(nothing_is_held, 10)
