@@ -49,7 +49,7 @@ def folder(tmp_path):
         (lambda: tune.Tuner(train, config={}), TypeError, "Write param_space=..."),
         (lambda: tune.Tuner(train, run_conf=None), TypeError, "Did you mean 'run_config'"),
         (lambda: tune.run(train, num_sample=3), TypeError, "tune.run has no argument 'num_sample'"),
-        (lambda: tune.run_experiments({"e": {"run": train, "stopp": {}}}), tune.TuneError, "key 'stopp'.  Did you mean 'stop'"),
+        (lambda: tune.run_experiments({"e": {"run": train, "sto": {}}}), tune.TuneError, "'sto'.  Did you mean 'stop'"),
         (lambda: tune.run_experiments({"e": {"stop": {}}}), tune.TuneError, "has no 'run'"),
         (lambda: tune.run_experiments({"e": train}), tune.TuneError, "is described by a dict, not by function"),
         (lambda: tune.run_experiments({"e": {"run": train}}, num_cpu=2), TypeError, "Did you mean 'num_cpus'"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from ..spaces import Categorical, Domain, Float, Integer
 from ..trial import value_of
 from ..variants import has_unresolved_values
+from .former import flat_config
 from .searcher import Searcher
 
 __all__ = ["HyperOptSearch"]
@@ -67,13 +69,41 @@ def _converted_float(hp: Any, name: str, value: Float) -> Any:
     return hp.qloguniform(name, low, high, value.step) if value.is_log else hp.quniform(name, low, high, value.step)
 
 
+def _fitted(space: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with numbers of the types and bounds of Tune's space: HyperOpt draws integers as floats."""
+    fitted = dict(config)
+    for key, value in space.items():
+        if isinstance(value, Mapping):
+            fitted[key] = _fitted(value, config[key])
+        elif isinstance(value, (Integer, Float)):
+            fitted[key] = value.clip(config[key])
+    return fitted
+
+
+def _point(space: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point in HyperOpt's form: by path, with the index in place of a value that is chosen."""
+    flat = flat_config(point)
+    for name, domain in _domains(space):
+        if isinstance(domain, Categorical) and name in flat and flat[name] in domain.categories:
+            flat[name] = domain.categories.index(flat[name])
+    return flat
+
+
+def _domains(space: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Domain]]:
+    for key, value in space.items():
+        if isinstance(value, Mapping):
+            yield from _domains(value, f"{path}{key}/")
+        elif isinstance(value, Domain):
+            yield f"{path}{key}", value
+
+
 class HyperOptSearch(Searcher):
     """A search by HyperOpt's tree of Parzen estimators.
 
     Args:
         space: a space of Tune or of HyperOpt; None: the experiment's search space.
         metric, mode: what is optimised.
-        points_to_evaluate: configurations that come first.
+        points_to_evaluate: configurations that come first; for a space of HyperOpt by label, choices by index.
         n_initial_points: random configurations before the estimator.
         random_state_seed: the seed.
         gamma: the fraction of observations that count as good.
@@ -97,6 +127,7 @@ class HyperOptSearch(Searcher):
         self._rng = np.random.default_rng(random_state_seed)
         self.max_concurrent = max_concurrent
         self._domain: Any = None
+        self._is_own = False  # whether the space is one of Tune
         self._trials: Any = None
         self._ids: dict[str, int] = {}
 
@@ -114,11 +145,15 @@ class HyperOptSearch(Searcher):
             raise ValueError('HyperOptSearch needs a metric and a mode, as metric="loss", mode="min".')
         if self._space is None:
             raise ValueError("HyperOptSearch needs a search space: pass param_space to Tuner, or space here.")
-        space = _converted(self._space) if has_unresolved_values(self._space) else self._space
+        self._is_own = isinstance(self._space, Mapping) and has_unresolved_values(self._space)
+        space = _converted(self._space) if self._is_own else self._space
         self._domain = hyperopt.Domain(lambda config: config, space)
         self._trials = hyperopt.Trials()
         if self._points:
-            self._trials = hyperopt.fmin.generate_trials_to_calculate(self._points)
+            # Not hyperopt.fmin, which is the function of this name.
+            generate = importlib.import_module("hyperopt.fmin").generate_trials_to_calculate
+            points = [_point(self._space, point) for point in self._points] if self._is_own else self._points
+            self._trials = generate(points)
             self._trials.refresh()
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
@@ -143,7 +178,7 @@ class HyperOptSearch(Searcher):
         memo = self._domain.memo_from_config(config)
         hyperopt.utils.use_obj_for_literal_in_memo(self._domain.expr, control, hyperopt.base.Ctrl, memo)
         found = hyperopt.pyll.rec_eval(self._domain.expr, memo=memo, print_node_on_error=False)
-        return dict(found)
+        return _fitted(self._space, found) if self._is_own else dict(found)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         number = self._ids.get(trial_id)

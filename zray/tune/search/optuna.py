@@ -12,6 +12,7 @@ from typing import Any
 from ..spaces import Categorical, Domain, Float, Function, Integer
 from ..trial import value_of
 from ..variants import has_unresolved_values
+from .former import flat_config, former_trials
 from .searcher import Searcher
 
 __all__ = ["OptunaSearch", "distributions_of"]
@@ -72,6 +73,16 @@ def distributions_of(space: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _steps(results: list[dict[str, Any]], metric: str) -> dict[int, float]:
+    """The values of a metric, by the training iteration."""
+    found = {}
+    for result in results:
+        value, step = value_of(result, metric), result.get("training_iteration")
+        if isinstance(value, (int, float)) and isinstance(step, int):
+            found[step] = float(value)
+    return found
+
+
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for name, value in flat.items():
@@ -94,6 +105,7 @@ class OptunaSearch(Searcher):
         sampler: one of `optuna.samplers`.
         seed: of the default sampler.
         evaluated_rewards: the metric of each of points_to_evaluate, which are then not run.
+        points_from: the folder of an earlier experiment, whose results the search starts with.
         storage: a storage of Optuna, or the path of a journal file, which Optuna's dashboard opens.
         study_name: the study's name in the storage.
     """
@@ -109,6 +121,7 @@ class OptunaSearch(Searcher):
         storage: Any = None,
         seed: int | None = None,
         evaluated_rewards: list[float] | None = None,
+        points_from: str | None = None,
     ) -> None:
         super().__init__(metric=metric, mode=mode)
         if seed is not None and sampler is not None:
@@ -118,6 +131,8 @@ class OptunaSearch(Searcher):
         self._rewards = list(evaluated_rewards or ())
         self._sampler, self._seed = sampler, seed
         self._storage, self._study_name = storage, study_name or "optuna"
+        # Read now: the folder may be gone when the experiment is resumed.
+        self._former = former_trials(points_from) if points_from is not None else []
         self._study: Any = None
         self._distributions: dict[str, Any] | None = None
         self._trials: dict[str, Any] = {}
@@ -172,11 +187,43 @@ class OptunaSearch(Searcher):
             directions=["minimize" if mode == "min" else "maximize" for mode in modes],
             load_if_exists=True,
         )
+        self._add_former(optuna, [str(metric) for metric in metrics])
         for place, point in enumerate(self._points):
             if place < len(self._rewards):
                 self._add(optuna, point, self._rewards[place])
             else:
                 self._study.enqueue_trial(point)
+
+    def _add_former(self, optuna: Any, metrics: list[str]) -> None:
+        """Add the trials of an earlier experiment whose parameters lie in this space."""
+        count = 0
+        for former in self._former:
+            values = [value_of(former.results[-1], metric) for metric in metrics]
+            if not all(isinstance(value, (int, float)) and value == value for value in values):
+                continue
+            flat = flat_config(former.config)
+            try:
+                if self._distributions is None:
+                    fixed = optuna.trial.FixedTrial(flat)
+                    self._space(fixed)
+                    distributions = fixed.distributions
+                else:
+                    distributions = self._distributions
+                made = optuna.trial.create_trial(
+                    params={name: flat[name] for name in distributions},
+                    distributions=distributions,
+                    values=[float(value) for value in values],
+                    intermediate_values=_steps(former.results, metrics[0]) if len(metrics) == 1 else None,
+                )
+            except (KeyError, ValueError):  # another space
+                continue
+            self._study.add_trial(made)
+            count += 1
+        if self._former and not count:
+            raise ValueError(
+                f"None of the {len(self._former)} trials of points_from has parameters in this search space and a "
+                f"number for {' and '.join(map(repr, metrics))}."
+            )
 
     def _made_storage(self, optuna: Any) -> Any:
         if isinstance(self._storage, str) and "://" not in self._storage:
