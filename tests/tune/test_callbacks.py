@@ -92,7 +92,8 @@ def test_error_in_a_callback_stops_the_experiment_and_leaves_nothing_behind(tmp_
     assert other.calls[-1][0] == "on_experiment_end"
     until(nothing_is_held)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        # Nothing had begun when `setup` failed: no folder is left, and the experiment begins.
+        warnings.simplefilter("ignore" if name == "setup" else "error")
         analysis = tune.run(train, name="failed", resume=True, num_samples=3, local_dir=str(tmp_path))
     assert [trial.last_result["step"] for trial in analysis.trials] == [1, 1, 1]
 

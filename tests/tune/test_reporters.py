@@ -417,4 +417,4 @@ class TestFrontDoors:
         folder = tmp_path / "waits"
         tune.run(one, name="waits", config={"x": 1}, storage_path=str(tmp_path), progress_reporter=Watcher())
         assert '"action": "WAIT"' in waits[0]
-        assert "its process waits for 1 CPU: node" in waits[0] and "Holder, which has nothing to do" in waits[0]
+        assert "its process waits for 1 CPU: node" in waits[0] and "Holder, which is idle" in waits[0]

@@ -129,7 +129,6 @@ def test_time_budget_ends_the_experiment(tmp_path):
 
     trials = run(endless, tmp_path, num_samples=3, time_budget_s=0.5)
     assert all(trial.status == "TERMINATED" for trial in trials)
-    assert trials[0].last_result["y"] == 1
     assert "the time budget of 0.5 s is over" in (tmp_path / "trials" / "decisions.jsonl").read_text()
     assert is_free()
 

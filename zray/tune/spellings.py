@@ -126,17 +126,17 @@ def configs_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], TuneConfig, 
     tune_keys = ("metric", "mode", "search_alg", "scheduler", "num_samples", "max_concurrent_trials", "time_budget_s")
     name_keys = ("reuse_actors", "trial_name_creator", "trial_dirname_creator", "seed")
     run_keys = ("name", "storage_path", "storage_filesystem", "verbose", "stop", "progress_reporter", "log_to_file")
-    callbacks = list(options.get("callbacks") or ())
+    callbacks = options.get("callbacks")
     if options.get("loggers"):  # until 2020
         from .logger import LegacyLoggerCallback
 
-        callbacks.append(LegacyLoggerCallback(options["loggers"]))
+        callbacks = [*(callbacks or ()), LegacyLoggerCallback(options["loggers"])]
     return (
         space,
         TuneConfig(**{key: options[key] for key in (*tune_keys, *name_keys) if key in options}),
         RunConfig(
             **{key: options[key] for key in run_keys if key in options},
-            callbacks=callbacks or None,
+            callbacks=callbacks,
             sync_config=options.get("sync_config") or SyncConfig(upload_dir=options.get("upload_dir")),
             failure_config=FailureConfig(options.get("max_failures", 0), options.get("fail_fast", False)),
             checkpoint_config=_checkpoint_config(options),

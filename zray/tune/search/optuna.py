@@ -244,10 +244,13 @@ class OptunaSearch(Searcher):
         error: bool = False,
         pruned: bool = False,
         intermediate_values: list[float] | None = None,
-    ) -> None:
+    ) -> bool:
         """Add a result that is known from elsewhere."""
         del error, pruned, intermediate_values
-        self._add(_optuna(), parameters, value) if self.study is not None else None
+        if self.study is None:
+            return False
+        self._add(_optuna(), parameters, value)
+        return True
 
     # --- ask and tell ---
 
