@@ -221,6 +221,21 @@ def test_the_table_has_a_bounded_number_of_rows():
     assert "46 more trials not shown" in console.file.getvalue()
 
 
+def test_in_a_narrow_terminal_the_reasons_are_cut_and_the_values_are_whole():
+    from rich.console import Console
+
+    controller = experiment(4, 2)
+    trial = report(controller, 0, 1, 0.123456)
+    other = controller.get_trials()[1]
+    controller.waits[other.trial_id] = "its process waits for 1 CPU: node 17c98e1c has 0 of 1 CPU free, held by actor A"
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=24, color_system=None)
+    LiveTable(console=console, usage=str).update(controller, is_final=False)
+    shown = console.file.getvalue()
+    assert str(trial) in shown and "0.123456" in shown and "RUNNING" in shown
+    assert "its process wai" in shown and "held by" not in shown
+    assert shown.count("\n") < 12
+
+
 @pytest.mark.parametrize("verbose", [None, 1, 2, 3])
 @pytest.mark.parametrize("given", [None, tune.CLIReporter(max_report_frequency=1000)])
 def test_an_update_costs_microseconds_while_nothing_is_due(verbose, given, capsys):

@@ -6,13 +6,14 @@ with its lines.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from html import escape
 from typing import Any
 
 from .drawing import Line, bars, curves, parallel_coordinates
-from .importances import importances
+from .importances import TRIALS_MAX, importances
 from .listing import listed
 from .recorded import Recorded, best_value
 from .reporters.rows import cell, counts, counts_in_words, duration
@@ -82,7 +83,7 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     for trial in recorded.trials:
         results = recorded.results(trial)[:RESULTS_MAX]
         points = [(float(each.get("training_iteration", 0)), value_of(each, metric)) for each in results]
-        series.append([(x, float(y)) for x, y in points if isinstance(y, (int, float)) and y == y])
+        series.append([(x, float(y)) for x, y in points if isinstance(y, (int, float)) and math.isfinite(y)])
         scores.append(best_value(results, metric, mode))
     sign = 1.0 if mode == "min" else -1.0
     order = sorted(
@@ -132,9 +133,11 @@ def _head(recorded: Recorded, metric: str, scores: list[float | None], order: li
 
 def _importances(parameters: dict[str, list[Any]], scores: list[float | None], mode: str | None) -> str:
     try:
-        return bars(importances(parameters, scores, mode))
+        drawn = bars(importances(parameters, scores, mode))
     except (ValueError, ImportError) as error:
         return f'<p class="note">{escape(str(error))}</p>'
+    count = sum(score is not None for score in scores)
+    return drawn + (f'<p class="note">From {TRIALS_MAX} of {count} trials.</p>' if count > TRIALS_MAX else "")
 
 
 def _table(recorded: Recorded, limit: int) -> str:

@@ -5,7 +5,9 @@ The journal has everything.  Without it, as in folders that Ray has written, the
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
 from typing import Any, NamedTuple
 
@@ -75,9 +77,9 @@ def _parameter(trial: Trial, name: str) -> Any:
 
 
 def best_value(results: list[dict[str, Any]], metric: str, mode: str | None) -> float | None:
-    """The best value of a metric in a trial's results; None: there is none."""
+    """The best finite value of a metric in a trial's results; None: there is none."""
     values = [value_of(result, metric) for result in results]
-    numbers = [float(value) for value in values if isinstance(value, (int, float)) and value == value]
+    numbers = [float(value) for value in values if isinstance(value, (int, float)) and math.isfinite(value)]
     return (min if mode == "min" else max)(numbers) if numbers else None
 
 
@@ -152,7 +154,7 @@ def _trials_of_files(path: str) -> list[Trial]:
         last = results[-1] if results else {}
         config = last.get("config") or {}
         if os.path.exists(os.path.join(place, "params.json")):
-            with open(os.path.join(place, "params.json")) as file:
+            with contextlib.suppress(ValueError), open(os.path.join(place, "params.json")) as file:
                 config = json.load(file)
         trial = Trial(
             str(last.get("trial_id", folder)),

@@ -43,6 +43,7 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
     rows = picked(trials, rows_max, settings.metric, settings.mode)
     columns = columns_of(rows, None, None, settings.metric)
     table = Table(title=None, box=_box(), pad_edge=False)
+    # Columns that may wrap give way first: that is the reasons, whose cells are cut and do not wrap.
     for heading in ("trial", "status"):
         table.add_column(heading, no_wrap=True)
     for heading in (*columns.parameters.values(), *columns.metrics.values()):
@@ -50,12 +51,12 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
     reasons = {trial.trial_id: why_waiting(controller, trial) for trial in rows}
     has_reasons = any(reasons.values())
     if has_reasons:
-        table.add_column("waits for", ratio=1, no_wrap=True)
+        table.add_column("waits for")
     for trial in rows:
         style = "bold" if trial is view.best else ""
         own = [Text(text) for text in cells(trial, columns)]
         status = Text(trial.status, style=_STYLES[trial.state])
-        extra = [Text(reasons[trial.trial_id], style="dim")] if has_reasons else []
+        extra = [_cut(reasons[trial.trial_id])] if has_reasons else []
         table.add_row(Text(_name(trial)), status, *own, *extra, style=style)
     lines = [Text(f"{view.name}: {view.heading()}", style="bold")]
     lines += [
@@ -64,6 +65,12 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
     if len(trials) > len(rows):
         lines.append(Text(f"{len(trials) - len(rows)} more trials not shown", style="dim"))
     return Group(*lines[:1], *lines[1:], *([table] if rows else []))
+
+
+def _cut(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _box() -> Any:
