@@ -232,7 +232,7 @@ def test_in_a_narrow_terminal_the_reasons_are_cut_and_the_values_are_whole():
     LiveTable(console=console, usage=str).update(controller, is_final=False)
     shown = console.file.getvalue()
     assert str(trial) in shown and "0.123456" in shown and "RUNNING" in shown
-    assert "its process wai" in shown and "held by" not in shown
+    assert "1 CPU: node 17" in shown and "held by" not in shown
     assert shown.count("\n") < 12
 
 
@@ -340,7 +340,9 @@ def test_reporters_keep_to_their_frequency():
     assert reporter.should_report([], done=True)
 
 
-def test_a_notebook_reporter_updates_one_display(monkeypatch):
+@pytest.fixture
+def displays(monkeypatch):
+    """What a notebook displays and updates, as (kind, text); IPython is a stand-in."""
     shown = []
 
     class Handle:
@@ -354,18 +356,34 @@ def test_a_notebook_reporter_updates_one_display(monkeypatch):
     fake = type(sys)("IPython")
     fake.display = type(sys)("IPython.display")
     fake.display.HTML, fake.display.display = str, display
+    fake.get_ipython = lambda: type("Shell", (), {"kernel": None})()
     monkeypatch.setitem(sys.modules, "IPython", fake)
     monkeypatch.setitem(sys.modules, "IPython.display", fake.display)
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    return shown
+
+
+def test_a_notebook_reporter_updates_one_display(displays):
     controller = experiment(2, 2)
     reporter = tune.JupyterNotebookReporter(overwrite=True, max_progress_rows=5)
     for _ in range(3):
         reporter.report(controller.get_trials(), False, "a < b")
-    assert [kind for kind, _ in shown] == ["display", "update", "update"]
-    assert "a &lt; b" in shown[0][1]
+    assert [kind for kind, _ in displays] == ["display", "update", "update"]
+    assert "a &lt; b" in displays[0][1]
     every = tune.JupyterNotebookReporter(overwrite=False)
     every.report(controller.get_trials(), False)
     every.report(controller.get_trials(), False)
-    assert [kind for kind, _ in shown[3:]] == ["display", "display"]
+    assert [kind for kind, _ in displays[3:]] == ["display", "display"]
+
+
+def test_a_notebook_gets_one_table_that_is_updated(displays):
+    controller = experiment(2, 2)
+    table = reporter_of(None, 1)
+    table.update(controller, is_final=False)
+    report(controller, 0, 1, 0.25)
+    table.update(controller, is_final=True)
+    assert [kind for kind, _ in displays] == ["display", "update"]
+    assert displays[1][1].startswith("<pre") and "0.25" in displays[1][1]
 
 
 def one(config):

@@ -23,6 +23,7 @@ DRAW_SECONDS = 0.5
 ROWS_MAX = 20
 # Lines of the terminal that the table leaves free: its frame, the lines around it, and a few of the program.
 LINES_AROUND = 10
+_SHORT = {"total time (s)": "time (s)"}
 _STYLES = {
     TrialState.RUNNING: "green",
     TrialState.PENDING: "yellow",
@@ -47,7 +48,7 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
     for heading in ("trial", "status"):
         table.add_column(heading, no_wrap=True)
     for heading in (*columns.parameters.values(), *columns.metrics.values()):
-        table.add_column(cell(heading), justify="right", no_wrap=True)
+        table.add_column(_SHORT.get(heading, cell(heading)), justify="right", no_wrap=True)
     reasons = {trial.trial_id: why_waiting(controller, trial) for trial in rows}
     has_reasons = any(reasons.values())
     if has_reasons:
@@ -70,6 +71,8 @@ def table_of(controller: Controller, view: View, rows_max: int = ROWS_MAX) -> Re
 def _cut(text: str) -> Any:
     from rich.text import Text
 
+    for words in ("its process waits for ", "it waits for ", "it waits "):  # the heading says so
+        text = text.removeprefix(words)
     return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
 
 
@@ -136,7 +139,8 @@ class NotebookTable(Updates):
 
         from .notebook import display_html
 
-        console = Console(record=True, file=io.StringIO(), width=160)
+        # In a notebook a console of rich's would display by itself as well.
+        console = Console(record=True, file=io.StringIO(), width=160, force_jupyter=False)
         console.print(table_of(controller, view_of(controller, self.usage(), time.time())))
         text = console.export_html(inline_styles=True, code_format="<pre style='line-height:1.3'>{code}</pre>")
         self._shown = display_html(text, self._shown)
