@@ -21,10 +21,11 @@ class TuneGroup(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         from zray.tune import TuneError
+        from zray.tune.variants import RecursiveDependencyError
 
         try:
             return super().invoke(context)
-        except (TuneError, ValueError) as error:
+        except (TuneError, ValueError, ImportError, RecursiveDependencyError) as error:
             raise click.ClickException(str(error)) from error
 
 

@@ -6,7 +6,10 @@ import threading
 import pytest
 
 from zray import tune
+from zray.tune import events as ev
 from zray.tune.dry_run import facts_of, simulate
+from zray.tune.experiment import JOURNAL
+from zray.tune.journal import Journal, read_journal
 from zray.tune.recorded import read_experiment
 from zray.tune.schedulers import ASHAScheduler, HyperBandScheduler
 
@@ -101,6 +104,19 @@ def test_more_places_take_less_time_and_the_same_training(whole):
     assert larger.seconds < here.seconds
     assert larger.training_seconds == pytest.approx(here.training_seconds)
     assert simulate(whole, cpus=3).trials_at_once == 3
+
+
+def test_the_time_between_a_kill_and_the_restart_does_not_count(tmp_path):
+    recorded = run(tmp_path, None, at_once=2, samples=2, pause=0.0)
+    before = facts_of(recorded)
+    path = f"{recorded.path}/{JOURNAL}"
+    events, _, _ = read_journal(path)
+    journal = Journal(path)
+    journal.append([ev.Resumed(events[-1].now + 1000)])
+    journal.close()
+    after = facts_of(recorded)
+    assert after.seconds == pytest.approx(before.seconds)
+    assert after.starts == before.starts
 
 
 def test_a_machine_that_holds_no_trial_is_refused(whole):

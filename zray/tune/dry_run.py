@@ -144,11 +144,16 @@ def facts_of(recorded: Recorded) -> Facts:
     started: dict[str, float] = {}
     trained: Counter[str] = Counter()
     starts: dict[str, list[float]] = {}
+    pause, last_at = 0.0, events[0].now if events else 0.0
     trials_at_once, can_save = 0, is_class(experiment.trainable)
     for event in events:
         key = getattr(event, "trial_id", "")
         before = controller.trials[key].iteration if key in controller.trials else 0
         was_running = key in controller.running
+        if isinstance(event, ev.Resumed):  # the processes of the former run are gone
+            started.clear()
+            pause += event.now - last_at
+        last_at = event.now
         controller.handle(event)
         for action in controller.actions:
             if isinstance(action, ev.Start):
@@ -168,8 +173,6 @@ def facts_of(recorded: Recorded) -> Facts:
             can_save = can_save or bool(getattr(event, "checkpoint", ""))
             if key in started:
                 starts.setdefault(key, []).append(max(0.0, event.now - started.pop(key) - trained[key]))
-        elif isinstance(event, ev.Resumed):
-            started.clear()
     lengths = {len(curves.get(key, ())) for key in whole}
     ids = list(controller.trials)
     overheads = [each for own in starts.values() for each in own]
@@ -180,7 +183,7 @@ def facts_of(recorded: Recorded) -> Facts:
         [starts.get(key, []) for key in ids],
         sum(overheads) / len(overheads) if overheads else 0.0,
         min(trials_at_once, experiment.settings.max_concurrent or trials_at_once),
-        events[-1].now - events[0].now if events else 0.0,
+        events[-1].now - events[0].now - pause if events else 0.0,
         can_save,
     )
 
