@@ -31,6 +31,16 @@ def test_page_shows_the_sentences_of_the_code(heading):
     assert shown == TABLES[heading]
 
 
+def test_page_shows_the_spellings_of_tune():
+    from zray.tune.spellings import IGNORED, RENAMED
+
+    page = DOCS / "compatibility.md"
+    renamed = {cells[0].strip("`"): cells[1].strip("`") for cells in rows(page, "Former options of Tune")}
+    assert renamed == RENAMED
+    ignored = {cells[0].strip("`"): cells[1] for cells in rows(page, "Options of Tune without effect")}
+    assert ignored == {name: f"{reason[0].upper()}{reason[1:]}." for name, (reason, _) in IGNORED.items()}
+
+
 @pytest.mark.parametrize("advice", sorted({text for table in TABLES.values() for text in table.values()}))
 def test_advice_is_one_plain_sentence(advice):
     assert advice[0].isupper() and advice.endswith(".")

@@ -274,6 +274,20 @@ def test_large_data_is_stored_once_for_all_trials(tmp_path):
         assert os.path.getsize(tmp_path / "trials" / "experiment.pkl") < 100_000
 
 
+def test_large_data_and_resources_go_together(tmp_path):
+    def train(config, checkpoint_dir=None, data=None):
+        return {"sum": sum(data), "cpus": tune.get_trial_resources().required_resources["CPU"]}
+
+    wanted = {"cpu": 0.5}
+    for trainable in (
+        tune.with_resources(tune.with_parameters(train, data=[1, 2]), wanted),
+        tune.with_parameters(tune.with_resources(train, wanted), data=[1, 2]),
+    ):
+        (trial,) = run(trainable, tmp_path)
+        assert (trial.last_result["sum"], trial.last_result["cpus"]) == (3, 0.5)
+        assert trial.trainable_name == "train"
+
+
 def test_experiment_with_parameters_goes_on_with_the_trainable_given_again(tmp_path):
     def train(config, data):
         return {"sum": sum(data) + config["x"]}

@@ -73,7 +73,7 @@ IGNORED: dict[str, tuple[str, bool]] = {
     "sync_function": ("name the folder as storage_path", True),
     "export_formats": ("save the model in a checkpoint", True),
     "resume_config": ("resume says which trials go on", False),
-    "custom_loggers": ("loggers are callbacks now, callbacks=[...]", True),
+    "custom_loggers": ("pass callbacks=[...]", True),
     "global_checkpoint_period": ("each event is in the journal before it acts", False),
     "queue_trials": ("trials wait for their resources", False),
     "trial_executor": ("trials run in actors", False),

@@ -42,9 +42,9 @@ def wait_for_gpu(
     Raises:
         RuntimeError: the memory is still in use after the last look, or nvidia-smi does not know the GPU.
     """
-    import zray
-
     if gpu_id is None:
+        import zray
+
         own = zray.get_gpu_ids()
         if not own:
             raise RuntimeError("This trial has no GPU: ask for one (resources_per_trial, with_resources).")

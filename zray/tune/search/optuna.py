@@ -245,10 +245,15 @@ class OptunaSearch(Searcher):
         pruned: bool = False,
         intermediate_values: list[float] | None = None,
     ) -> bool:
-        """Add a result that is known from elsewhere."""
-        del error, pruned, intermediate_values
-        if self.study is None:
+        """Add a result that is known from elsewhere.
+
+        Returns:
+            False: the trial has failed or was pruned, and teaches nothing.
+        """
+        del intermediate_values
+        if error or pruned:
             return False
+        _ = self.study  # the distributions are known when the study begins
         self._add(_optuna(), parameters, value)
         return True
 
