@@ -100,7 +100,7 @@ def test_names_of_ray_are_there(module):
 @pytest.mark.parametrize(
     "module, own, names",
     [
-        ("tune.progress_reporter", "tune.reporters", "CLIReporter JupyterNotebookReporter ProgressReporter"),
+        ("tune.progress_reporter", "tune.progress_reporter", "CLIReporter JupyterNotebookReporter ProgressReporter"),
         (
             "tune.logger",
             "tune.logger",

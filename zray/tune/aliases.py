@@ -52,7 +52,6 @@ MODULES = {
     "tune.integration.torch": "tune.integration",
     "tune.integration.wandb": "tune.integration",
     "tune.integration.xgboost": "tune.integration",
-    "tune.progress_reporter": "tune.reporters",
     "tune.result_grid": "tune.results",
     "tune.sample": "tune.spaces",
     "tune.schedulers.async_hyperband": "tune.schedulers.asha",

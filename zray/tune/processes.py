@@ -1,4 +1,4 @@
-"""Processes of trials: actors, with placement groups where trials start actors of their own."""
+"""The process of a trial: an actor, and its placement group where the trial has several bundles."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ class Process:
         options = actor_options(request.bundles[0])
         if len(request.bundles) > 1:
             # A trial without resources of its own is placed beside the first of its actors.
-            bundles = [bundle for bundle in request.bundles if bundle]
-            self.group = placement_group(bundles, strategy=request.strategy)
+            self.group = placement_group([bundle for bundle in request.bundles if bundle], strategy=request.strategy)
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 self.group, 0, placement_group_capture_child_tasks=True
             )
         self.handle = actor_class.options(**options).remote()
 
     def end(self, *, kills: bool) -> None:
-        """End the process, and give its resources back.  kills: at once, whatever it does."""
+        """End the actor.  kills: at once; otherwise the object of a class ends before."""
         if kills:
             zray.kill(self.handle)
         else:

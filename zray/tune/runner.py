@@ -16,6 +16,7 @@ from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError,
 from . import events as ev
 from . import output, storage
 from .callback import CallbackList
+from .capacity import budget_left, capacity_event, request_of
 from .checkpoint import Checkpoint
 from .controller import Controller
 from .errors import TuneError
@@ -25,7 +26,7 @@ from .logger import writes_events
 from .parameters import placed
 from .processes import Process
 from .records.files import TrialFiles
-from .resources import PlacementGroupFactory, capacity, resources_of, too_large, varies_by_config
+from .resources import PlacementGroupFactory, varies_by_config
 from .trial import Trial, TrialState
 from .waits import reason_of
 from .worker import TrialActor
@@ -138,7 +139,7 @@ class Runner:
                 self.callbacks.call("setup", **info)
                 if first:
                     self.callbacks.load(self.path)
-                self.apply([*first, self._capacity_event(is_first=True)])
+                self.apply([*first, self._capacity_event(raises_at_none=True)])
                 if self.controller.trials and varies_by_config(self.trainable, self.resources):
                     # How many trials fit is known when there is the configuration of one.
                     self.apply([self._capacity_event()])
@@ -155,7 +156,7 @@ class Runner:
         self._notify_step("on_step_begin")
         found: list[Any] = []
         if self._calls:
-            timeout = max(min(TURN_SECONDS, self._budget_left()), 0.0)
+            timeout = max(min(TURN_SECONDS, budget_left(self.controller)), 0.0)
             ready, _ = zray.wait(list(self._calls), num_returns=1, timeout=timeout)
             if ready and len(self._calls) > 1:
                 ready, _ = zray.wait(list(self._calls), num_returns=len(self._calls), timeout=0)
@@ -164,7 +165,7 @@ class Runner:
         else:
             time.sleep(0.01)  # the searcher has nothing now
         now = time.time()
-        if self._budget_left() <= 0:
+        if budget_left(self.controller) <= 0:
             budget = self.controller.settings.time_budget_s
             found.append(ev.TimedOut(now, f"the time budget of {budget:g} s is over"))
         if now - self._looked_at >= NODES_SECONDS:
@@ -206,13 +207,9 @@ class Runner:
             late, self._late = self._late, []
             self.apply(late)
 
-    def _budget_left(self) -> float:
-        """Seconds to the end of the time budget; without one, or behind its end: infinite."""
-        controller = self.controller
-        budget = controller.settings.time_budget_s
-        if not budget or controller.is_ending:
-            return float("inf")
-        return controller.began_at + budget - time.time()
+    def _capacity_event(self, *, raises_at_none: bool = False) -> ev.Capacity:
+        self._looked_at = time.time()
+        return capacity_event(self.controller, self.trainable, self.resources, raises_at_none=raises_at_none)
 
     def _overdue(self, now: float) -> list[Any]:
         """End processes that do not stop: a step of a class may never come back."""
@@ -311,7 +308,7 @@ class Runner:
     def _start(self, action: ev.Start) -> None:
         trial = self.controller.trials[action.trial_id]
         try:
-            request = self._request_of(trial)
+            request = request_of(trial, self.trainable, self.resources)
             process = self._idle_process(request) or Process(self._actor_class, request)
         except (TuneError, ZrayError) as error:
             self._late.append(ev.Failed(time.time(), trial.trial_id, str(error), is_final=True))
@@ -323,15 +320,6 @@ class Runner:
         self._notify("on_trial_start", trial)
         if trial.checkpoint is not None:
             self._notify("on_trial_restore", trial)
-
-    def _request_of(self, trial: Trial) -> PlacementGroupFactory:
-        """The resources of a trial.  Raises TuneError where they depend on its configuration and can never be there."""
-        request = resources_of(self.trainable, self.resources, trial.config)
-        if varies_by_config(self.trainable, self.resources):
-            nodes = [node["Resources"] for node in zray.nodes() if node["Alive"]]
-            if not capacity(request, nodes):
-                raise TuneError(too_large(request, nodes))
-        return request
 
     def _idle_process(self, request: PlacementGroupFactory) -> Process | None:
         """A process with these resources that has ended its trial; None: there is none."""
@@ -455,23 +443,6 @@ class Runner:
     def _notify_step(self, name: str) -> None:
         if self.callbacks.methods(name):
             self.callbacks.call(name, iteration=self._iteration, trials=self.controller.get_trials())
-
-    # --- capacity ---
-
-    def _capacity_event(self, *, is_first: bool = False) -> ev.Capacity:
-        self._looked_at = now = time.time()
-        nodes = [node["Resources"] for node in zray.nodes() if node["Alive"]]
-        if varies_by_config(self.trainable, self.resources):
-            if not self.controller.trials:
-                return ev.Capacity(now, 1)
-            newest = next(reversed(self.controller.trials.values()))
-            request = resources_of(self.trainable, self.resources, newest.config)
-            return ev.Capacity(now, max(1, capacity(request, nodes)))  # a trial that is too large fails by itself
-        request = resources_of(self.trainable, self.resources, self.controller.settings.space)
-        trials = capacity(request, nodes)
-        if is_first and trials == 0:
-            raise TuneError(too_large(request, nodes))
-        return ev.Capacity(now, trials)
 
     # --- end ---
 

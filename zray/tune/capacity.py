@@ -1,0 +1,68 @@
+"""How many trials the nodes can hold, and whether they can hold one at all."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import zray
+
+from . import events as ev
+from .controller import Controller
+from .errors import TuneError
+from .resources import PlacementGroupFactory, capacity, resources_of, too_large, varies_by_config
+from .trial import Trial
+
+__all__ = ["budget_left", "capacity_event", "request_of"]
+
+
+def _nodes() -> list[dict[str, float]]:
+    return [node["Resources"] for node in zray.nodes() if node["Alive"]]
+
+
+def capacity_event(
+    controller: Controller, trainable: Any, resources: Any, *, raises_at_none: bool = False
+) -> ev.Capacity:
+    """The number of trials that the nodes can hold now.
+
+    Args:
+        resources: of each trial, as the user gave them.
+        raises_at_none: whether it is an error that no node can hold a trial.
+
+    Raises:
+        TuneError: no node can.
+    """
+    now, nodes = time.time(), _nodes()
+    if varies_by_config(trainable, resources):
+        if not controller.trials:
+            return ev.Capacity(now, 1)
+        newest = next(reversed(controller.trials.values()))
+        request = resources_of(trainable, resources, newest.config)
+        return ev.Capacity(now, max(1, capacity(request, nodes)))  # a trial that is too large fails by itself
+    request = resources_of(trainable, resources, controller.settings.space)
+    trials = capacity(request, nodes)
+    if raises_at_none and trials == 0:
+        raise TuneError(too_large(request, nodes))
+    return ev.Capacity(now, trials)
+
+
+def request_of(trial: Trial, trainable: Any, resources: Any) -> PlacementGroupFactory:
+    """The resources of a trial.
+
+    Raises:
+        TuneError: they depend on its configuration, and no node can hold them.
+    """
+    request = resources_of(trainable, resources, trial.config)
+    if varies_by_config(trainable, resources):
+        nodes = _nodes()
+        if not capacity(request, nodes):
+            raise TuneError(too_large(request, nodes))
+    return request
+
+
+def budget_left(controller: Controller) -> float:
+    """Seconds to the end of the time budget; without one, or behind its end: infinite."""
+    budget = controller.settings.time_budget_s
+    if not budget or controller.is_ending:
+        return float("inf")
+    return controller.began_at + budget - time.time()
