@@ -13,11 +13,18 @@ from .errors import TuneError
 from .resources import PlacementGroupFactory, capacity, resources_of, too_large, varies_by_config
 from .trial import Trial
 
-__all__ = ["budget_left", "capacity_event", "request_of"]
+__all__ = ["addresses", "budget_left", "capacity_event", "request_of"]
 
 
 def _nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in zray.nodes() if node["Alive"]]
+
+
+def addresses() -> dict[str, str]:
+    """The address of each node by its host name; empty: two nodes have the same."""
+    alive = [node for node in zray.nodes() if node["Alive"]]
+    found = {node["NodeManagerHostname"]: node["NodeManagerAddress"] for node in alive}
+    return found if len(found) == len(alive) else {}
 
 
 def capacity_event(

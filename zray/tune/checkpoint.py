@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -59,7 +58,7 @@ class Checkpoint:
     def path(self) -> str:
         """The folder."""
         if not self._path and self._data is not None:
-            self._path = tempfile.mkdtemp(prefix="zray-checkpoint-")
+            self._path = _temporary_folder()
             self._is_temporary = True
             self._write_data(self._path)
         return self._path
@@ -87,7 +86,7 @@ class Checkpoint:
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copy the files into a folder; None: a new temporary one, which the caller removes."""
-        target = os.fspath(path) if path is not None else tempfile.mkdtemp(prefix="zray-checkpoint-")
+        target = os.fspath(path) if path is not None else _temporary_folder()
         shutil.copytree(self.path, target, dirs_exist_ok=True)
         return target
 
@@ -122,6 +121,12 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint(path={self.path!r})"
+
+
+def _temporary_folder() -> str:
+    import tempfile  # here: each process of a trial would load it
+
+    return tempfile.mkdtemp(prefix="zray-checkpoint-")
 
 
 def persist(checkpoint: Checkpoint | str, target: str) -> None:

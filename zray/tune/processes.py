@@ -19,10 +19,14 @@ class Process:
     Args:
         actor_class: the remote class.
         request: the resources of the trial.
+        classes: the class with options, for the next process.
+        has_object: whether the object of a class is there, which ends before the process.
     """
 
-    def __init__(self, actor_class: Any, request: PlacementGroupFactory) -> None:
-        self.request = request
+    def __init__(
+        self, actor_class: Any, request: PlacementGroupFactory, classes: dict[str, Any], *, has_object: bool = True
+    ) -> None:
+        self.request, self._has_object = request, has_object
         self.group: Any = None
         options = actor_options(request.bundles[0])
         if len(request.bundles) > 1:
@@ -31,13 +35,19 @@ class Process:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 self.group, 0, placement_group_capture_child_tasks=True
             )
-        self.handle = actor_class.options(**options).remote()
+            self.handle = actor_class.options(**options).remote()
+            return
+        # A class describes its methods once, which takes a millisecond.
+        key = str(sorted(options.items(), key=str))
+        if key not in classes:
+            classes[key] = actor_class.options(**options)
+        self.handle = classes[key].remote()
 
     def end(self, *, kills: bool) -> None:
         """End the actor.  kills: at once; otherwise the object of a class ends before."""
         if kills:
             zray.kill(self.handle)
-        else:
+        elif self._has_object:  # a function leaves nothing behind
             self.handle.close.remote()
         if self.group is not None:
             remove_placement_group(self.group)

@@ -16,7 +16,7 @@ from zray.exceptions import ActorUnschedulableError, GetTimeoutError, TaskError,
 from . import events as ev
 from . import output, storage
 from .callback import CallbackList
-from .capacity import budget_left, capacity_event, request_of
+from .capacity import addresses, budget_left, capacity_event, request_of
 from .checkpoint import Checkpoint
 from .controller import Controller
 from .errors import TuneError
@@ -25,11 +25,11 @@ from .journal import Journal
 from .logger import writes_events
 from .parameters import placed
 from .processes import Process
-from .records.files import TrialFiles
+from .records.files import FilesOfTrials
 from .resources import PlacementGroupFactory, varies_by_config
 from .trial import Trial, TrialState
 from .waits import reason_of
-from .worker import TrialActor
+from .worker import TrialActor, is_class
 
 __all__ = ["Runner"]
 
@@ -91,20 +91,24 @@ class Runner:
         self.frequency, self.reporter = frequency, reporter
         self._outputs = outputs
         self.callbacks = CallbackList(list(callbacks or ()))
-        self._has_events = writes_events(self.callbacks.callbacks)
         self.path = controller.settings.path
         self._trainable_ref: Any = None
         self._processes: dict[str, Process] = {}  # trial -> its actor
         self._idle: list[Process] = []
         self._calls: dict[Any, Call] = {}
         self._proceeding: dict[str, bool] = {}  # trial -> whether it saves first; the calls of this turn
-        self._files: dict[str, TrialFiles] = {}
+        self._files = FilesOfTrials()
+        self._files.events_max = EVENTS_TRIALS_MAX if writes_events(self.callbacks.callbacks) else 0
         self._halted_at: dict[str, float] = {}  # trial -> when its process was told to stop
         self._late: list[Any] = []  # events that an action has found
         self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self.interrupts = Interrupts()
         self._looked_at = 0.0
+        self._trials: list[Trial] = []  # what callbacks get; made anew when there are more
+        self._classes: dict[str, Any] = {}  # the actor's class with the options of a bundle
+        self._addresses: dict[str, str] = {}  # host name -> address, where it is the only one
         self._iteration = 0
+        self._has_explained = False
         self._decisions = open(os.path.join(self.path, "decisions.jsonl"), "a")  # noqa: SIM115
         self._handlers: dict[type, Any] = {
             ev.Start: self._start,
@@ -200,15 +204,17 @@ class Runner:
             process = self._processes.get(trial_id)
             if process is not None:
                 self._call(process.handle.next.remote(saves), trial_id, "next")
-        for files in self._files.values():
-            files.flush()
-        self._decisions.flush()
+        self._files.flush()
+        if self._has_explained:
+            self._decisions.flush()
+            self._has_explained = False
         if self._late:
             late, self._late = self._late, []
             self.apply(late)
 
     def _capacity_event(self, *, raises_at_none: bool = False) -> ev.Capacity:
         self._looked_at = time.time()
+        self._addresses = addresses()
         return capacity_event(self.controller, self.trainable, self.resources, raises_at_none=raises_at_none)
 
     def _overdue(self, now: float) -> list[Any]:
@@ -267,7 +273,9 @@ class Runner:
             return []
         found: list[Any] = []
         if "facts" in answer:
-            found.append(ev.Began(now, trial_id, answer["facts"]))
+            facts = answer["facts"]
+            facts.setdefault("node_ip", self._addresses.get(facts["hostname"], ""))
+            found.append(ev.Began(now, trial_id, facts))
         if "saved" in answer:
             iteration, path, packed = answer["saved"]
             self._unpack(path, packed)
@@ -309,13 +317,13 @@ class Runner:
         trial = self.controller.trials[action.trial_id]
         try:
             request = request_of(trial, self.trainable, self.resources)
-            process = self._idle_process(request) or Process(self._actor_class, request)
+            process = self._idle_process(request) or self._new_process(request)
         except (TuneError, ZrayError) as error:
             self._late.append(ev.Failed(time.time(), trial.trial_id, str(error), is_final=True))
             return
         self._processes[trial.trial_id] = process
         if trial.starts > 1:
-            self._files_of(trial).write_parameters()
+            self._files.of(trial).write_parameters()
         self._begin(trial)
         self._notify("on_trial_start", trial)
         if trial.checkpoint is not None:
@@ -327,6 +335,9 @@ class Runner:
             if idle.request == request:
                 return self._idle.pop(place)
         return None
+
+    def _new_process(self, request: PlacementGroupFactory) -> Process:
+        return Process(self._actor_class, request, self._classes, has_object=is_class(self.trainable))
 
     def _begin(self, trial: Trial, *, packs: bool = False) -> None:
         kept = trial.checkpoint
@@ -350,6 +361,7 @@ class Runner:
             "frequency": self.frequency,
             "reuses": self.reuses,
             "outputs": self._outputs,
+            "asks_address": not self._addresses,
         }
         self._call(process.handle.begin.remote(assignment, self._trainable_ref), trial.trial_id, "begin")
 
@@ -382,13 +394,6 @@ class Runner:
 
     # --- files ---
 
-    def _files_of(self, trial: Trial) -> TrialFiles:
-        files = self._files.get(trial.trial_id)
-        if files is None:
-            has_events = self._has_events and trial.index < EVENTS_TRIALS_MAX
-            files = self._files[trial.trial_id] = TrialFiles(trial, has_events=has_events)
-        return files
-
     def _copy(self, action: ev.Copy) -> None:
         from .checkpoint import persist
 
@@ -399,11 +404,11 @@ class Runner:
 
     def _added(self, action: ev.Added) -> None:
         trial = self.controller.trials[action.trial_id]
-        self._files_of(trial).add()
+        self._files.of(trial).add()
 
     def _log(self, action: ev.Logged) -> None:
         trial = self.controller.trials[action.trial_id]
-        self._files_of(trial).log(action.result)
+        self._files.log(trial, action.result)
         self._notify("on_trial_result", trial, result=action.result)
         self._notify_kept()
 
@@ -417,10 +422,9 @@ class Runner:
 
     def _ended(self, action: ev.Ended) -> None:
         trial = self.controller.trials[action.trial_id]
-        files = self._files_of(trial)
+        files = self._files.end(trial)
         files.finish()
         self._notify("on_trial_error" if trial.state is TrialState.ERROR else "on_trial_complete", trial)
-        self._files.pop(trial.trial_id, None)
 
     def _explained(self, action: ev.Explained) -> None:
         record = {
@@ -430,19 +434,24 @@ class Runner:
             "reason": action.reason,
         }
         self._decisions.write(json.dumps(record) + "\n")
+        self._has_explained = True
         if action.action == "RESTART":
             trial = self.controller.trials[action.trial_id]
-            self._files_of(trial).write_error()
+            self._files.of(trial).write_error()
             self._notify("on_trial_recover", trial)
 
     def _notify(self, name: str, trial: Trial, **arguments: Any) -> None:
         if self.callbacks.methods(name):
-            trials = self.controller.get_trials()
-            self.callbacks.call(name, iteration=self._iteration, trials=trials, trial=trial, **arguments)
+            self.callbacks.call(name, iteration=self._iteration, trials=self._all_trials(), trial=trial, **arguments)
 
     def _notify_step(self, name: str) -> None:
         if self.callbacks.methods(name):
-            self.callbacks.call(name, iteration=self._iteration, trials=self.controller.get_trials())
+            self.callbacks.call(name, iteration=self._iteration, trials=self._all_trials())
+
+    def _all_trials(self) -> list[Trial]:
+        if len(self._trials) != len(self.controller.trials):
+            self._trials = self.controller.get_trials()
+        return self._trials
 
     # --- end ---
 
@@ -460,7 +469,7 @@ class Runner:
         problem: Exception | None = None
         with contextlib.suppress(OSError):
             self.callbacks.save(self.path)
-        files: list[Any] = [*self._files.values(), self._decisions, self.journal]
+        files: list[Any] = [*self._files.all(), self._decisions, self.journal]
         for file in files:
             try:
                 file.close()

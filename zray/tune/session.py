@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -113,6 +112,8 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
     Args:
         step: accepted for these programs; checkpoints are numbered by themselves.
     """
+    import tempfile
+
     del step
     session = current()
     base = str(session.facts["trial_dir"]) if session is not None else None

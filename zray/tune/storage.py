@@ -7,8 +7,6 @@ import errno
 import io
 import os
 import shutil
-import tarfile
-import tempfile
 from collections.abc import Iterator
 
 from .errors import StorageError
@@ -55,6 +53,8 @@ def is_shared(path: str, identity: str) -> bool:
 
 def pack(folder: str) -> bytes:
     """The files of a folder as bytes."""
+    import tarfile  # here: each process of a trial would load it, and few checkpoints travel
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, arcname=".")
@@ -63,6 +63,8 @@ def pack(folder: str) -> bytes:
 
 def unpack(data: bytes, folder: str) -> None:
     """Write the files of `pack` into a folder; no file is written outside of it."""
+    import tarfile
+
     os.makedirs(folder, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         if hasattr(tarfile, "data_filter"):
@@ -78,11 +80,15 @@ def unpack(data: bytes, folder: str) -> None:
 
 def process_folder(name: str) -> str:
     """A folder of this process on a machine that does not see the program's folder."""
+    import tempfile
+
     return os.path.join(tempfile.gettempdir(), f"{_PROCESS_PREFIX}{os.getpid()}-{name}")
 
 
 def sweep() -> None:
     """Remove such folders of processes that were killed."""
+    import tempfile
+
     base = tempfile.gettempdir()
     for name in os.listdir(base):
         pid = name.removeprefix(_PROCESS_PREFIX).partition("-")[0]

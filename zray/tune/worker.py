@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import socket
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import naming, session, storage
 from .checkpoint import Checkpoint, persist
 from .functions import FunctionRun
 from .output import TrialOutput
-from .trainable import Trainable
+
+if TYPE_CHECKING:
+    from .trainable import Trainable
 
 __all__ = ["Assignment", "Batch", "TrialActor", "is_class"]
 
@@ -52,14 +53,18 @@ class TrialActor:
         self._iteration = 0
         self._time_total_s = 0.0
         self._saves = 0
+        self._identity = ""  # of the experiment that `_is_shared` is about
         self._is_shared = True
         self._output: TrialOutput | None = None
 
     def facts(self) -> dict[str, Any]:
-        """What results are marked with."""
-        from zray.util import get_node_ip_address
+        """What results are marked with.  The program adds the address, if no two nodes have the same host name."""
+        facts: dict[str, Any] = {"pid": os.getpid(), "hostname": os.uname().nodename}
+        if self._assignment.get("asks_address"):
+            from zray.util import get_node_ip_address
 
-        return {"pid": os.getpid(), "hostname": socket.gethostname(), "node_ip": get_node_ip_address()}
+            facts["node_ip"] = get_node_ip_address()
+        return facts
 
     def begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
         """Begin with a trial, and answer with its first results."""
@@ -80,7 +85,9 @@ class TrialActor:
         self._assignment = assignment
         self._iteration, self._time_total_s = assignment["iteration"], assignment["time_total_s"]
         self._saves = assignment["saves"]
-        self._is_shared = storage.is_shared(assignment["experiment_dir"], assignment["identity"])
+        identity = assignment["identity"]
+        if identity != self._identity:
+            self._identity, self._is_shared = identity, storage.is_shared(assignment["experiment_dir"], identity)
         path = assignment["checkpoint"]
         if path and not self._is_shared:
             if assignment["packed"] is None:

@@ -14,10 +14,10 @@ from ..pickles import dumps
 from ..trial import Trial
 from .tensorboard import EventFile
 
-__all__ = ["RecordsRepair", "TrialFiles", "flattened", "plain", "read_results"]
+__all__ = ["FilesOfTrials", "RecordsRepair", "TrialFiles", "flattened", "plain", "read_results"]
 
-# Open files, of the trials that reported last; others are opened again.
-OPEN_MAX = 64
+# Trials with open files: those that reported last; the files of others are opened again.  Each has two.
+OPEN_MAX = 100
 
 
 def plain(value: Any) -> Any:
@@ -85,6 +85,8 @@ class TrialFiles:
         self._events: EventFile | None = None
         self._json: io.TextIOWrapper | None = None
         self._csv: io.TextIOWrapper | None = None
+        self._writer: Any = None  # of _csv
+        self._known: Any = None  # the keys of the last result
 
     def add(self) -> None:
         """Write the parameters."""
@@ -119,28 +121,33 @@ class TrialFiles:
 
     def _open(self) -> None:
         path = os.path.join(self.trial.path, "progress.csv")
-        if os.path.exists(path):
-            with open(path, newline="") as file:
-                self.columns = next(csv.reader(file), [])
         self._json = open(os.path.join(self.trial.path, "result.json"), "a")  # noqa: SIM115
-        self._csv = open(path, "a", newline="")  # noqa: SIM115
+        self._csv = open(path, "a+", newline="")  # noqa: SIM115
+        if not self.columns and self._csv.tell():
+            self._csv.seek(0)
+            self.columns = next(csv.reader([self._csv.readline()]), [])
+            self._csv.seek(0, io.SEEK_END)
+        self._writer = csv.writer(self._csv, lineterminator="\n")
 
     def _write_row(self, flat: dict[str, Any]) -> None:
-        new = [key for key in flat if key not in self.columns]
-        if new:
-            self._add_columns(new)
-        assert self._csv is not None
-        csv.writer(self._csv, lineterminator="\n").writerow([_cell(flat.get(key)) for key in self.columns])
+        if flat.keys() != self._known:
+            new = [key for key in flat if key not in self.columns]
+            if new:
+                self._add_columns(new)
+            self._known = flat.keys()
+        self._writer.writerow([_cell(flat.get(key)) for key in self.columns])
 
     def _add_columns(self, new: list[str]) -> None:
         """A later result has more keys: the file is written anew, with empty cells before."""
         assert self._csv is not None
         path = os.path.join(self.trial.path, "progress.csv")
+        if not self.columns:
+            self.columns = new
+            self._writer.writerow(new)
+            return
         self._csv.close()
-        rows: list[list[str]] = []
-        if self.columns:
-            with open(path, newline="") as file:
-                rows = list(csv.reader(file))[1:]
+        with open(path, newline="") as file:
+            rows = list(csv.reader(file))[1:]
         self.columns += new
         unfinished = f"{path}.unfinished"
         with open(unfinished, "w", newline="") as file:
@@ -149,6 +156,7 @@ class TrialFiles:
             writer.writerows([*row, *([""] * (len(self.columns) - len(row)))] for row in rows)
         os.rename(unfinished, path)
         self._csv = open(path, "a", newline="")  # noqa: SIM115
+        self._writer = csv.writer(self._csv, lineterminator="\n")
 
     def flush(self) -> None:
         """Hand over to the operating system."""
@@ -209,6 +217,50 @@ class TrialFiles:
         for result in results:
             self.log(result)
         self.close()
+
+
+class FilesOfTrials:
+    """The files of all trials; those of the trials that reported last are open."""
+
+    def __init__(self) -> None:
+        self.events_max = 0  # TensorBoard's events of so many trials are written
+        self._all: dict[str, TrialFiles] = {}  # of the trials that have not ended
+        self._open: dict[str, TrialFiles] = {}  # the one that was written last comes last
+        self._written: dict[str, TrialFiles] = {}  # since the last flush
+
+    def of(self, trial: Trial) -> TrialFiles:
+        """The files of a trial."""
+        files = self._all.get(trial.trial_id)
+        if files is None:
+            files = TrialFiles(trial, has_events=trial.index < self.events_max)
+            self._all[trial.trial_id] = files
+        return files
+
+    def all(self) -> list[TrialFiles]:
+        """The files of the trials that have not ended."""
+        return list(self._all.values())
+
+    def log(self, trial: Trial, result: dict[str, Any]) -> None:
+        """Write a result of a trial."""
+        files = self.of(trial)
+        self._open.pop(trial.trial_id, None)
+        self._open[trial.trial_id] = self._written[trial.trial_id] = files
+        files.log(result)
+        if len(self._open) > OPEN_MAX:
+            self._open.pop(next(iter(self._open))).close()
+
+    def flush(self) -> None:
+        """Hand over to the operating system what is new."""
+        for files in self._written.values():
+            files.flush()
+        self._written.clear()
+
+    def end(self, trial: Trial) -> TrialFiles:
+        """The files of a trial that is over; the caller finishes them."""
+        files = self.of(trial)
+        for known in (self._all, self._open, self._written):
+            known.pop(trial.trial_id, None)
+        return files
 
 
 class RecordsRepair:

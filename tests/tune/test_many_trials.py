@@ -1,0 +1,39 @@
+"""Work per report that does not grow with the number of trials."""
+
+import json
+import os
+
+from zray.tune.records import files as records
+from zray.tune.trial import Trial
+
+
+def test_files_of_few_trials_are_open_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "OPEN_MAX", 3)
+    trials = [Trial(str(number), "f", {}, {}, path=str(tmp_path / str(number))) for number in range(8)]
+    files = records.FilesOfTrials()
+    for trial in trials:
+        files.of(trial).add()
+    before = len(os.listdir("/proc/self/fd"))
+    for iteration in (1, 2):
+        for trial in trials:
+            files.log(trial, {"training_iteration": iteration, "loss": 0.5})
+            assert len(os.listdir("/proc/self/fd")) <= before + 2 * 3
+    files.flush()
+    for trial in trials:
+        lines = (tmp_path / trial.trial_id / "result.json").read_text().splitlines()
+        assert [json.loads(line)["training_iteration"] for line in lines] == [1, 2]
+        assert (tmp_path / trial.trial_id / "progress.csv").read_text() == "training_iteration,loss\n1,0.5\n2,0.5\n"
+    files.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_results_are_in_the_files_after_a_flush(tmp_path):
+    trial = Trial("0", "f", {}, {}, path=str(tmp_path / "0"))
+    files = records.FilesOfTrials()
+    files.of(trial).add()
+    files.log(trial, {"loss": 1})
+    files.flush()
+    assert json.loads((tmp_path / "0" / "result.json").read_text()) == {"loss": 1}
+    files.log(trial, {"loss": 2, "new": 3})
+    files.end(trial)
+    assert (tmp_path / "0" / "progress.csv").read_text() == "loss,new\n1,\n2,3\n"
