@@ -98,7 +98,7 @@ class Controller(ControllerNames):
         donor = source.checkpoint
         if donor is None or trial.is_over:
             return False
-        target = naming.checkpoint_folder(trial.path, trial.saves)
+        target = naming.checkpoint_folder(trial.path, trial.saves, source.trial_id)
         trial.saves += 1
         self.actions.append(ev.Copy(donor.path, target))
         saved = SavedCheckpoint(target, trial.iteration, donor.time_total_s, None, donor.metrics)
@@ -247,6 +247,7 @@ class Controller(ControllerNames):
         self.halting.clear()
         self.is_ending = ""
         self.began_at = self.now
+        first = [trial_id for trial_id in self.running if event.resume_unfinished]  # they go on before others start
         for trial in list(self.trials.values()):
             if trial.state is TrialState.RUNNING:
                 if event.resume_unfinished:
@@ -258,7 +259,7 @@ class Controller(ControllerNames):
                     trial.checkpoints, trial.iteration, trial.last_result = [], 0, {}
                 trial.num_failures, trial.error, trial.error_pickle, trial.ended_at = 0, "", b"", 0.0
                 self._move(trial, TrialState.PENDING)
-        self.waiting = {trial_id: trial for trial_id, trial in self.trials.items() if trial_id in self.waiting}
+        self.waiting = {**{trial_id: self.waiting[trial_id] for trial_id in first}, **self.waiting}
 
     _HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
         ev.Capacity: _on_capacity,

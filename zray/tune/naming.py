@@ -44,9 +44,19 @@ def trial_id(experiment_id: str, index: int) -> str:
     return f"{experiment_id}_{index:05d}"
 
 
-def checkpoint_folder(path: str, number: int) -> str:
-    """The folder of a checkpoint."""
-    return os.path.join(path, f"checkpoint_{number:06d}")
+def checkpoint_folder(path: str, number: int, origin: str = "") -> str:
+    """The folder of a checkpoint.
+
+    origin: the trial that it is copied from.  The name then differs from all that the trial's own process may write.
+    """
+    name = f"checkpoint_{number:06d}"
+    return os.path.join(path, f"{name}_from_{origin}" if origin else name)
+
+
+def checkpoint_number(name: str) -> int:
+    """The number in the name of a checkpoint's folder; -1: it is no such name."""
+    found = re.match(r"checkpoint_(\d{6})(_from_\w+)?(\.unfinished)?$", name)
+    return int(found[1]) if found else -1
 
 
 _dates: dict[int, str] = {}

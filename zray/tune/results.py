@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checkpoint import Checkpoint
 from .errors import TuneError
+from .naming import checkpoint_number
 from .records.files import flattened, read_results
 from .trial import SavedCheckpoint, Trial, TrialState, value_of
 
@@ -93,7 +94,7 @@ class Result:
     def from_path(cls, path: str) -> Result:
         """The outcome of a trial, from its folder."""
         rows = read_results(path)
-        folders = sorted(name for name in os.listdir(path) if name.startswith("checkpoint_") and name[11:].isdigit())
+        folders = sorted(name for name in os.listdir(path) if "." not in name and checkpoint_number(name) >= 0)
         checkpoints = [Checkpoint(os.path.join(path, name)) for name in folders]
         error: Exception | None = None
         if os.path.exists(os.path.join(path, "error.txt")):
