@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shutil
 import threading
 import time
 from collections import deque
@@ -130,6 +131,7 @@ class FunctionRun:
         saved = self._persist(checkpoint) if checkpoint is not None else None
         with self._changed:
             if self._is_stopped:
+                _discard(saved)
                 raise TrialStopped
             self._has_reported = True
             self._items.append((dict(metrics), saved, now - self._reported_at))
@@ -175,10 +177,18 @@ class FunctionRun:
         """
         with self._changed:
             self._is_stopped = True
+            for _, saved, _ in self._items:
+                _discard(saved)
             self._items.clear()
             self._changed.notify_all()
         self._thread.join(timeout)
         return not self._thread.is_alive()
+
+
+def _discard(saved: Any) -> None:
+    """Delete a checkpoint that nobody will hear of."""
+    if saved is not None and saved[1] is None:
+        shutil.rmtree(saved[0], ignore_errors=True)
 
 
 def _as_metrics(value: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
@@ -26,6 +25,7 @@ from .logger import writes_events
 from .parameters import placed
 from .processes import Process
 from .records.files import FilesOfTrials
+from .recovery import DECISIONS, decision_line
 from .resources import PlacementGroupFactory, varies_by_config
 from .trial import Trial, TrialState
 from .waits import reason_of
@@ -109,7 +109,7 @@ class Runner:
         self._addresses: dict[str, str] = {}  # host name -> address, where it is the only one
         self._iteration = 0
         self._has_explained = False
-        self._decisions = open(os.path.join(self.path, "decisions.jsonl"), "a")  # noqa: SIM115
+        self._decisions = open(os.path.join(self.path, DECISIONS), "a")  # noqa: SIM115
         self._handlers: dict[type, Any] = {
             ev.Start: self._start,
             ev.Proceed: self._proceed,
@@ -179,19 +179,24 @@ class Runner:
             if event.trials != self.controller.capacity:
                 found.append(event)
             elif not found:
-                self.controller.handle(event)  # the clock: not recorded, since nothing is decided by it alone
+                self.apply([event], is_clock=True)
             found += self._overdue(now)
         self.apply(found)
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=False)
         self._notify_step("on_step_end")
 
-    def apply(self, found: list[Any]) -> None:
-        """Hand events to the controller, record them, and carry out what follows."""
+    def apply(self, found: list[Any], *, is_clock: bool = False) -> None:
+        """Hand events to the controller, record them, and carry out what follows.
+
+        is_clock: the event brings the time alone, and is recorded only if something follows from it.
+        """
         controller = self.controller
         for event in found:
             controller.handle(event)
         suggested, controller.events = controller.events, []
+        if is_clock and not controller.actions:
+            found = []
         if suggested or found:
             self.journal.append([*suggested, *found])
         while controller.actions:
@@ -427,13 +432,7 @@ class Runner:
         self._notify("on_trial_error" if trial.state is TrialState.ERROR else "on_trial_complete", trial)
 
     def _explained(self, action: ev.Explained) -> None:
-        record = {
-            "trial_id": action.trial_id,
-            "iteration": action.iteration,
-            "action": action.action,
-            "reason": action.reason,
-        }
-        self._decisions.write(json.dumps(record) + "\n")
+        self._decisions.write(decision_line(action))
         self._has_explained = True
         if action.action == "RESTART":
             trial = self.controller.trials[action.trial_id]

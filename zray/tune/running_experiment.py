@@ -18,11 +18,11 @@ import zray
 from . import events as ev
 from . import mirror, naming, storage
 from .callback import pickled, unpickled
-from .checkpoint import CheckpointRepair
 from .controller import Controller
 from .errors import TuneError
 from .journal import JOURNAL, Journal, JournalWarning, read_journal
-from .records.files import RecordsRepair, TrialFiles, flattened
+from .records.files import TrialFiles, flattened
+from .recovery import DECISIONS, FolderRepair
 from .registry import trainable_of
 from .reporters import reporter_of
 from .results import history, score_of
@@ -40,7 +40,6 @@ from .worker import is_class
 __all__ = ["RunningExperiment"]
 
 STATE = "experiment.pkl"
-DECISIONS = "decisions.jsonl"
 
 
 class RunningExperiment:
@@ -190,22 +189,21 @@ class RunningExperiment:
         if not zray.is_initialized():
             zray.init()
         journal_path = os.path.join(self.path, JOURNAL)
-        records, checkpoints = RecordsRepair(), CheckpointRepair()
-        offset = self.replay(records, checkpoints)
+        repair = FolderRepair(self.path)
+        offset = self.replay(repair)
         event = ev.Resumed(time.time(), resume_errored, restart_errored, resume_unfinished)
         with storage.writing(self.path, is_begun=True):
             journal = Journal(journal_path, offset or None)
-            records.write()
-            checkpoints.write(self.controller.get_trials())
+            repair.write(self.controller.get_trials())
             for trial in self.controller.get_trials():
                 TrialFiles(trial).add()
         self._run(journal, [event])
 
-    def replay(self, records: RecordsRepair | None = None, checkpoints: CheckpointRepair | None = None) -> int:
+    def replay(self, repair: FolderRepair | None = None) -> int:
         """Restore the state from the journal.
 
         Args:
-            records, checkpoints: take the results and actions, to complete the trials' folders.
+            repair: takes the actions, to complete the folder.
 
         Returns:
             The offset behind its last good record.
@@ -223,10 +221,8 @@ class RunningExperiment:
         for event in recorded:
             controller.handle(_moved(event, controller.trials))
             for action in controller.actions:
-                if records is not None and isinstance(action, ev.Logged):
-                    records.note(controller.trials[action.trial_id], action.result)
-                if checkpoints is not None:
-                    checkpoints.note(action)
+                if repair is not None:
+                    repair.note(action, controller.trials)
             controller.actions.clear()
         controller.events.clear()
         controller.replayed = None

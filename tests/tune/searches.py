@@ -1,0 +1,143 @@
+"""Experiments that are the same each time, as a program that can be killed.  argument: a folder."""
+
+import os
+import sys
+from collections import Counter
+
+from zray import tune
+from zray.tune.running_experiment import RunningExperiment as Experiment
+from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, HyperBandScheduler, PopulationBasedTraining
+from zray.tune.search.optuna import OptunaSearch
+
+STEPS = 9
+SAMPLES = {"random": 6, "hyperband": 17, "pbt": 4, "asha": 8, "optuna": 12}
+# Decisions of these depend on the order of results: it is fixed for one trial at a time.
+AT_ONCE = {"asha": 1, "optuna": 1}
+
+
+def train(config):
+    """Grows by a rate; the state is in a checkpoint after each step."""
+    checkpoint = tune.get_checkpoint()
+    state = checkpoint.to_dict() if checkpoint else {"step": 0, "score": config["start"]}
+    mark(config["marks"], f"start {tune.get_context().get_trial_id()}")
+    for step in range(state["step"] + 1, STEPS + 1):
+        state = {"step": step, "score": state["score"] + config["rate"] / step}
+        tune.report({"score": state["score"]}, checkpoint=tune.Checkpoint.from_dict(state))
+
+
+def mark(path, line):
+    """Append a line, whole."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+def scheduler_of(name):
+    if name == "hyperband":
+        return HyperBandScheduler(max_t=STEPS)
+    if name == "asha":
+        return ASHAScheduler(max_t=STEPS, reduction_factor=3)
+    if name == "pbt":
+        mutations = {"rate": tune.uniform(0, 1)}
+        return PopulationBasedTraining(
+            "training_iteration", perturbation_interval=3, hyperparam_mutations=mutations, synch=True
+        )
+    return FIFOScheduler()
+
+
+def fit(name, folder, at_once=2):
+    """Run an experiment, or go on with the one in the folder."""
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "search")
+    marks = os.path.join(folder, "marks")
+    if tune.Tuner.can_restore(path):
+        tuner = tune.Tuner.restore(path, tune.with_resources(train, {"cpu": 0.25}))
+    else:
+        tuner = tune.Tuner(
+            tune.with_resources(train, {"cpu": 0.25}),
+            param_space={"start": tune.uniform(0, 1), "rate": tune.uniform(0, 1), "marks": marks},
+            tune_config=tune.TuneConfig(
+                metric="score",
+                mode="max",
+                num_samples=SAMPLES[name],
+                seed=5,
+                search_alg=OptunaSearch(seed=5) if name == "optuna" else None,
+                scheduler=scheduler_of(name),
+                max_concurrent_trials=AT_ONCE.get(name, at_once),
+            ),
+            run_config=tune.RunConfig(
+                storage_path=str(folder), name="search", checkpoint_config=tune.CheckpointConfig(num_to_keep=2)
+            ),
+        )
+    tuner.fit()
+    return tuner
+
+
+def load(folder):
+    """The outcome of the experiment in a folder."""
+    return tune.ResultGrid(Experiment.load(os.path.join(folder, "search")))
+
+
+def table(results):
+    """What the experiment found, row by row."""
+    return [
+        (
+            result.metrics["trial_id"],
+            {key: value for key, value in result.config.items() if key != "marks"},
+            [row["score"] for row in result.rows()],
+        )
+        for result in results
+    ]
+
+
+def checkpoints(folder):
+    """How many checkpoints the folder of each of an experiment's trials has."""
+    found = Counter()
+    for here, names, _ in os.walk(folder):
+        trial_id = os.path.basename(here)[len("train_") :][: len("00005_00000")]
+        found[trial_id] += sum(name.startswith("checkpoint") for name in names)
+    return +found
+
+
+def over(path):
+    """The trials that have ended by what an experiment's folder says."""
+    return [trial.trial_id for trial in Experiment.load(path).controller.get_trials() if trial.is_over]
+
+
+def run_twice(folder):
+    """The trials that started after their end was recorded."""
+    found = []
+    for name in SAMPLES:
+        ended = set()
+        with open(folder / name / "marks") as file:
+            for line in file:
+                word, *ids = line.split()
+                if word == "over":
+                    ended.update(ids)
+                else:
+                    found += [trial_id for trial_id in ids if trial_id in ended]
+    return found
+
+
+def main():
+    import zray
+
+    folder = sys.argv[1]
+    os.makedirs(folder, exist_ok=True)
+    zray.init(num_cpus=2, log_to_driver=False)
+    for name in SAMPLES:
+        here = os.path.join(folder, name)
+        path = os.path.join(here, "search")
+        if tune.Tuner.can_restore(path):
+            mark(os.path.join(here, "marks"), " ".join(["over", *over(path)]))
+        results = fit(name, here).get_results()
+        mark(os.path.join(folder, "marks"), f"{name} has ended")
+        for row in table(results):
+            print(*row)
+        if name in AT_ONCE:
+            with open(os.path.join(path, "decisions.jsonl")) as file:
+                print(file.read())
+
+
+if __name__ == "__main__":
+    main()

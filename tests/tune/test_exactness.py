@@ -1,0 +1,127 @@
+"""The same seed gives the same experiment: for any number of trials at once, and over kills of the program."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.gates import until
+from tests.tune import searches
+from zray import tune
+from zray.tune.running_experiment import JOURNAL
+from zray.tune.runner import Runner
+
+
+class Kill(BaseException):
+    """Stands for a kill at this place: nothing behind it is carried out."""
+
+
+@pytest.mark.parametrize("name", ["random", "hyperband", "pbt"])
+def test_same_seed_gives_the_same_table_for_any_number_of_trials_at_once(session, tmp_path, name):
+    tables = [
+        searches.table(searches.fit(name, tmp_path / str(at_once), at_once=at_once).get_results())
+        for at_once in (1, 2, 8)
+    ]
+    assert tables[0] == tables[1] == tables[2]
+    assert len(tables[0]) == searches.SAMPLES[name]
+
+
+@pytest.fixture(scope="module")
+def whole(session, tmp_path_factory):
+    """The folder of an experiment that was not killed."""
+    folder = tmp_path_factory.mktemp("whole")
+    searches.fit("pbt", folder, at_once=1)
+    return folder
+
+
+def decisions(folder):
+    with open(folder / "search" / "decisions.jsonl") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.mark.parametrize("action", ["_copy", "_delete", "_explained", "_log"])
+def test_decision_that_a_kill_kept_from_acting_is_carried_out(session, tmp_path, monkeypatch, whole, action):
+    act, count = getattr(Runner, action), 0
+
+    def until_killed(self, found):
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise Kill
+        act(self, found)
+
+    monkeypatch.setattr(Runner, action, until_killed)
+    with pytest.raises(Kill):
+        searches.fit("pbt", tmp_path / "parts", at_once=1)
+    monkeypatch.undo()
+    parts = searches.fit("pbt", tmp_path / "parts", at_once=1).get_results()
+    assert searches.table(parts) == searches.table(searches.load(whole))
+    assert decisions(tmp_path / "parts") == decisions(whole)
+    assert searches.checkpoints(tmp_path / "parts") == searches.checkpoints(whole)
+
+
+def start(folder):
+    return subprocess.Popen([sys.executable, searches.__file__, str(folder)], stdout=subprocess.PIPE, text=True)
+
+
+def recorded(folder):
+    """Bytes of all journals."""
+    return sum(path.stat().st_size for path in folder.glob(f"*/search/{JOURNAL}"))
+
+
+@pytest.mark.slow
+def test_kills_of_the_program_change_no_decision(tmp_path):
+    with start(tmp_path / "whole") as process:
+        expected = process.communicate(timeout=50)[0]
+    total = recorded(tmp_path / "whole")
+    rng = random.Random(11)
+    for place in sorted(rng.randrange(total) for _ in range(3)):
+        with start(tmp_path / "parts") as process:
+            until(lambda: recorded(tmp_path / "parts") > place, 40)  # noqa: B023
+            process.kill()
+    with start(tmp_path / "parts") as process:
+        assert process.communicate(timeout=50)[0] == expected
+    assert expected.count("\n") > sum(searches.SAMPLES.values())
+    assert not searches.run_twice(tmp_path / "parts")
+
+
+def test_killed_processes_of_trials_change_no_result(session, tmp_path):
+    def train(config):
+        checkpoint = tune.get_checkpoint()
+        state = checkpoint.to_dict() if checkpoint else {"step": 0, "x": config["x"]}
+        for step in range(state["step"] + 1, 6):
+            state = {"step": step, "x": state["x"] * 0.9}
+            tune.report({"loss": state["x"]}, checkpoint=tune.Checkpoint.from_dict(state))
+            mark = os.path.join(config["marks"], f"{tune.get_context().get_trial_id()}-{step}")
+            if step in (2, 4) and not os.path.exists(mark):
+                open(mark, "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def fit(name, max_failures):
+        marks = tmp_path / name / "marks"
+        marks.mkdir(parents=True)
+        if not max_failures:
+            for index in range(3):
+                for step in (2, 4):
+                    (marks / f"00007_{index:05d}-{step}").touch()
+        return tune.Tuner(
+            train,
+            param_space={"x": tune.uniform(0, 1), "marks": str(marks)},
+            tune_config=tune.TuneConfig(metric="loss", mode="min", num_samples=3, seed=7),
+            run_config=tune.RunConfig(
+                name="killed",
+                storage_path=str(tmp_path / name),
+                failure_config=tune.FailureConfig(max_failures=max_failures),
+            ),
+        ).fit()
+
+    whole, killed = fit("whole", 0), fit("killed", 2)
+    assert killed.num_errors == 0
+    assert [[row["loss"] for row in result.rows()] for result in killed] == [
+        [row["loss"] for row in result.rows()] for result in whole
+    ]
+    assert all(len(result.rows()) == 5 for result in killed)
