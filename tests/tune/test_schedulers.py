@@ -16,6 +16,7 @@ from zray.tune.schedulers import (
     PopulationBasedTraining,
     create_scheduler,
 )
+from zray.tune.schedulers.asha import Rung
 from zray.tune.schedulers.hyperband import table
 from zray.tune.schedulers.pbt import explore
 from zray.tune.search.basic_variant import BasicVariantGenerator
@@ -115,6 +116,20 @@ def test_asha_stops_by_the_percentile_of_those_before():
         assert trial.iteration == end
     reasons = [decision.reason for decision in run.decisions if decision.action == "STOP"]
     assert any(reason.startswith("stopped at training_iteration 1: score = 0.") for reason in reasons)
+
+
+@pytest.mark.parametrize("eta", [1.5, 2, 3, 4])
+def test_cut_of_a_rung_is_the_quantile_of_its_scores(eta):
+    rung = Rung(1)
+    assert rung.cut(eta) is None
+    rng = np.random.default_rng(0)
+    scores = [*rng.normal(size=30), math.nan, 2.0, 2.0, -math.inf, *rng.integers(-2, 2, 20)]
+    for place, score in enumerate(scores):
+        rung.add(str(place), float(score))
+        expected = np.nanpercentile(scores[: place + 1], (1 - 1 / eta) * 100, method="linear")
+        assert rung.cut(eta) == pytest.approx(expected)
+    ranked = sorted(range(len(scores)), key=lambda place: (math.isnan(scores[place]), -scores[place]))
+    assert rung.promotable(eta) == [str(place) for place in ranked[: int(len(scores) / eta)]]
 
 
 def test_asha_promotes_the_top_of_each_rung():

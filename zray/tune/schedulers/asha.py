@@ -18,6 +18,7 @@ Two variants decide at a rung.
 
 from __future__ import annotations
 
+import bisect
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -41,18 +42,32 @@ class Rung:
         self.resource = resource
         self.scores: dict[str, float] = {}
         self.promoted: set[str] = set()
+        # (-score, number, trial), so that the best comes first; a score that is no number comes last.  A result then
+        # costs the same among 10 trials and among 10,000.
+        self.ranked: list[tuple[float, int, str]] = []
+        self.without_score = 0
+
+    def add(self, trial_id: str, score: float) -> None:
+        """A trial has reached the resource."""
+        is_number = score == score
+        self.without_score += not is_number
+        bisect.insort(self.ranked, (-score if is_number else math.inf, len(self.scores), trial_id))
+        self.scores[trial_id] = score
 
     def cut(self, eta: float) -> float | None:
-        """The score that the top 1/eta has; None: nobody is here."""
-        if not self.scores:
+        """The score that the top 1/eta has, the (1 - 1/eta) quantile; None: nobody is here."""
+        count = len(self.ranked) - self.without_score
+        if not count:
             return None
-        return float(np.nanpercentile(list(self.scores.values()), (1 - 1 / eta) * 100))
+        place = round((1 - 1 / eta) * (count - 1), 9)  # a third of three is one
+        below = math.floor(place)
+        low, high = (-self.ranked[count - 1 - min(below + k, count - 1)][0] for k in (0, 1))
+        return low + (high - low) * (place - below) if place > below and high > low else low
 
     def promotable(self, eta: float) -> list[str]:
         """The trials of the top 1/eta that are not promoted, the best first."""
-        count = int(len(self.scores) / eta)
-        best = sorted(self.scores, key=lambda trial_id: -self.scores[trial_id])[:count]
-        return [trial_id for trial_id in best if trial_id not in self.promoted]
+        best = self.ranked[: int(len(self.ranked) / eta)]
+        return [trial_id for _, _, trial_id in best if trial_id not in self.promoted]
 
 
 class Bracket:
@@ -137,7 +152,7 @@ class AsyncHyperBandScheduler(TrialScheduler):
                 if trial.trial_id in rung.scores:
                     return None
                 self._cut = rung.cut(self.eta)  # of those before it
-                rung.scores[trial.trial_id] = score
+                rung.add(trial.trial_id, score)
                 return rung
         return None
 
