@@ -16,18 +16,15 @@ from . import events as ev
 from . import output, storage
 from .callback import CallbackList
 from .capacity import addresses, budget_left, capacity_event, request_of
-from .checkpoint import Checkpoint
 from .controller import Controller
 from .errors import TuneError
 from .interrupts import Interrupts
 from .journal import Journal
-from .logger import writes_events
 from .parameters import placed
 from .processes import Process
-from .records.files import FilesOfTrials
-from .recovery import DECISIONS, decision_line
+from .recorder import Recorder
 from .resources import PlacementGroupFactory, varies_by_config
-from .trial import Trial, TrialState
+from .trial import Trial
 from .waits import reason_of
 from .worker import TrialActor, is_class
 
@@ -44,8 +41,6 @@ END_SECONDS = 10.0
 HALT_SECONDS = float(os.environ.get("TUNE_FORCE_TRIAL_CLEANUP_S") or 600)
 # Processes without a trial that are kept for the next one.
 IDLE_MAX = 64
-# Trials with TensorBoard's events: TensorBoard itself takes minutes to open more runs than that.
-EVENTS_TRIALS_MAX = 1000
 
 
 class Call(NamedTuple):
@@ -97,30 +92,18 @@ class Runner:
         self._idle: list[Process] = []
         self._calls: dict[Any, Call] = {}
         self._proceeding: dict[str, bool] = {}  # trial -> whether it saves first; the calls of this turn
-        self._files = FilesOfTrials()
-        self._files.events_max = EVENTS_TRIALS_MAX if writes_events(self.callbacks.callbacks) else 0
         self._halted_at: dict[str, float] = {}  # trial -> when its process was told to stop
         self._late: list[Any] = []  # events that an action has found
-        self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
         self.interrupts = Interrupts()
         self._looked_at = 0.0
-        self._trials: list[Trial] = []  # what callbacks get; made anew when there are more
         self._classes: dict[str, Any] = {}  # the actor's class with the options of a bundle
         self._addresses: dict[str, str] = {}  # host name -> address, where it is the only one
-        self._iteration = 0
-        self._has_explained = False
-        self._decisions = open(os.path.join(self.path, DECISIONS), "a")  # noqa: SIM115
+        self.records = Recorder(controller, self.callbacks, self.path)
         self._handlers: dict[type, Any] = {
             ev.Start: self._start,
             ev.Proceed: self._proceed,
             ev.Halt: self._halt,
-            ev.Copy: self._copy,
-            ev.Delete: self._delete,
-            ev.Kept: lambda action: self._kept.append(action),
-            ev.Logged: self._log,
-            ev.Ended: self._ended,
-            ev.Explained: self._explained,
-            ev.Added: self._added,
+            **self.records.handlers(),
         }
         self._actor_class = zray.remote(TrialActor)
 
@@ -156,8 +139,8 @@ class Runner:
                 raise problem
 
     def _turn(self) -> None:
-        self._iteration += 1
-        self._notify_step("on_step_begin")
+        self.records.iteration += 1
+        self.records.notify_step("on_step_begin")
         found: list[Any] = []
         if self._calls:
             timeout = max(min(TURN_SECONDS, budget_left(self.controller)), 0.0)
@@ -184,7 +167,7 @@ class Runner:
         self.apply(found)
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=False)
-        self._notify_step("on_step_end")
+        self.records.notify_step("on_step_end")
 
     def apply(self, found: list[Any], *, is_clock: bool = False) -> None:
         """Hand events to the controller, record them, and carry out what follows.
@@ -203,16 +186,13 @@ class Runner:
             actions, controller.actions = controller.actions, []
             for action in actions:
                 self._handlers[type(action)](action)
-            self._notify_kept()
+            self.records.notify_kept()
         proceeding, self._proceeding = self._proceeding, {}
         for trial_id, saves in proceeding.items():
             process = self._processes.get(trial_id)
             if process is not None:
                 self._call(process.handle.next.remote(saves), trial_id, "next")
-        self._files.flush()
-        if self._has_explained:
-            self._decisions.flush()
-            self._has_explained = False
+        self.records.flush()
         if self._late:
             late, self._late = self._late, []
             self.apply(late)
@@ -245,7 +225,7 @@ class Runner:
                 except GetTimeoutError as error:
                     waits[call.trial_id] = reason = reason_of(str(error))
                     if reason:
-                        self._explained(ev.Explained(call.trial_id, 0, "WAIT", reason))
+                        self.records.explained(ev.Explained(call.trial_id, 0, "WAIT", reason))
                 except Exception:
                     pass  # the loop takes the answer
                 return
@@ -328,11 +308,11 @@ class Runner:
             return
         self._processes[trial.trial_id] = process
         if trial.starts > 1:
-            self._files.of(trial).write_parameters()
+            self.records.write_parameters(trial)
         self._begin(trial)
-        self._notify("on_trial_start", trial)
+        self.records.notify("on_trial_start", trial)
         if trial.checkpoint is not None:
-            self._notify("on_trial_restore", trial)
+            self.records.notify("on_trial_restore", trial)
 
     def _idle_process(self, request: PlacementGroupFactory) -> Process | None:
         """A process with these resources that has ended its trial; None: there is none."""
@@ -397,61 +377,6 @@ class Runner:
         if process is not None:
             process.end(kills=True)
 
-    # --- files ---
-
-    def _copy(self, action: ev.Copy) -> None:
-        from .checkpoint import persist
-
-        persist(action.source, action.target)
-
-    def _delete(self, action: ev.Delete) -> None:
-        shutil.rmtree(action.path, ignore_errors=True)
-
-    def _added(self, action: ev.Added) -> None:
-        trial = self.controller.trials[action.trial_id]
-        self._files.of(trial).add()
-
-    def _log(self, action: ev.Logged) -> None:
-        trial = self.controller.trials[action.trial_id]
-        self._files.log(trial, action.result)
-        self._notify("on_trial_result", trial, result=action.result)
-        self._notify_kept()
-
-    def _notify_kept(self) -> None:
-        """A checkpoint is told after the result that it belongs to."""
-        kept, self._kept = self._kept, []
-        for action in kept:
-            trial = self.controller.trials[action.trial_id]
-            self._notify("on_trial_save", trial)
-            self._notify("on_checkpoint", trial, checkpoint=Checkpoint(action.path))
-
-    def _ended(self, action: ev.Ended) -> None:
-        trial = self.controller.trials[action.trial_id]
-        files = self._files.end(trial)
-        files.finish()
-        self._notify("on_trial_error" if trial.state is TrialState.ERROR else "on_trial_complete", trial)
-
-    def _explained(self, action: ev.Explained) -> None:
-        self._decisions.write(decision_line(action))
-        self._has_explained = True
-        if action.action == "RESTART":
-            trial = self.controller.trials[action.trial_id]
-            self._files.of(trial).write_error()
-            self._notify("on_trial_recover", trial)
-
-    def _notify(self, name: str, trial: Trial, **arguments: Any) -> None:
-        if self.callbacks.methods(name):
-            self.callbacks.call(name, iteration=self._iteration, trials=self._all_trials(), trial=trial, **arguments)
-
-    def _notify_step(self, name: str) -> None:
-        if self.callbacks.methods(name):
-            self.callbacks.call(name, iteration=self._iteration, trials=self._all_trials())
-
-    def _all_trials(self) -> list[Trial]:
-        if len(self._trials) != len(self.controller.trials):
-            self._trials = self.controller.get_trials()
-        return self._trials
-
     # --- end ---
 
     def close(self) -> Exception | None:
@@ -465,15 +390,13 @@ class Runner:
                 process.end(kills=process not in self._idle)
         self._processes.clear()
         self._idle.clear()
-        problem: Exception | None = None
         with contextlib.suppress(OSError):
             self.callbacks.save(self.path)
-        files: list[Any] = [*self._files.all(), self._decisions, self.journal]
-        for file in files:
-            try:
-                file.close()
-            except OSError as error:
-                problem = problem or error
+        problem = self.records.close()
+        try:
+            self.journal.close()
+        except OSError as error:
+            problem = problem or error
         if self.reporter is not None:
             self.reporter.update(self.controller, is_final=True)
         return problem or self.callbacks.end(self.controller.get_trials())

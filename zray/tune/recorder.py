@@ -1,0 +1,138 @@
+"""The recorder of an experiment: files of trials, decisions.jsonl, and calls of the callbacks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from . import events as ev
+from .callback import CallbackList
+from .checkpoint import Checkpoint, persist
+from .controller import Controller
+from .logger import writes_events
+from .records.files import FilesOfTrials
+from .recovery import DECISIONS, decision_line
+from .trial import Trial, TrialState
+
+__all__ = ["Recorder"]
+
+# Trials with TensorBoard's events: TensorBoard itself takes minutes to open more runs than that.
+EVENTS_TRIALS_MAX = 1000
+
+
+class Recorder:
+    """Writes what happens to trials.
+
+    Args:
+        controller: whose trials they are.
+        callbacks: called with what happens.
+        path: the experiment's folder.
+    """
+
+    def __init__(self, controller: Controller, callbacks: CallbackList, path: str) -> None:
+        self.controller, self.callbacks = controller, callbacks
+        self.iteration = 0  # of the loop
+        self._files = FilesOfTrials()
+        self._files.events_max = EVENTS_TRIALS_MAX if writes_events(callbacks.callbacks) else 0
+        self._kept: list[ev.Kept] = []  # checkpoints of which the callbacks do not know yet
+        self._trials: list[Trial] = []  # what callbacks get; made anew when there are more
+        self._has_explained = False
+        self._decisions = open(os.path.join(path, DECISIONS), "a")  # noqa: SIM115
+
+    def handlers(self) -> dict[type, Any]:
+        """The actions that are carried out here."""
+        return {
+            ev.Copy: self.copy,
+            ev.Delete: self.delete,
+            ev.Kept: lambda action: self._kept.append(action),
+            ev.Logged: self.logged,
+            ev.Ended: self.ended,
+            ev.Explained: self.explained,
+            ev.Added: self.added,
+        }
+
+    def write_parameters(self, trial: Trial) -> None:
+        """Write the parameters of a trial anew."""
+        self._files.of(trial).write_parameters()
+
+    def flush(self) -> None:
+        """Hand over to the operating system what is new."""
+        self._files.flush()
+        if self._has_explained:
+            self._decisions.flush()
+            self._has_explained = False
+
+    def close(self) -> Exception | None:
+        """Close all files.
+
+        Returns:
+            The error of a file that could not be written to its end.
+        """
+        problem: Exception | None = None
+        files: list[Any] = [*self._files.all(), self._decisions]
+        for file in files:
+            try:
+                file.close()
+            except OSError as error:
+                problem = problem or error
+        return problem
+
+    def copy(self, action: ev.Copy) -> None:
+        """Copy the folder of a checkpoint."""
+        persist(action.source, action.target)
+
+    def delete(self, action: ev.Delete) -> None:
+        """Delete the folder of a checkpoint."""
+        shutil.rmtree(action.path, ignore_errors=True)
+
+    def added(self, action: ev.Added) -> None:
+        """Write the parameters of a new trial."""
+        trial = self.controller.trials[action.trial_id]
+        self._files.of(trial).add()
+
+    def logged(self, action: ev.Logged) -> None:
+        """Write a result, and tell the callbacks."""
+        trial = self.controller.trials[action.trial_id]
+        self._files.log(trial, action.result)
+        self.notify("on_trial_result", trial, result=action.result)
+        self.notify_kept()
+
+    def notify_kept(self) -> None:
+        """A checkpoint is told after the result that it belongs to."""
+        kept, self._kept = self._kept, []
+        for action in kept:
+            trial = self.controller.trials[action.trial_id]
+            self.notify("on_trial_save", trial)
+            self.notify("on_checkpoint", trial, checkpoint=Checkpoint(action.path))
+
+    def ended(self, action: ev.Ended) -> None:
+        """Write the end of a trial, and tell the callbacks."""
+        trial = self.controller.trials[action.trial_id]
+        files = self._files.end(trial)
+        files.finish()
+        self.notify("on_trial_error" if trial.state is TrialState.ERROR else "on_trial_complete", trial)
+
+    def explained(self, action: ev.Explained) -> None:
+        """Write a decision."""
+        self._decisions.write(decision_line(action))
+        self._has_explained = True
+        if action.action == "RESTART":
+            trial = self.controller.trials[action.trial_id]
+            self._files.of(trial).write_error()
+            self.notify("on_trial_recover", trial)
+
+    def notify(self, name: str, trial: Trial, **arguments: Any) -> None:
+        """Call a method of the callbacks about a trial."""
+        if self.callbacks.methods(name):
+            self.callbacks.call(name, iteration=self.iteration, trials=self._all_trials(), trial=trial, **arguments)
+
+    def notify_step(self, name: str) -> None:
+        """Call a method of the callbacks about a turn of the loop."""
+        if self.callbacks.methods(name):
+            self.callbacks.call(name, iteration=self.iteration, trials=self._all_trials())
+
+    def _all_trials(self) -> list[Trial]:
+        if len(self._trials) != len(self.controller.trials):
+            self._trials = self.controller.get_trials()
+        return self._trials
