@@ -40,6 +40,7 @@ _MODULE_BY_NAME = {
     "ObjectID": "object_ref",
     "ObjectRef": "object_ref",
     "exit_actor": "actor",
+    "logger": "_private.worker",
     "method": "actor",
     "remote": "decorator",
     **dict.fromkeys(
@@ -51,7 +52,6 @@ _MODULE_BY_NAME = {
             "get_gpu_ids",
             "get_runtime_context",
             "init",
-            "internal",
             "is_initialized",
             "kill",
             "put",
@@ -65,7 +65,7 @@ _MODULE_BY_NAME = {
 _MODULES = (
     *("actor", "cloudpickle", "exceptions", "experimental", "internal", "runtime_env", "util"),
     # Not in dir(zray): few programs need them.
-    *("_private", "cluster_utils", "dag", "job_config", "types"),
+    *("_private", "_raylet", "cluster_utils", "dag", "job_config", "remote_function", "runtime_context", "types"),
 )
 
 second_start.end_if_marked()
