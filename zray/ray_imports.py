@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_path")
 # Modules of Ray whose names are found in a module of another name here.
 MOVED = {
-    "ray._raylet": "zray.types",
+    "ray.data": "zray._private.data",
     "ray.services": "zray._private.services",
     "ray.dag.class_node": "zray.dag",
     "ray.dag.compiled_dag_node": "zray.dag",
@@ -142,8 +142,8 @@ class RayModules:
 
     @staticmethod
     def find_distributions(context: Any = None) -> Iterator[Distribution]:
-        """What importlib.metadata knows of `ray`: the version alone."""
-        if getattr(context, "name", None) == "ray":
+        """What importlib.metadata knows of `ray`: the version alone.  A search for all has no name."""
+        if getattr(context, "name", None) in ("ray", None):
             from .ray_metadata import RayDistribution
 
             yield RayDistribution()

@@ -80,6 +80,10 @@ class RuntimeContext:
 
         return cluster_of(self._runtime)
 
+    def get_session_name(self) -> str:
+        """Name of the session, as init() returns it: the same in all processes of a cluster on one machine."""
+        return self._runtime.session
+
     def get_node_labels(self) -> dict[str, str]:
         """Labels of the node."""
         from .cluster_info import nodes
@@ -226,3 +230,11 @@ class RuntimeContext:
         if actor is None:
             raise RuntimeError("current_actor needs an actor, but this code runs in none.")
         return handle_of(self._runtime, actor.actor_id, actor.options.handle)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "get_runtime_context":
+        from .api import get_runtime_context  # which imports this module
+
+        return get_runtime_context
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -47,6 +47,24 @@ class RuntimeEnv(dict[str, Any]):
         super().__init__(check_runtime_env(fields, "RuntimeEnv()"))
 
 
+class RuntimeEnvConfig(dict[str, Any]):
+    """Field `config` of a RuntimeEnv, checked: a dict made of its fields.
+
+        zray.init(runtime_env={"pip": ["emoji"], "config": RuntimeEnvConfig(setup_timeout_seconds=60)})
+
+    Args:
+        fields: setup_timeout_seconds, after which an installation fails (default: 600; -1: no limit).  eager_install
+            and log_files have no effect.
+
+    Raises:
+        ValueError, TypeError: an unknown field, or a bad value.
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        _check_config("config", fields)
+        super().__init__(fields)
+
+
 def check_runtime_env(given: Any, what: str) -> dict[str, Any]:
     """Check a runtime_env, and return its fields that have an effect.
 

@@ -106,14 +106,14 @@ def test_modules_that_are_absent_say_what_to_do_instead(tmp_path):
         from zray.util import as_ray
         as_ray.install()
         as_ray.install()
-        for name in ("ray.data", "ray.nope", "ray.util.nope"):
+        for name in ("ray.serve", "ray.nope", "ray.util.nope"):
             assert importlib.util.find_spec(name) is None
             try:
                 __import__(name)
             except ImportError as error:
                 print(error)
         try:
-            from ray import data
+            from ray import serve
         except ImportError as error:
             print(error)
         try:
@@ -122,7 +122,7 @@ def test_modules_that_are_absent_say_what_to_do_instead(tmp_path):
         except AttributeError as error:
             print(error)
     """
-    advice = "zray does not have zray.data yet.  Run tasks over a list of files.\n"
+    advice = "zray does not have zray.serve yet.  Call actors from a web server of your choice.\n"
     refused = "No module named 'ray.nope'\nNo module named 'ray.util.nope'\n"
     result = run_script(tmp_path, program)
     assert result.stdout == f"{advice}{refused}{advice}module 'zray' has no attribute 'nope'\n", result.stderr
@@ -210,3 +210,53 @@ def test_function_keeps_its_name_beside_a_module_of_that_name(tmp_path):
     """
     result = run_script(tmp_path, program)
     assert result.stdout == "True\n", result.stderr
+
+
+def test_distributions_list_ray(tmp_path):
+    """sktime looks for Ray in the list."""
+    program = """
+        from zray.util import as_ray
+        as_ray.install()
+        from importlib.metadata import distributions
+        (version,) = [found.version for found in distributions() if found.metadata["Name"] == "ray"]
+        print(version)
+    """
+    result = run_script(tmp_path, program)
+    assert result.stdout == f"{__ray_version__}\n", result.stderr
+
+
+def test_part_of_ray_data_that_libraries_import(tmp_path):
+    """Modin imports `from_pandas_refs` for its conversion to datasets, which few programs use."""
+    program = """
+        import importlib.util
+        from zray.util import as_ray
+        as_ray.install()
+        import ray
+        for ask in (lambda: ray.data, lambda: __import__("ray.data").data.range(3)):
+            try:
+                ask()
+            except AttributeError as error:
+                print(error)
+        from ray.data import Dataset, from_pandas_refs
+        assert not isinstance(ray, Dataset)
+        for call in (Dataset, lambda: from_pandas_refs([])):
+            try:
+                call()
+            except NotImplementedError as error:
+                print(error)
+        assert importlib.util.find_spec("zray.data") is None
+        try:
+            import ray.data.dataset
+        except ImportError as error:
+            print(error)
+    """
+    result = run_script(tmp_path, program)
+    said = "zray does not have {} yet.  Run tasks over a list of files."
+    lines = [
+        "module 'zray' has no attribute 'data': " + said.format("zray.data"),
+        "module 'zray.data' has no attribute 'range': " + said.format("zray.data.range"),
+        said.format("zray.data.Dataset"),
+        said.format("zray.data.from_pandas_refs"),
+        "No module named 'ray.data.dataset'; 'ray.data' is not a package",
+    ]
+    assert result.stdout.splitlines() == lines, result.stderr

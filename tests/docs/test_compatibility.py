@@ -67,7 +67,7 @@ def test_use_of_an_absent_name_says_what_to_do_instead(name):
 
 def test_search_for_an_absent_module_finds_none():
     """Libraries ask so whether a part of Ray is installed."""
-    assert importlib.util.find_spec("zray.data") is None
+    assert importlib.util.find_spec("zray.serve") is None
     assert importlib.util.find_spec("zray.actor") is not None
 
 

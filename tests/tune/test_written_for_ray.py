@@ -1,6 +1,6 @@
 """Schedulers and searchers that programs have written for Ray, in its signatures."""
 
-from zray.tune.running_experiment import Trial
+from zray.tune.experiment import Trial
 
 from zray import tune
 from zray.tune.controller import Controller

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_MODULES = ("internal_api", "services", "utils")
+_MODULES = ("internal_api", "services", "utils", "worker")
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,12 @@ ACCEPTED_ARGUMENTS = (
     "include_log_monitor",
     "job_config",
     "enable_resource_isolation",
+    "_driver_object_store_memory",
+    "_enable_object_reconstruction",
+    "_metrics_export_port",
+    "_redis_password",
+    "_redis_username",
+    "_system_config",
 )
 
 INFEASIBLE = ("raise", "wait")
