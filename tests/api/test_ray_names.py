@@ -52,13 +52,8 @@ def test_errors_by_further_names():
         validate_placement_group([], "PACK")
 
 
-def test_free_takes_refs_and_leaves_values_to_their_refs():
-    ref = zray.put(1)
-    assert zray.internal.free(ref) is None and zray._private.internal_api.free([ref], local_only=True) is None
-    assert zray.get(ref) == 1
-    for wrong in (1, [1], None):
-        with pytest.raises(TypeError):
-            zray.internal.free(wrong)
+def test_free_has_its_private_name():
+    assert zray._private.internal_api.free is zray.internal.free is zray.util.free
 
 
 def test_annotations_return_what_they_decorate():
