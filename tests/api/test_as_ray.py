@@ -260,3 +260,20 @@ def test_part_of_ray_data_that_libraries_import(tmp_path):
         "No module named 'ray.data.dataset'; 'ray.data' is not a package",
     ]
     assert result.stdout.splitlines() == lines, result.stderr
+
+
+def test_distribution_is_known_ahead_of_the_import(tmp_path, with_a_ray):
+    """Many libraries ask for the version before they import Ray.  The program's own `sitecustomize` runs too."""
+    (tmp_path / "installed" / "sitecustomize.py").write_text("is_run = True")
+    program = """
+        import sys
+        from importlib.metadata import distributions, version
+        before = "zray" in sys.modules, version("ray")
+        import ray, sitecustomize
+        found = [each.version for each in distributions() if each.metadata["Name"] == "ray"]
+        assert sitecustomize.is_run and found == [version("ray")] == [before[1]] == [ray.__version__]
+        print(*before)
+    """
+    script = write_script(tmp_path, program)
+    result = run(command_line("run", "--as-ray", str(script)), with_a_ray, tmp_path)
+    assert result.stdout == f"False {__ray_version__}\n", result.stderr
