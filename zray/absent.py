@@ -24,6 +24,7 @@ NAMES = {
     "zray.util.state.list_objects": "Read `store` in `zray status`; `ObjectStoreFullError` names the largest objects.",
     "zray.util.state.list_workers": "Read `zray status`, and the process titles of `ps`.",
     "zray.util.collective": "Add up in an actor, or in a tree of tasks.",
+    "zray.util.dask.RayDaskCallback": "Give a `dask.callbacks.Callback`; dask tasks run as tasks of zray under it too.",
     "zray.util.rpdb": "Run the program with `ZRAY_LOCAL=1`, and call `breakpoint()` in the task.",
     "zray.workflow": "Call `.remote(...)` at once, and save results in files.",
     "zray.job_submission": "Run the program with `ZRAY_ADDRESS` set, on any machine of the cluster.",

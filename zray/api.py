@@ -386,9 +386,6 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
 def cancel(ref: ObjectRef[Any], *, force: bool = False, recursive: bool = True) -> None:
     """Absent: cancelling a task.
 
-    It does not keep the actor: one that is not detached ends with the handles of whoever made it, and with what these
-    were passed on as.
-
     Raises:
         NotImplementedError: always; says what to do instead.
     """
@@ -400,6 +397,9 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
 
         Counter.options(name="hits", lifetime="detached").remote()
         counter = zray.get_actor("hits")
+
+    The handle does not keep the actor: one that is not detached ends with the handles of the program or task that made
+    it, and with those that were passed on.
 
     Args:
         name: the name that the actor was given in its options.

@@ -58,3 +58,11 @@ def test_config_of_an_environment_is_a_dict():
     assert zray.runtime_env.RuntimeEnv(config=config)["config"] == {"setup_timeout_seconds": 5, "eager_install": False}
     with pytest.raises(TypeError):
         zray.runtime_env.RuntimeEnvConfig(setup_timeout_seconds="a")
+
+
+def test_options_without_an_effect_are_accepted():
+    @zray.remote(enable_task_events=False)
+    def one():
+        return 1
+
+    assert zray.get(one.options(enable_task_events=True).remote()) == 1

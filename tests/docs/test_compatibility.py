@@ -11,7 +11,7 @@ import zray
 from cli.main import COMMANDS
 from tests.cli.commands import zray as command
 from tests.docs.pages import DOCS, rows
-from tests.scripts import environment
+from tests.scripts import ROOT, environment
 from zray import absent
 
 TABLES = {
@@ -45,6 +45,15 @@ def test_page_shows_the_spellings_of_tune():
 def test_advice_is_one_plain_sentence(advice):
     assert advice[0].isupper() and advice.endswith(".")
     assert ". " not in advice.replace("e.g. ", "") and len(re.findall(r"[\w'.-]+", advice)) <= 25
+
+
+def test_features_name_their_state_and_a_test():
+    features = rows(DOCS / "compatibility.md", "Features")
+    assert len({feature for feature, _, _ in features}) == len(features) > 70
+    for feature, state, test in features:
+        path = re.fullmatch(r"`((?:\w+/)?test_\w+\.py)`", test)
+        assert state in ("works", "differs", "absent") and path, feature
+        assert (ROOT / "tests" / path[1]).is_file(), f"{feature}: {test} does not exist"
 
 
 @pytest.mark.parametrize("name", absent.NAMES)

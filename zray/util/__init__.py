@@ -60,6 +60,8 @@ _MODULES = (
     "multiprocessing",
     "queue",
     "scheduling_strategies",
+    # Not in dir(zray.util): few programs need them.
+    *("accelerators", "annotations", "debug", "metrics", "state"),
 )
 
 __all__ = [

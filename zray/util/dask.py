@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["disable_dask_on_ray", "enable_dask_on_ray", "ray_dask_get", "ray_dask_get_sync"]
+from .. import absent
+
+__all__ = ["RayDaskCallback", "disable_dask_on_ray", "enable_dask_on_ray", "ray_dask_get", "ray_dask_get_sync"]
 
 
 def ray_dask_get(dsk: Any, keys: Any, **kwargs: Any) -> Any:
@@ -90,3 +92,14 @@ def disable_dask_on_ray() -> Any:
     import dask
 
     return dask.config.set({"scheduler": None, "dataframe.shuffle.method": None})
+
+
+class RayDaskCallback:
+    """Callback of Ray's around dask tasks.  zray does not have it yet.
+
+    Raises:
+        NotImplementedError: always; says what to do instead.
+    """
+
+    def __init__(self, *callbacks: Any, **named: Any) -> None:
+        raise absent.not_built(absent.NAMES, "zray.util.dask.RayDaskCallback")
