@@ -147,11 +147,7 @@ def _start(
         "object_store_memory": object_store_memory,
     }
     shared, own = shared_and_own(runtime_env)
-    code = None
-    if address != "local":
-        from .shipping import asked_bundles
-
-        code = asked_bundles(shared)
+    code = None if address == "local" else _asked_code(shared)
     if address == "local":
         total = declared_resources(num_cpus, num_gpus, resources, memory)
         store_capacity(object_store_memory)  # what is refused is not warned of before
@@ -193,6 +189,13 @@ def _start(
     if own:
         _begin_environment(driver, own)
     return driver
+
+
+def _asked_code(shared: dict[str, Any]) -> Any:
+    """Bundles of the program's own code that a cluster is asked to take."""
+    from .shipping import asked_bundles
+
+    return asked_bundles(shared)
 
 
 def _begin_environment(driver: Driver, own: dict[str, Any]) -> None:
