@@ -167,7 +167,7 @@ class World:
 
 def replayed(controller, journal):
     """The controller after the events of a journal, as `Experiment.replay` does."""
-    controller.replayed = {event.trial_id: event.pickle for event in journal if isinstance(event, ev.Suggested)}
+    controller.replayed = {event.trial_id: event for event in journal if isinstance(event, ev.Suggested)}
     for event in journal:
         controller.handle(event)
         controller.actions.clear()
@@ -236,7 +236,7 @@ def test_replay_gives_the_same_state_at_every_prefix(name, data):
         trial_id = data.draw(st.sampled_from(world.choices()))
         world.answer(trial_id, data.draw(ANSWERS), data.draw(st.booleans()))
     controller = world.fresh()
-    controller.replayed = {event.trial_id: event.pickle for event in world.journal if isinstance(event, ev.Suggested)}
+    controller.replayed = {event.trial_id: event for event in world.journal if isinstance(event, ev.Suggested)}
     place = 0
     for length, state in world.states:
         for event in world.journal[place:length]:

@@ -8,9 +8,9 @@ import pytest
 from zray import tune
 from zray.tune import events as ev
 from zray.tune.dry_run import facts_of, simulate
-from zray.tune.running_experiment import JOURNAL
 from zray.tune.journal import Journal, read_journal
 from zray.tune.recorded import read_experiment
+from zray.tune.running_experiment import JOURNAL
 from zray.tune.schedulers import ASHAScheduler, HyperBandScheduler
 
 pytestmark = pytest.mark.usefixtures("session")

@@ -12,8 +12,8 @@ import pytest
 from tests.gates import until
 from tests.tune import searches
 from zray import tune
-from zray.tune.running_experiment import JOURNAL
 from zray.tune.runner import Runner
+from zray.tune.running_experiment import JOURNAL
 
 
 class Kill(BaseException):
