@@ -26,7 +26,7 @@ def run_script(folder, code, timeout_s=40):
     """Run `code` as a script to its end; the result has stdout, stderr and returncode."""
     return subprocess.run(
         [sys.executable, str(write_script(folder, code))],
-        env=environment(),
+        env={**environment(), "TUNE_RESULT_DIR": str(folder)},
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -16,6 +16,9 @@ EXAMPLES = sorted(
 )
 
 
+NEEDED = {"parameter_server_digits": ("sklearn",), "tune_digits": ("sklearn", "torch"), "tune_optuna": ("optuna",)}
+
+
 def expected_output(path):
     """What stands behind "Prints:" in the docstring; ... stands for any text, as in doctest."""
     docstring = ast.get_docstring(ast.parse(path.read_text()))
@@ -26,8 +29,8 @@ def expected_output(path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_it_says(path, tmp_path):
-    if path.stem == "parameter_server_digits":
-        pytest.importorskip("sklearn")
+    for module in NEEDED.get(path.stem, ()):
+        pytest.importorskip(module)
     result = subprocess.run(
         [sys.executable, os.fspath(path)],
         cwd=tmp_path,
@@ -43,4 +46,4 @@ def test_an_example_prints_what_it_says(path, tmp_path):
 
 def test_the_examples_are_found():
     names = {path.stem for path in EXAMPLES}
-    assert {"01_tasks", "05_parameter_server", "parameter_server_digits"} <= names
+    assert {"01_tasks", "05_parameter_server", "parameter_server_digits", "tune_2018", "tune_restore"} <= names

@@ -4,16 +4,13 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from benchmarks import tune_restarts as searches
 from tests.gates import until
-from tests.tune import searches
 from zray import tune
-from zray.tune.runner import Runner
-from zray.tune.running_experiment import JOURNAL
+from zray.tune.recorder import Recorder
 
 
 class Kill(BaseException):
@@ -43,9 +40,9 @@ def decisions(folder):
         return [json.loads(line) for line in file]
 
 
-@pytest.mark.parametrize("action", ["_copy", "_delete", "_explained", "_log"])
+@pytest.mark.parametrize("action", ["copy", "delete", "explained", "logged"])
 def test_decision_that_a_kill_kept_from_acting_is_carried_out(session, tmp_path, monkeypatch, whole, action):
-    act, count = getattr(Runner, action), 0
+    act, count = getattr(Recorder, action), 0
 
     def until_killed(self, found):
         nonlocal count
@@ -54,7 +51,7 @@ def test_decision_that_a_kill_kept_from_acting_is_carried_out(session, tmp_path,
             raise Kill
         act(self, found)
 
-    monkeypatch.setattr(Runner, action, until_killed)
+    monkeypatch.setattr(Recorder, action, until_killed)
     with pytest.raises(Kill):
         searches.fit("pbt", tmp_path / "parts", at_once=1)
     monkeypatch.undo()
@@ -64,26 +61,17 @@ def test_decision_that_a_kill_kept_from_acting_is_carried_out(session, tmp_path,
     assert searches.checkpoints(tmp_path / "parts") == searches.checkpoints(whole)
 
 
-def start(folder):
-    return subprocess.Popen([sys.executable, searches.__file__, str(folder)], stdout=subprocess.PIPE, text=True)
-
-
-def recorded(folder):
-    """Bytes of all journals."""
-    return sum(path.stat().st_size for path in folder.glob(f"*/search/{JOURNAL}"))
-
-
 @pytest.mark.slow
 def test_kills_of_the_program_change_no_decision(tmp_path):
-    with start(tmp_path / "whole") as process:
+    with searches.start(tmp_path / "whole") as process:
         expected = process.communicate(timeout=50)[0]
-    total = recorded(tmp_path / "whole")
+    total = searches.recorded(tmp_path / "whole")
     rng = random.Random(11)
     for place in sorted(rng.randrange(total) for _ in range(3)):
-        with start(tmp_path / "parts") as process:
-            until(lambda: recorded(tmp_path / "parts") > place, 40)  # noqa: B023
+        with searches.start(tmp_path / "parts") as process:
+            until(lambda: searches.recorded(tmp_path / "parts") > place, 40)  # noqa: B023
             process.kill()
-    with start(tmp_path / "parts") as process:
+    with searches.start(tmp_path / "parts") as process:
         assert process.communicate(timeout=50)[0] == expected
     assert expected.count("\n") > sum(searches.SAMPLES.values())
     assert not searches.run_twice(tmp_path / "parts")

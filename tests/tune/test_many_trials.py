@@ -23,7 +23,8 @@ def test_files_of_few_trials_are_open_at_once(tmp_path, monkeypatch):
         lines = (tmp_path / trial.trial_id / "result.json").read_text().splitlines()
         assert [json.loads(line)["training_iteration"] for line in lines] == [1, 2]
         assert (tmp_path / trial.trial_id / "progress.csv").read_text() == "training_iteration,loss\n1,0.5\n2,0.5\n"
-    files.close()
+    for own in files.all():
+        own.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -35,5 +36,5 @@ def test_results_are_in_the_files_after_a_flush(tmp_path):
     files.flush()
     assert json.loads((tmp_path / "0" / "result.json").read_text()) == {"loss": 1}
     files.log(trial, {"loss": 2, "new": 3})
-    files.end(trial)
+    files.end(trial).finish()
     assert (tmp_path / "0" / "progress.csv").read_text() == "loss,new\n1,\n2,3\n"

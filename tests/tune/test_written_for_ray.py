@@ -1,7 +1,5 @@
 """Schedulers and searchers that programs have written for Ray, in its signatures."""
 
-from zray.tune.experiment import Trial
-
 from zray import tune
 from zray.tune.controller import Controller
 from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
@@ -9,6 +7,7 @@ from zray.tune.search import BasicVariantGenerator, Searcher
 from zray.tune.search.searcher import set_search_properties
 from zray.tune.settings import Settings
 from zray.tune.simulation import Point, VirtualRun
+from zray.tune.trial import Trial
 
 LENGTH = 8
 

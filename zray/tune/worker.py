@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Assignment", "Batch", "TrialActor", "is_class"]
 
 # A call of `next` comes back after this time without a result, so that a stop is heeded.
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
 # A function that does not report ends with its process after this time.
 STOP_SECONDS = 2.0
 

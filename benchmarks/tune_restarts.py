@@ -1,10 +1,19 @@
 """Experiments that are the same each time, as a program that can be killed.  argument: a folder."""
 
+from __future__ import annotations
+
 import os
+import random
+import subprocess
 import sys
+import tempfile
+import time
 from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from zray import tune
+from zray.tune.running_experiment import JOURNAL
 from zray.tune.running_experiment import RunningExperiment as Experiment
 from zray.tune.schedulers import ASHAScheduler, FIFOScheduler, HyperBandScheduler, PopulationBasedTraining
 from zray.tune.search.optuna import OptunaSearch
@@ -15,7 +24,7 @@ SAMPLES = {"random": 6, "hyperband": 17, "pbt": 4, "asha": 8, "optuna": 12}
 AT_ONCE = {"asha": 1, "optuna": 1}
 
 
-def train(config):
+def train(config: dict[str, Any]) -> None:
     """Grows by a rate; the state is in a checkpoint after each step."""
     checkpoint = tune.get_checkpoint()
     state = checkpoint.to_dict() if checkpoint else {"step": 0, "score": config["start"]}
@@ -25,14 +34,15 @@ def train(config):
         tune.report({"score": state["score"]}, checkpoint=tune.Checkpoint.from_dict(state))
 
 
-def mark(path, line):
+def mark(path: str, line: str) -> None:
     """Append a line, whole."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
 
 
-def scheduler_of(name):
+def scheduler_of(name: str) -> Any:
+    """The scheduler of an experiment."""
     if name == "hyperband":
         return HyperBandScheduler(max_t=STEPS)
     if name == "asha":
@@ -45,7 +55,7 @@ def scheduler_of(name):
     return FIFOScheduler()
 
 
-def fit(name, folder, at_once=2):
+def fit(name: str, folder: str | os.PathLike[str], at_once: int = 2) -> tune.Tuner:
     """Run an experiment, or go on with the one in the folder."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "search")
@@ -73,12 +83,12 @@ def fit(name, folder, at_once=2):
     return tuner
 
 
-def load(folder):
+def load(folder: str | os.PathLike[str]) -> tune.ResultGrid:
     """The outcome of the experiment in a folder."""
     return tune.ResultGrid(Experiment.load(os.path.join(folder, "search")))
 
 
-def table(results):
+def table(results: tune.ResultGrid) -> list[tuple[str, dict[str, Any], list[float]]]:
     """What the experiment found, row by row."""
     return [
         (
@@ -90,25 +100,25 @@ def table(results):
     ]
 
 
-def checkpoints(folder):
+def checkpoints(folder: str | os.PathLike[str]) -> Counter[str]:
     """How many checkpoints the folder of each of an experiment's trials has."""
-    found = Counter()
+    found: Counter[str] = Counter()
     for here, names, _ in os.walk(folder):
         trial_id = os.path.basename(here)[len("train_") :][: len("00005_00000")]
         found[trial_id] += sum(name.startswith("checkpoint") for name in names)
     return +found
 
 
-def over(path):
+def over(path: str) -> list[str]:
     """The trials that have ended by what an experiment's folder says."""
     return [trial.trial_id for trial in Experiment.load(path).controller.get_trials() if trial.is_over]
 
 
-def run_twice(folder):
+def run_twice(folder: str | os.PathLike[str]) -> list[str]:
     """The trials that started after their end was recorded."""
     found = []
     for name in SAMPLES:
-        ended = set()
+        ended: set[str] = set()
         with open(folder / name / "marks") as file:
             for line in file:
                 word, *ids = line.split()
@@ -119,7 +129,51 @@ def run_twice(folder):
     return found
 
 
-def main():
+class Found(NamedTuple):
+    """What kills have changed: equal of the experiments are as those that were not killed."""
+
+    kills: int
+    experiments: int
+    equal: int
+    run_twice: int
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """Run all experiments in a process of its own, or go on with them."""
+    return subprocess.Popen([sys.executable, __file__, str(folder)], stdout=subprocess.PIPE, text=True)
+
+
+def recorded(folder: Path) -> int:
+    """Bytes of all journals."""
+    return sum(path.stat().st_size for path in folder.glob(f"*/search/{JOURNAL}"))
+
+
+def outcome(folder: Path, name: str) -> Any:
+    """The table of an experiment, and its decisions where their order is fixed."""
+    found = table(load(folder / name))
+    return found, (folder / name / "search" / "decisions.jsonl").read_text() if name in AT_ONCE else ""
+
+
+def kills(count: int, rng: random.Random) -> Found:
+    """Kill the program at random places of its journals, and let it go on each time."""
+    with tempfile.TemporaryDirectory(prefix="tune-") as here:
+        whole, parts = Path(here, "whole"), Path(here, "parts")
+        with start(whole) as process:
+            process.communicate()
+        total = recorded(whole)
+        for place in sorted(rng.randrange(total) for _ in range(count)):
+            with start(parts) as process:
+                while process.poll() is None and recorded(parts) <= place:
+                    time.sleep(0.002)
+                process.kill()
+        with start(parts) as process:
+            process.communicate()
+        equal = sum(outcome(whole, name) == outcome(parts, name) for name in SAMPLES)
+        return Found(count, len(SAMPLES), equal, len(run_twice(parts)))
+
+
+def main() -> None:
+    """Run all experiments."""
     import zray
 
     folder = sys.argv[1]

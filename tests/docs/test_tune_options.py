@@ -1,0 +1,32 @@
+"""The tables of docs/tune-options.md, against the code: the same names, the same defaults."""
+
+import dataclasses
+import inspect
+
+import pytest
+
+from tests.docs.pages import DOCS, rows
+from zray import tune
+
+PAGE = DOCS / "tune-options.md"
+
+
+def table(heading):
+    return [(cells[0].strip("`"), cells[1]) for cells in rows(PAGE, heading)]
+
+
+def shown(default):
+    return f"`{default!r}`".replace("'", '"')
+
+
+@pytest.mark.parametrize("name", ["TuneConfig", "RunConfig", "CheckpointConfig", "FailureConfig"])
+def test_options_of_a_part_are_in_its_table_with_their_defaults(name):
+    fields = dataclasses.fields(getattr(tune, name))
+    assert table(name) == [(field.name, shown(field.default)) for field in fields]
+
+
+def test_arguments_of_run_are_in_its_table_with_their_defaults():
+    parameters = [each for each in inspect.signature(tune.run).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    assert table("tune.run") == [
+        (each.name, "required" if each.default is each.empty else shown(each.default)) for each in parameters
+    ]
