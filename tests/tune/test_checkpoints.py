@@ -124,7 +124,7 @@ def test_deletions_and_copies_before_which_a_kill_came_are_carried_out(tmp_path,
 @pytest.mark.usefixtures("session")
 def test_copy_of_another_trial_before_which_a_kill_came_is_made(tmp_path):
     from zray.tune import events as ev
-    from zray.tune.checkpoint import CheckpointRepair
+    from zray.tune.recovery import CheckpointRepair
 
     tune.run(scored, name="donor", config={"scores": [1]}, num_samples=2, local_dir=str(tmp_path))
     first, second = RunningExperiment.load(str(tmp_path / "donor")).controller.get_trials()

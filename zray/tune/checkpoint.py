@@ -7,12 +7,10 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from . import events as ev
 from .pickles import dumps
-from .trial import Trial, TrialState
 
 __all__ = ["Checkpoint"]
 
@@ -156,41 +154,3 @@ def _fill(unfinished: str, source: Checkpoint) -> None:
     else:
         os.makedirs(unfinished)
         shutil.copy2(source.path, unfinished)
-
-
-class CheckpointRepair:
-    """Carries out what a kill came before: copies and deletions that the journal stands for."""
-
-    def __init__(self) -> None:
-        self._copies: dict[str, str] = {}  # target -> source
-        self._deleted: set[str] = set()
-
-    def note(self, action: Any) -> None:
-        """An action of a journal that is replayed."""
-        if isinstance(action, ev.Copy):
-            self._copies[action.target] = action.source
-        elif isinstance(action, ev.Delete):
-            self._deleted.add(action.path)
-
-    def write(self, trials: Iterable[Trial]) -> None:
-        """Complete the trials' folders, and forget checkpoints whose folder is not there."""
-        kept: set[str] = set()
-        for trial in trials:
-            for saved in trial.checkpoints:
-                source = self._copies.get(saved.path, "")
-                if not os.path.isdir(saved.path) and os.path.isdir(source):
-                    persist(source, saved.path)
-            trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
-            kept.update(saved.path for saved in trial.checkpoints)
-            if trial.state is not TrialState.TERMINATED:  # one with an error may go on
-                _remove_unfinished(trial.path)
-        for path in self._deleted - kept:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove_unfinished(folder: str) -> None:
-    """Remove checkpoints that were being written when a process was killed."""
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(folder):
-            if name.startswith(TEMPORARY) or (name.startswith("checkpoint_") and name.endswith(".unfinished")):
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

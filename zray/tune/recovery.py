@@ -10,15 +10,16 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from typing import Any
 
 from . import events as ev
 from . import naming
-from .checkpoint import CheckpointRepair
+from .checkpoint import TEMPORARY, persist
 from .records.files import RecordsRepair
-from .trial import Trial
+from .trial import Trial, TrialState
 
-__all__ = ["DECISIONS", "FolderRepair", "decision_line"]
+__all__ = ["DECISIONS", "CheckpointRepair", "FolderRepair", "decision_line"]
 
 DECISIONS = "decisions.jsonl"
 
@@ -32,6 +33,44 @@ def decision_line(action: ev.Explained) -> str:
         "reason": action.reason,
     }
     return json.dumps(record) + "\n"
+
+
+class CheckpointRepair:
+    """Carries out what a kill came before: copies and deletions that the journal stands for."""
+
+    def __init__(self) -> None:
+        self._copies: dict[str, str] = {}  # target -> source
+        self._deleted: set[str] = set()
+
+    def note(self, action: Any) -> None:
+        """An action of a journal that is replayed."""
+        if isinstance(action, ev.Copy):
+            self._copies[action.target] = action.source
+        elif isinstance(action, ev.Delete):
+            self._deleted.add(action.path)
+
+    def write(self, trials: Iterable[Trial]) -> None:
+        """Complete the trials' folders, and forget checkpoints whose folder is not there."""
+        kept: set[str] = set()
+        for trial in trials:
+            for saved in trial.checkpoints:
+                source = self._copies.get(saved.path, "")
+                if not os.path.isdir(saved.path) and os.path.isdir(source):
+                    persist(source, saved.path)
+            trial.checkpoints = [saved for saved in trial.checkpoints if os.path.isdir(saved.path)]
+            kept.update(saved.path for saved in trial.checkpoints)
+            if trial.state is not TrialState.TERMINATED:  # one with an error may go on
+                _remove_unfinished(trial.path)
+        for path in self._deleted - kept:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_unfinished(folder: str) -> None:
+    """Remove checkpoints that were being written when a process was killed."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            if name.startswith(TEMPORARY) or (name.startswith("checkpoint_") and name.endswith(".unfinished")):
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 class FolderRepair:
