@@ -69,7 +69,7 @@ def actors_per_second(count: int) -> float:
         if len(live) == 2:
             (ready,), _ = zray.wait(list(live))
             del live[ready]
-        actor = Plain.remote()
+        actor = Plain.remote()  # type: ignore[attr-defined]
         live[actor.same.remote(index)] = actor
     zray.get(list(live))
     return count / (time.perf_counter() - start)

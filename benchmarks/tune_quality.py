@@ -116,7 +116,7 @@ def sequences(count: int) -> tuple[list[dict[str, float]], list[dict[str, float]
                 max_concurrent_trials=1,
                 reuse_actors=True,
             ),
-            run_config=tune.RunConfig(name="sequence", storage_path=folder),
+            run_config=tune.RunConfig(name="sequence", storage_path=folder, verbose=0),
         ).fit()
         ours = [dict(result.config or {}) for result in results]
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=3))
@@ -178,7 +178,7 @@ def digits(scheduler: str, trials: int = 30, steps: int = 27) -> Outcome:
                 seed=4,
                 reuse_actors=True,
             ),
-            run_config=tune.RunConfig(name="digits", storage_path=folder),
+            run_config=tune.RunConfig(name="digits", storage_path=folder, verbose=0),
         ).fit()
         rows = [result.rows() for result in results]
     return Outcome(sum(map(len, rows)), max(row["accuracy"] for own in rows for row in own))
@@ -222,7 +222,7 @@ def toy(*, exploits: bool) -> float:
             Toy,
             param_space={"h0": tune.grid_search([1.0, 0.0]), "h1": tune.sample_from(lambda spec: 1.0 - spec.config.h0)},
             tune_config=tune.TuneConfig(metric="q", mode="max", scheduler=scheduler, reuse_actors=True),
-            run_config=tune.RunConfig(name="toy", storage_path=folder, stop={"training_iteration": 400}),
+            run_config=tune.RunConfig(name="toy", storage_path=folder, verbose=0, stop={"training_iteration": 400}),
         ).fit()
         return float(results.get_best_result().metrics["q"])
 
@@ -306,7 +306,7 @@ def paused(trials: int, seconds: float = 10.0) -> Rest:
             train,
             param_space={"x": tune.grid_search(list(range(last + 1))), "sleeps": tune.sample_from(_is_last(last))},
             tune_config=tune.TuneConfig(metric="loss", mode="min", scheduler=PauseAll(), reuse_actors=True),
-            run_config=tune.RunConfig(name="paused", storage_path=folder),
+            run_config=tune.RunConfig(name="paused", storage_path=folder, verbose=0),
         )
         watcher = threading.Thread(target=look)
         watcher.start()

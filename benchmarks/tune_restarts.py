@@ -76,7 +76,10 @@ def fit(name: str, folder: str | os.PathLike[str], at_once: int = 2) -> tune.Tun
                 max_concurrent_trials=AT_ONCE.get(name, at_once),
             ),
             run_config=tune.RunConfig(
-                storage_path=str(folder), name="search", checkpoint_config=tune.CheckpointConfig(num_to_keep=2)
+                storage_path=str(folder),
+                name="search",
+                verbose=0,
+                checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
             ),
         )
     tuner.fit()
@@ -119,7 +122,7 @@ def run_twice(folder: str | os.PathLike[str]) -> list[str]:
     found = []
     for name in SAMPLES:
         ended: set[str] = set()
-        with open(folder / name / "marks") as file:
+        with open(os.path.join(folder, name, "marks")) as file:
             for line in file:
                 word, *ids = line.split()
                 if word == "over":
