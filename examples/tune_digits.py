@@ -1,7 +1,6 @@
 """ASHA on handwritten digits: most of 12 small networks of torch stop early, and the best ones train on.
 
 Prints:
-
     ASHA ran ... of 108 epochs; the best network reads ... % of the digits
     its learning rate lies above 0.001: True
 """

@@ -447,5 +447,4 @@ def test_a_node_that_is_to_leave_is_no_hope_for_what_has_no_place():
 
 
 def test_actor_that_is_killed_with_its_group_owes_no_cpu():
-    """The process had lent its CPU and was still ending when the actor was forgotten."""
     assert_all_is_well([700756], nodes=3, shards=1, curious=True, crashes=True, tight=True)

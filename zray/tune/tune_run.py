@@ -67,13 +67,11 @@ def run(
         config: the search space.
         resources_per_trial: as {"cpu": 1, "gpu": 0.5}, or a PlacementGroupFactory.
         num_samples: how often the search space is sampled.
-        storage_path, local_dir: the folder of experiments, or a URL.
-        storage_filesystem: a file system of fsspec or pyarrow, in which storage_path is a path.
+        storage_path, local_dir, storage_filesystem: the folder of experiments, or a URL, or a path in a file system.
         sync_config: its upload_dir is a URL where a copy of the experiment is kept.
         search_alg, scheduler: the searcher and the trial scheduler, or their names.
         checkpoint_config, keep_checkpoints_num, checkpoint_score_attr, checkpoint_freq, checkpoint_at_end: checkpoints.
-        max_failures: restarts of each trial.
-        fail_fast: stop all trials at the first error; "raise": and raise it.
+        max_failures, fail_fast: restarts of each trial; stop all trials at the first error; "raise": and raise it.
         restore: a checkpoint with which every trial starts.
         resume: go on with the experiment of this name.
         raise_on_failed_trial: raise `TuneError` at the end if trials have failed.
