@@ -22,9 +22,8 @@ def train(config):
     torch.set_num_threads(1)
     images, labels = (torch.tensor(array) for array in load_digits(return_X_y=True))
     images = images.float() / 16
-    network = torch.nn.Sequential(
-        torch.nn.Linear(64, config["units"]), torch.nn.ReLU(), torch.nn.Linear(config["units"], 10)
-    )
+    layers = torch.nn.Linear(64, config["units"]), torch.nn.ReLU(), torch.nn.Linear(config["units"], 10)
+    network = torch.nn.Sequential(*layers)
     optimizer = torch.optim.Adam(network.parameters(), lr=config["rate"])
     for _ in range(EPOCHS):
         for start in range(0, 1400, 50):

@@ -1,4 +1,4 @@
-"""The tables of docs/tune-options.md, against the code: the same names, the same defaults."""
+"""Tables of Tune against the code: options with their defaults, and tests that rows name."""
 
 import dataclasses
 import inspect
@@ -6,6 +6,7 @@ import inspect
 import pytest
 
 from tests.docs.pages import DOCS, rows
+from tests.scripts import ROOT
 from zray import tune
 
 PAGE = DOCS / "tune-options.md"
@@ -30,3 +31,9 @@ def test_arguments_of_run_are_in_its_table_with_their_defaults():
     assert table("tune.run") == [
         (each.name, "required" if each.default is each.empty else shown(each.default)) for each in parameters
     ]
+
+
+@pytest.mark.parametrize("place", [cells[2].strip("`") for cells in rows(DOCS / "compatibility.md", "Tune")])
+def test_test_of_a_compatibility_row_is_there(place):
+    file, _, name = place.partition("::")
+    assert f"def {name}(" in (ROOT / "tests" / "tune" / file).read_text()
