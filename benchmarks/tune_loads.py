@@ -22,9 +22,11 @@ def one_report(config: dict[str, Any]) -> dict[str, Any]:
     return {"loss": (config["x"] - 0.3) ** 2}
 
 
-def fit(tune: Any, trainable: Any, count: int, *, reuses: bool, searcher: Any = None) -> float:
-    """Run an experiment: its seconds."""
-    with tempfile.TemporaryDirectory(prefix="tune-") as folder:
+def fit(
+    tune: Any, trainable: Any, count: int, *, reuses: bool, searcher: Any = None, place: str | None = None
+) -> float:
+    """Run an experiment in a new folder, which is below another one: its seconds."""
+    with tempfile.TemporaryDirectory(prefix="tune-", dir=place) as folder:
         tuner = tune.Tuner(
             trainable,
             param_space={"x": tune.uniform(0, 1)},
@@ -40,9 +42,9 @@ def fit(tune: Any, trainable: Any, count: int, *, reuses: bool, searcher: Any = 
     return seconds
 
 
-def reused_actors(tune: Any, count: int) -> float:
+def reused_actors(tune: Any, count: int, place: str | None = None) -> float:
     """Trials per second of one report each, one after the other in the same processes."""
-    return count / fit(tune, one_report, count, reuses=True)
+    return count / fit(tune, one_report, count, reuses=True, place=place)
 
 
 def new_actors(tune: Any, count: int) -> float:

@@ -2,7 +2,11 @@
 
 import json
 import os
+import sys
 
+import pytest
+
+from benchmarks.tune_quality import unmanned
 from zray.tune.records import files as records
 from zray.tune.trial import Trial
 
@@ -38,3 +42,28 @@ def test_results_are_in_the_files_after_a_flush(tmp_path):
     files.log(trial, {"loss": 2, "new": 3})
     files.end(trial).finish()
     assert (tmp_path / "0" / "progress.csv").read_text() == "loss,new\n1,\n2,3\n"
+
+
+def calls_of(action):
+    """The number of calls of functions, as a measure of work that does not depend on the machine."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("scheduler", ["FIFO", "ASHA"])
+def test_report_takes_as_much_work_among_many_trials_as_among_few(tmp_path, scheduler):
+    few, many = (unmanned(str(tmp_path / str(count)), count, scheduler) for count in (10, 300))
+    few.seconds_per_report(20), many.seconds_per_report(20)
+    work = [calls_of(lambda: runner.seconds_per_report(200)) for runner in (few, many)]  # noqa: B023
+    few.close(), many.close()
+    assert work[1] <= 1.05 * work[0]
