@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from .object_ref import ObjectID, ObjectRef
 
 _MODULE_BY_NAME = {
+    **dict.fromkeys(("LOCAL_MODE", "SCRIPT_MODE", "WORKER_MODE", "logger"), "_private.worker"),
     **dict.fromkeys(("available_resources", "cluster_resources", "nodes"), "cluster_info"),
     "ActorClassInheritanceException": "actor",
     "ObjectID": "object_ref",
     "ObjectRef": "object_ref",
     "exit_actor": "actor",
-    "logger": "_private.worker",
     "method": "actor",
     "remote": "decorator",
     **dict.fromkeys(

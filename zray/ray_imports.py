@@ -25,6 +25,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ray_path")
 MOVED = {
     "ray.data": "zray._private.data",
     "ray.services": "zray._private.services",
+    "ray.worker": "zray._private.worker",
     "ray.dag.class_node": "zray.dag",
     "ray.dag.compiled_dag_node": "zray.dag",
     "ray.dag.dag_node": "zray.dag",

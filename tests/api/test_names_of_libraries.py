@@ -66,3 +66,33 @@ def test_options_without_an_effect_are_accepted():
         return 1
 
     assert zray.get(one.options(enable_task_events=True).remote()) == 1
+
+
+def test_private_worker_says_where_code_runs():
+    """Libraries tell the program from its workers so."""
+    from zray._private import worker
+
+    @zray.remote
+    def mode():
+        from zray._private.worker import global_worker
+
+        return global_worker.mode, global_worker.connected
+
+    assert zray.get(mode.remote()) == (worker.WORKER_MODE, True)
+    assert (worker.global_worker.mode, worker.global_worker.connected) == (worker.SCRIPT_MODE, True)
+    assert (zray.SCRIPT_MODE, zray.WORKER_MODE) == (worker.SCRIPT_MODE, worker.WORKER_MODE)
+    assert worker.remote is zray.remote and worker.kill is zray.kill and worker.get_actor is zray.get_actor
+
+
+def test_private_worker_outside_of_sessions_and_in_local_mode(tmp_path):
+    program = """
+        from zray.util import as_ray
+        as_ray.install()
+        import ray
+        from ray.worker import global_worker
+        print(global_worker.connected, global_worker.mode)
+        ray.init(local_mode=True)
+        print(global_worker.connected, global_worker.mode == ray._private.worker.LOCAL_MODE)
+    """
+    result = run_script(tmp_path, program)
+    assert result.stdout == "False None\nTrue True\n", result.stderr

@@ -1,11 +1,59 @@
 """The session of this process, under the names in Ray's private modules."""
 
-import logging
+from __future__ import annotations
 
-from ..api import get, init, is_initialized, put, shutdown, wait
+import logging
+import sys
+
+from ..api import cancel, get, get_actor, get_gpu_ids, init, is_initialized, kill, put, shutdown, wait
+from ..decorator import remote
+from ..host import context
 from ..session_facts import Context as BaseContext
 
-__all__ = ["BaseContext", "RayContext", "get", "init", "is_initialized", "logger", "put", "shutdown", "wait"]
+__all__ = [
+    "BaseContext",
+    "LOCAL_MODE",
+    "RayContext",
+    "SCRIPT_MODE",
+    "WORKER_MODE",
+    "cancel",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "global_worker",
+    "init",
+    "is_initialized",
+    "kill",
+    "logger",
+    "put",
+    "remote",
+    "shutdown",
+    "wait",
+]
 
+SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 RayContext = BaseContext
 logger = logging.getLogger("zray")
+
+
+class GlobalWorker:
+    """Facts on this process, which libraries ask for to tell the program from its workers."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether this process is in a session."""
+        return is_initialized()
+
+    @property
+    def mode(self) -> int | None:
+        """SCRIPT_MODE in a program, WORKER_MODE in a worker, LOCAL_MODE in local mode; None: in no session."""
+        runtime = context.runtime
+        if runtime is None:
+            return None
+        local = sys.modules.get("zray.host.local_runtime")
+        if local is not None and isinstance(runtime, local.LocalRuntime):
+            return LOCAL_MODE
+        return WORKER_MODE if runtime.is_worker else SCRIPT_MODE
+
+
+global_worker = GlobalWorker()
