@@ -1,0 +1,235 @@
+"""The base of the algorithms: training in iterations, evaluation, checkpoints, actions."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+
+from zray.tune import Trainable
+
+from .config import AlgorithmConfig
+from .environments import EnvContext, make_environment
+from .groups import Batch, Episode
+from .policies import Policy
+from .rollouts import Rollouts
+
+__all__ = ["Algorithm"]
+
+STATE = "algorithm_state.pkl"
+# Episodes over which returns are averaged, as in Ray.
+EPISODES_SMOOTHED = 100
+
+
+class Algorithm(Trainable):
+    """An algorithm: `train()` is one iteration.
+
+    Subclasses define `config_class`, `setup_learner` and `training_step`.
+
+    Args:
+        config: an AlgorithmConfig, or a flat dict of options.
+        env: the environment, if the config names none.
+    """
+
+    config_class: type[AlgorithmConfig] = AlgorithmConfig
+    policy_class: type[Policy] = Policy
+
+    def __init__(self, config: Any = None, env: Any = None, **kwargs: Any) -> None:
+        made = config if isinstance(config, AlgorithmConfig) else self.config_class(type(self))
+        if isinstance(config, dict):
+            made.update_from_dict(config)
+        if env is not None:
+            made.options["env"] = env
+        made.is_frozen = True
+        self.algorithm_config = made
+        super().__init__(made.to_dict(), **kwargs)
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Make policy, environments and learner."""
+        if config["env"] is None:
+            raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
+        self.rng = np.random.default_rng([config["seed"], 1_000_003])
+        torch.manual_seed(config["seed"])
+        probe = make_environment(config["env"], EnvContext(config["env_config"]))
+        self.policy_options = {
+            "observation_space": probe.observation_space,
+            "action_space": probe.action_space,
+            "model": config["model"],
+            "observation_filter": config["observation_filter"],
+        }
+        probe.close()
+        self.policy = self.policy_class(**self.policy_options)
+        self.policy_options["policy_class"] = self.policy_class
+        groups = {
+            "size": config["num_envs_per_env_runner"],
+            "env": config["env"],
+            "env_config": config["env_config"],
+            "seed": config["seed"],
+        }
+        self.num_groups = config["num_groups"]
+        resources = {"num_cpus": config["num_cpus_per_env_runner"]}
+        self.rollouts = Rollouts(self.policy_options, groups, self.num_groups, config["num_env_runners"], resources)
+        self.episodes: deque[Episode] = deque(maxlen=EPISODES_SMOOTHED)
+        self.steps_sampled = 0
+        self.setup_learner(config)
+
+    def setup_learner(self, config: dict[str, Any]) -> None:
+        """Make the optimiser, and what else the algorithm has."""
+        raise NotImplementedError
+
+    def training_step(self) -> dict[str, Any]:
+        """One iteration: rollouts and updates.  Returns metrics of the learner."""
+        raise NotImplementedError
+
+    def learner_state(self) -> dict[str, Any]:
+        """What the learner needs to go on exactly."""
+        raise NotImplementedError
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state of `learner_state`."""
+        raise NotImplementedError
+
+    # --- iterations ---
+
+    def step(self) -> dict[str, Any]:
+        """One iteration, with the metrics in the spellings of 2018 and of today."""
+        before = self.steps_sampled
+        learner = self.training_step()
+        result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
+        lengths = [episode.length for episode in self.episodes]
+        returns = [episode.episode_return for episode in self.episodes]
+        if returns:
+            mean, least, most = float(np.mean(returns)), float(np.min(returns)), float(np.max(returns))
+            length = float(np.mean(lengths))
+            result.update(
+                episode_reward_mean=mean, episode_reward_min=least, episode_reward_max=most, episode_len_mean=length
+            )
+            result["env_runners"] = {
+                "episode_return_mean": mean,
+                "episode_return_min": least,
+                "episode_return_max": most,
+                "episode_len_mean": length,
+                "num_env_steps_sampled_lifetime": self.steps_sampled,
+            }
+        interval = self.config["evaluation_interval"]
+        if interval and (self.iteration + 1) % interval == 0:
+            result["evaluation"] = self.evaluate()
+        return result
+
+    def collect(self, steps: int) -> list[Batch]:
+        """A rollout of each group, with the current weights."""
+        weights = self.policy.get_weights()
+        batches = self.rollouts.collect(weights, self.policy.filter, steps, self.config["clip_rewards"])
+        self.policy.filter.merge([batch.counted for batch in batches])
+        for batch in batches:
+            self.episodes.extend(batch.episodes)
+        self.steps_sampled += sum(batch.rewards.size for batch in batches)
+        return batches
+
+    def evaluate(self, episodes: int | None = None) -> dict[str, Any]:
+        """Play episodes by the most likely actions.
+
+        Args:
+            episodes: how many; None: `evaluation_duration`.
+        """
+        count = episodes or self.config["evaluation_duration"]
+        env = make_environment(self.config["env"], EnvContext(self.config["env_config"]))
+        returns = [self._play(env, 1_000_000 + number) for number in range(count)]
+        env.close()
+        mean = float(np.mean(returns))
+        return {"env_runners": {"episode_return_mean": mean}, "episode_reward_mean": mean, "episodes": count}
+
+    def _play(self, env: Any, seed: int) -> float:
+        observation, _ = env.reset(seed=seed)
+        total, is_over = 0.0, False
+        while not is_over:
+            observation, reward, terminated, truncated, _ = env.step(
+                self.compute_single_action(observation, explore=False)
+            )
+            total += float(reward)
+            is_over = terminated or truncated
+        return total
+
+    def compute_single_action(self, observation: Any, explore: bool | None = None, **ignored: Any) -> Any:
+        """The action for an observation.
+
+        Args:
+            explore: whether it is drawn; False: the most likely one.  None: the option `explore`.
+        """
+        del ignored
+        return self.policy.act(observation, self.config["explore"] if explore is None else explore, self.rng)
+
+    compute_action = compute_single_action
+
+    def get_policy(self, policy_id: str = "default_policy") -> Policy:
+        """The policy."""
+        return self.policy
+
+    def get_weights(self) -> dict[str, Any]:
+        """The parameters of the model, by name."""
+        return self.policy.get_weights()
+
+    def set_weights(self, weights: dict[str, Any]) -> None:
+        """Take parameters of the model."""
+        self.policy.set_weights(weights)
+
+    # --- checkpoints ---
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Write everything that the next iterations depend on."""
+        state = {
+            "weights": self.policy.get_weights(),
+            "filter": self.policy.filter,
+            "learner": self.learner_state(),
+            "rng": self.rng,
+            "torch": torch.get_rng_state(),
+            "episodes": list(self.episodes),
+            "steps_sampled": self.steps_sampled,
+            "groups": self.rollouts.state(),
+            "config": self.algorithm_config,
+            "algorithm": type(self).__name__,
+        }
+        import cloudpickle
+
+        with open(os.path.join(checkpoint_dir, STATE), "wb") as file:
+            cloudpickle.dump(state, file)
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Go on from a checkpoint."""
+        with open(os.path.join(str(checkpoint), STATE), "rb") as file:
+            state = pickle.load(file)
+        self.policy.set_weights(state["weights"])
+        self.policy.filter = state["filter"]
+        self.set_learner_state(state["learner"])
+        self.rng = state["rng"]
+        torch.set_rng_state(state["torch"])
+        self.episodes.clear()
+        self.episodes.extend(state["episodes"])
+        self.steps_sampled = state["steps_sampled"]
+        self.rollouts.set_state(state["groups"])
+
+    @classmethod
+    def from_checkpoint(cls, path: Any) -> Algorithm:
+        """The algorithm of a checkpoint."""
+        folder = str(getattr(path, "path", path))
+        with open(os.path.join(folder, STATE), "rb") as file:
+            config = pickle.load(file)["config"]
+        made: Algorithm = config.copy().build_algo()
+        made.restore(folder)
+        return made
+
+    def cleanup(self) -> None:
+        """End the rollout actors, and close the environments."""
+        self.rollouts.close()
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> Any:
+        """One CPU for the learner, and those of the rollout actors."""
+        from zray.tune import PlacementGroupFactory
+
+        workers = int(config.get("num_env_runners", 0) or 0)
+        return PlacementGroupFactory([{"CPU": 1}, *([{"CPU": 1}] * workers)])

@@ -1,0 +1,197 @@
+"""DQN: deep Q-learning with replay, in its papers' order.
+
+Mnih et al., "Human-level control through deep reinforcement learning", Nature 518 (2015), Algorithm 1:
+
+    with probability epsilon a random action, else argmax_a Q(s, a; theta)
+    store (s, a, r, s') in the replay memory D
+    draw a minibatch from D:  y = r + gamma max_a' Q(s', a'; theta-), or r at an end
+    a gradient step on the Huber loss of y - Q(s, a; theta)
+    every C steps: theta- = theta
+
+With these, each an option:
+
+    double_q     van Hasselt et al., 2016 (arXiv 1509.06461): a' is chosen by theta, and valued by theta-
+    dueling      Wang et al., 2016 (arXiv 1511.06581): Q = V + A - mean A
+    n_step       Sutton 1988: the return of n steps, then the value
+    prioritized  Schaul et al., 2016 (arXiv 1511.05952): replay.py
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..algorithm import Algorithm
+from ..config import AlgorithmConfig
+from ..networks import mlp
+from ..policies import Policy
+from ..replay import PrioritizedReplay, Replay, n_step
+
+__all__ = ["DQN", "DQNConfig", "QNetwork"]
+
+
+class QNetwork(nn.Module):
+    """Action values of observations."""
+
+    def __init__(self, inputs: int, outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
+        super().__init__()
+        if is_continuous:
+            raise ValueError("DQN has discrete actions only: use PPO or SAC for a Box space.")
+        hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
+        self.is_dueling = bool(model.get("dueling", True))
+        self.body = mlp([inputs, *hidden[:-1], hidden[-1]], activation, float(np.sqrt(2)))
+        self.after = nn.ReLU() if activation == "relu" else nn.Tanh()
+        self.advantage = mlp([hidden[-1], outputs], activation, 1.0)
+        self.value = mlp([hidden[-1], 1], activation, 1.0) if self.is_dueling else None
+
+    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Q for each action; and the largest one, as the value."""
+        features = self.after(self.body(observations))
+        q = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(-1, keepdim=True)
+        return q, q.max(-1).values
+
+
+class QPolicy(Policy):
+    """The best action, or a random one with probability epsilon."""
+
+    wants_next_observations = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{**kwargs, "make_model": QNetwork})
+        self.epsilon = 1.0
+
+    def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        actions = parameters.argmax(-1)
+        drawn = rng.integers(parameters.shape[-1], size=len(actions))
+        actions = np.where(rng.random(len(actions)) < self.epsilon, drawn, actions)
+        return actions, np.zeros(len(actions), np.float32)
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        return {**super().get_weights(), "epsilon": np.array(self.epsilon)}
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        own = dict(weights)
+        self.epsilon = float(own.pop("epsilon", np.array(self.epsilon)))
+        super().set_weights(own)
+
+
+class DQNConfig(AlgorithmConfig):
+    """Options of DQN."""
+
+    defaults = {
+        "num_groups": 1,
+        "num_envs_per_env_runner": 4,
+        "rollout_fragment_length": 16,
+        "lr": 5e-4,
+        "grad_clip": 10.0,
+        "double_q": True,
+        "dueling": True,
+        "n_step": 1,
+        "prioritized": True,
+        "prioritized_alpha": 0.6,
+        "prioritized_beta": 0.4,
+        "capacity": 50_000,
+        "learning_starts": 1_000,
+        "train_batch_size": 32,
+        "updates_per_iteration": 16,
+        "target_network_update_freq": 500,
+        "epsilon": [[0, 1.0], [10_000, 0.05]],
+    }
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class or DQN)
+
+
+class DQN(Algorithm):
+    """DQN."""
+
+    config_class = DQNConfig
+    policy_class = QPolicy
+
+    def setup(self, config: dict[str, Any]) -> None:
+        config["model"]["dueling"] = config["dueling"]
+        super().setup(config)
+
+    def setup_learner(self, config: dict[str, Any]) -> None:
+        """The memory D, theta-, and Adam."""
+        if config["prioritized"]:
+            self.memory: Replay = PrioritizedReplay(config["capacity"], config["seed"], config["prioritized_alpha"])
+        else:
+            self.memory = Replay(config["capacity"], config["seed"])
+        self.target = copy.deepcopy(self.policy.model)
+        self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1.5e-4)
+        self.target_age = 0
+
+    def training_step(self) -> dict[str, Any]:
+        """Algorithm 1: a rollout, then gradient steps."""
+        config = self.config
+        policy = self.policy
+        assert isinstance(policy, QPolicy)
+        (first, start), (last, end) = config["epsilon"][0], config["epsilon"][-1]
+        part = min(1.0, max(0.0, (self.steps_sampled - first) / max(1, last - first)))
+        policy.epsilon = start + part * (end - start)
+        before = self.steps_sampled
+        for batch in self.collect(config["rollout_fragment_length"]):
+            returns, last_step, terminal, discounts = n_step(
+                batch.rewards, batch.terminated, batch.ended, config["n_step"], config["gamma"]
+            )
+            assert batch.next_observations is not None
+            columns = np.arange(batch.rewards.shape[1])
+            rows = {
+                "observations": batch.observations,
+                "actions": batch.actions,
+                "returns": returns,
+                "next_observations": batch.next_observations[last_step, columns],
+                "discounts": (discounts * (1.0 - terminal)).astype(np.float32),
+            }
+            self.memory.add({name: value.reshape(-1, *value.shape[2:]) for name, value in rows.items()})
+        metrics: dict[str, float] = {"epsilon": policy.epsilon}
+        if self.steps_sampled < config["learning_starts"]:
+            return metrics
+        for _ in range(config["updates_per_iteration"]):
+            metrics.update(self._update())
+        self.target_age += self.steps_sampled - before
+        if self.target_age >= config["target_network_update_freq"]:
+            self.target.load_state_dict(policy.model.state_dict())
+            self.target_age = 0
+        return metrics
+
+    def _update(self) -> dict[str, float]:
+        """A gradient step on a minibatch of D."""
+        config, model = self.config, self.policy.model
+        rows = self.memory.draw(config["train_batch_size"], config["prioritized_beta"])
+        tensors = {name: torch.from_numpy(value) for name, value in rows.items()}
+        with torch.no_grad():
+            next_q, _ = self.target(tensors["next_observations"])
+            chooser = model(tensors["next_observations"])[0] if config["double_q"] else next_q
+            best = chooser.argmax(-1, keepdim=True)
+            y = tensors["returns"] + tensors["discounts"] * next_q.gather(-1, best).squeeze(-1)
+        q = model(tensors["observations"])[0].gather(-1, tensors["actions"].unsqueeze(-1)).squeeze(-1)
+        errors = q - y
+        loss = (tensors["weights"] * torch.nn.functional.smooth_l1_loss(q, y, reduction="none")).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
+        self.optimizer.step()
+        self.memory.update(rows["places"], errors.detach().numpy())
+        return {"loss": float(loss.detach()), "mean_q": float(q.detach().mean())}
+
+    def learner_state(self) -> dict[str, Any]:
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "target": self.target.state_dict(),
+            "memory": self.memory.state(),
+            "target_age": self.target_age,
+        }
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.target.load_state_dict(state["target"])
+        self.memory.set_state(state["memory"])
+        self.target_age = state["target_age"]

@@ -1,0 +1,165 @@
+"""PPO: proximal policy optimisation.
+
+Schulman et al., "Proximal Policy Optimization Algorithms", 2017 (arXiv 1707.06347), Algorithm 1, clipped objective:
+
+    for iteration = 1, 2, ...:
+        run the policy pi_old in N environments for T steps
+        compute advantage estimates A_1, ..., A_T                          equations 11 and 12: GAE
+        optimise L = L_clip - c1 L_vf + c2 S, with K epochs of minibatches of size M <= N T
+
+    r(theta)  = pi(a|s) / pi_old(a|s)
+    L_clip    = mean of min(r A, clip(r, 1 - epsilon, 1 + epsilon) A)      equation 7
+    L_vf      = (V(s) - V_target)^2                                        clipped, if vf_clip_param is finite
+    S         = entropy of pi                                              equation 9
+    KL          a penalty of the divergence, if kl_coeff > 0               equation 8
+
+Details beyond the paper, from the authors' code (openai/baselines, ppo2): advantages are normalised in each minibatch;
+weights are orthogonal; the gradient's norm is clipped; the learning rate may go down to 0 linearly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..advantages import generalized_advantages
+from ..algorithm import Algorithm
+from ..config import AlgorithmConfig
+
+__all__ = ["PPO", "PPOConfig"]
+
+
+class PPOConfig(AlgorithmConfig):
+    """Options of PPO."""
+
+    defaults = {
+        "lambda_": 0.95,
+        "clip_param": 0.2,
+        "num_epochs": 10,
+        "minibatch_size": 128,
+        "vf_loss_coeff": 0.5,
+        "vf_clip_param": float("inf"),
+        "entropy_coeff": 0.0,
+        "kl_coeff": 0.0,
+        "kl_target": 0.01,
+        "train_batch_size": None,
+        "lr_decay_steps": None,
+    }
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class or PPO)
+
+
+class PPO(Algorithm):
+    """PPO."""
+
+    config_class = PPOConfig
+
+    def setup_learner(self, config: dict[str, Any]) -> None:
+        """Adam, as the authors' code has it: epsilon 1e-5."""
+        self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1e-5)
+        self.kl_coeff = config["kl_coeff"]
+        envs = self.num_groups * config["num_envs_per_env_runner"]
+        asked = config["train_batch_size"]
+        self.steps_per_rollout = max(1, asked // envs) if asked else config["rollout_fragment_length"]
+
+    def training_step(self) -> dict[str, Any]:
+        """Algorithm 1, one iteration."""
+        config = self.config
+        if config["lr_decay_steps"]:
+            left = max(0.0, 1.0 - self.steps_sampled / config["lr_decay_steps"])
+            for group in self.optimizer.param_groups:
+                group["lr"] = config["lr"] * left
+        data = self._data()
+        size = len(data["advantages"])
+        totals: dict[str, float] = {}
+        count = 0
+        for _ in range(config["num_epochs"]):
+            order = torch.from_numpy(self.rng.permutation(size))
+            for begin in range(0, size, config["minibatch_size"]):
+                rows = order[begin : begin + config["minibatch_size"]]
+                losses = self._update({key: value[rows] for key, value in data.items()})
+                count += 1
+                for key, value in losses.items():
+                    totals[key] = totals.get(key, 0.0) + value
+        metrics = {key: value / count for key, value in totals.items()}
+        self._adapt_kl(metrics["kl"])
+        return metrics
+
+    def _data(self) -> dict[str, torch.Tensor]:
+        """The rollouts of all groups, with advantages, as rows."""
+        config = self.config
+        batches = self.collect(self.steps_per_rollout)
+        columns: dict[str, list[np.ndarray]] = {}
+        for batch in batches:
+            advantages, targets = generalized_advantages(
+                batch.rewards,
+                batch.values,
+                batch.next_values,
+                batch.terminated,
+                batch.ended,
+                config["gamma"],
+                config["lambda_"],
+            )
+            for key, value in {
+                "observations": batch.observations,
+                "actions": batch.actions,
+                "old_log_p": batch.log_probabilities,
+                "old_parameters": batch.parameters,
+                "old_values": batch.values,
+                "advantages": advantages,
+                "targets": targets,
+            }.items():
+                columns.setdefault(key, []).append(value.reshape(-1, *value.shape[2:]))
+        return {key: torch.from_numpy(np.concatenate(parts)) for key, parts in columns.items()}
+
+    def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
+        """One step of the optimiser on a minibatch."""
+        config, distribution = self.config, self.policy.distribution
+        epsilon = config["clip_param"]
+        parameters, values = self.policy.model(rows["observations"])
+        log_std: Any = getattr(self.policy.model, "log_std", None)
+        ratio = torch.exp(distribution.log_probability(parameters, log_std, rows["actions"]) - rows["old_log_p"])
+        advantages = rows["advantages"]
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages).mean()
+        value_error = (values - rows["targets"]) ** 2
+        if np.isfinite(config["vf_clip_param"]):
+            change = (values - rows["old_values"]).clamp(-config["vf_clip_param"], config["vf_clip_param"])
+            value_error = torch.max(value_error, (rows["old_values"] + change - rows["targets"]) ** 2)
+        value_loss = 0.5 * value_error.mean()
+        entropy = distribution.entropy(parameters, log_std).mean()
+        kl = (rows["old_log_p"] - distribution.log_probability(parameters, log_std, rows["actions"])).mean()
+        loss = policy_loss + config["vf_loss_coeff"] * value_loss - config["entropy_coeff"] * entropy
+        if self.kl_coeff:
+            old_std: Any = log_std.detach() if log_std is not None else None
+            divergence = distribution.divergence(rows["old_parameters"], old_std, parameters, log_std)
+            loss = loss + self.kl_coeff * divergence.mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        if config["grad_clip"]:
+            torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), config["grad_clip"])
+        self.optimizer.step()
+        return {
+            "policy_loss": float(policy_loss.detach()),
+            "vf_loss": float(value_loss.detach()),
+            "entropy": float(entropy.detach()),
+            "kl": float(kl.detach()),
+        }
+
+    def _adapt_kl(self, kl: float) -> None:
+        """Section 4: the coefficient doubles or halves where the divergence leaves its target."""
+        if self.kl_coeff:
+            if kl > 2.0 * self.config["kl_target"]:
+                self.kl_coeff *= 1.5
+            elif kl < 0.5 * self.config["kl_target"]:
+                self.kl_coeff *= 0.5
+
+    def learner_state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict(), "kl_coeff": self.kl_coeff}
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.kl_coeff = state["kl_coeff"]

@@ -1,0 +1,22 @@
+"""Algorithms by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__all__ = ["get_algorithm_class"]
+
+_MODULES = {"DQN": "dqn", "PPO": "ppo"}
+
+
+def get_algorithm_class(alg: str, return_config: bool = False) -> Any:
+    """The class of an algorithm.
+
+    Raises:
+        ValueError: no algorithm has the name.
+    """
+    if alg not in _MODULES:
+        raise ValueError(f"No algorithm is called {alg!r}.  The names are: {', '.join(_MODULES)}.")
+    found = getattr(import_module(f"zray.rllib.algorithms.{_MODULES[alg]}"), alg)
+    return (found, found.config_class()) if return_config else found

@@ -1,0 +1,113 @@
+"""Distributions of actions: drawn with numpy where environments run, differentiated with torch where a learner runs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+__all__ = ["Categorical", "Gaussian", "distribution_of"]
+
+
+class Categorical:
+    """One of n actions, by logits."""
+
+    is_continuous = False
+
+    def __init__(self, space: gymnasium.spaces.Discrete) -> None:
+        self.start, self.outputs = int(space.start), int(space.n)
+        self.shape: tuple[int, ...] = ()
+        self.dtype: Any = np.int64
+
+    def draw(self, logits: np.ndarray, log_std: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Actions and their log probabilities, one for each row.  Gumbel's trick: one number for each logit."""
+        uniform = rng.random(logits.shape)
+        actions = (logits - np.log(-np.log(uniform))).argmax(axis=-1)
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+        return actions, log_probabilities[np.arange(len(actions)), actions]
+
+    def greedy(self, logits: np.ndarray) -> np.ndarray:
+        """The most likely actions."""
+        return np.asarray(logits.argmax(axis=-1))
+
+    def to_environment(self, action: Any) -> Any:
+        """An action as the environment takes it."""
+        return int(action) + self.start
+
+    def log_probability(self, logits: torch.Tensor, log_std: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Log probabilities of actions."""
+        return torch.log_softmax(logits, -1).gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self, logits: torch.Tensor, log_std: Any) -> torch.Tensor:
+        """Entropies."""
+        log_p = torch.log_softmax(logits, -1)
+        return -(log_p.exp() * log_p).sum(-1)
+
+    def divergence(self, old: torch.Tensor, old_std: Any, new: torch.Tensor, new_std: Any) -> torch.Tensor:
+        """Kullback-Leibler divergences of the old from the new distributions."""
+        old_log, new_log = torch.log_softmax(old, -1), torch.log_softmax(new, -1)
+        return (old_log.exp() * (old_log - new_log)).sum(-1)
+
+
+class Gaussian:
+    """Independent normal numbers, by means and free log standard deviations; clipped to the bounds of the space."""
+
+    is_continuous = True
+
+    def __init__(self, space: gymnasium.spaces.Box) -> None:
+        self.shape = space.shape
+        self.outputs = int(np.prod(space.shape))
+        self.low, self.high = space.low, space.high
+        self.dtype: Any = np.float32
+
+    def draw(self, means: np.ndarray, log_std: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Actions and their log densities, one for each row."""
+        noise = rng.standard_normal(means.shape).astype(np.float32)
+        actions = means + np.exp(log_std) * noise
+        log_density = -0.5 * (noise**2).sum(-1) - log_std.sum() - 0.5 * math.log(2 * math.pi) * means.shape[-1]
+        return actions, log_density
+
+    def greedy(self, means: np.ndarray) -> np.ndarray:
+        """The means."""
+        return means
+
+    def to_environment(self, action: Any) -> Any:
+        """An action as the environment takes it."""
+        return np.clip(np.reshape(action, self.shape), self.low, self.high)
+
+    def log_probability(self, means: torch.Tensor, log_std: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """Log densities of actions."""
+        noise = (actions - means) * torch.exp(-log_std)
+        constant = 0.5 * math.log(2 * math.pi) * means.shape[-1]
+        return -0.5 * (noise**2).sum(-1) - log_std.sum() - constant
+
+    def entropy(self, means: torch.Tensor, log_std: torch.Tensor) -> torch.Tensor:
+        """Entropies."""
+        return (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum().expand(means.shape[0])
+
+    def divergence(
+        self, old: torch.Tensor, old_std: torch.Tensor, new: torch.Tensor, new_std: torch.Tensor
+    ) -> torch.Tensor:
+        """Kullback-Leibler divergences of the old from the new distributions."""
+        ratio = torch.exp(2 * (old_std - new_std))
+        return (new_std - old_std + 0.5 * (ratio + ((old - new) * torch.exp(-new_std)) ** 2 - 1)).sum(-1)
+
+
+def distribution_of(space: gymnasium.Space[Any]) -> Categorical | Gaussian:
+    """The distribution of actions in a space.
+
+    Raises:
+        NotImplementedError: a space other than Discrete and Box.
+    """
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return Categorical(space)
+    if isinstance(space, gymnasium.spaces.Box):
+        return Gaussian(space)
+    raise NotImplementedError(
+        f"zray.rllib has actions of Discrete and Box spaces, not of {type(space).__name__} yet.  Flatten the space "
+        "in a wrapper of the environment."
+    )

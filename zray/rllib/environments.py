@@ -1,0 +1,169 @@
+"""Environments: made from an id, a class, a registered name or a function; checked before the first rollout."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+__all__ = ["EnvContext", "EnvironmentError", "check_environment", "creator_of", "make_environment"]
+
+
+class EnvironmentError(RuntimeError):
+    """An environment does not do what gymnasium asks for."""
+
+
+class EnvContext(dict[str, Any]):
+    """The `env_config` of an environment, with the places of the environment.
+
+    Args:
+        config: what the user gave as env_config.
+        worker_index: the process of the environment; 0: the program itself.
+        vector_index: the number of the environment, over all processes.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None, worker_index: int = 0, vector_index: int = 0) -> None:
+        super().__init__(config or {})
+        self.worker_index, self.vector_index = worker_index, vector_index
+        self.num_workers = 0
+        self.remote = False
+
+
+def creator_of(env: Any) -> Callable[[EnvContext], Any]:
+    """A function that makes an environment of its context.
+
+    Args:
+        env: a gymnasium id, a name of `register_env`, a class, a function of the context, or "module:Class".
+
+    Raises:
+        ValueError: nothing of this name is known.
+        TypeError: none of these.
+    """
+    if isinstance(env, str):
+        return _named(env)
+    if isinstance(env, type) or callable(env):
+        return env
+    raise TypeError(f"An environment is an id, a class or a function of the env_config, not {type(env).__name__}.")
+
+
+def _named(name: str) -> Callable[[EnvContext], Any]:
+    from zray.tune.registry import environment_creator
+
+    registered = environment_creator(name)
+    if registered is not None:
+        return registered
+    if name in gymnasium.registry or name.startswith(("ALE/", "gymnasium.")):
+        return lambda context: gymnasium.make(name, **context)
+    module, _, attribute = name.partition(":")
+    if attribute:
+        found = getattr(importlib.import_module(module), attribute, None)
+        if found is not None:
+            made: Callable[[EnvContext], Any] = found
+            return made
+    close = [known for known in gymnasium.registry if known.lower().split("-")[0] == name.lower().split("-")[0]]
+    hint = f"  Near: {', '.join(sorted(close)[:3])}." if close else ""
+    raise ValueError(f"No environment is called {name!r}: it is no id of gymnasium and no name of register_env.{hint}")
+
+
+class OldStep(gymnasium.Env[Any, Any]):
+    """An environment of `gym`: `reset` returns an observation alone, `step` four values."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.observation_space = _space(env.observation_space)
+        self.action_space = _space(env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None and hasattr(self.env, "seed"):
+            self.env.seed(seed)
+        found = self.env.reset()
+        return found if _is_pair(found) else (found, {})
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        found = self.env.step(action)
+        if len(found) == 5:
+            return found  # type: ignore[no-any-return]
+        observation, reward, done, info = found
+        is_truncated = bool(info.get("TimeLimit.truncated", False))
+        return observation, reward, bool(done) and not is_truncated, is_truncated, info
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def _is_pair(found: Any) -> bool:
+    return isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)
+
+
+def _space(space: Any) -> gymnasium.Space[Any]:
+    """The space of gymnasium that a space of gym stands for."""
+    if isinstance(space, gymnasium.Space):
+        return space
+    kind = type(space).__name__
+    if kind == "Discrete":
+        return gymnasium.spaces.Discrete(int(space.n))
+    if kind == "Box":
+        return gymnasium.spaces.Box(np.asarray(space.low), np.asarray(space.high), dtype=space.dtype)
+    raise TypeError(f"The space {space!r} is neither of gymnasium nor a Discrete or Box of gym.")
+
+
+def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
+    """An environment with gymnasium's `reset` and `step`.
+
+    Raises:
+        EnvironmentError: its constructor raised; names the environment and its place.
+    """
+    creator = creator_of(env)
+    try:
+        made = creator(context)
+    except Exception as error:
+        place = f"Environment {name_of(env)} number {context.vector_index}"
+        raise EnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}") from error
+    return made if isinstance(made, gymnasium.Env) else OldStep(made)
+
+
+def name_of(env: Any) -> str:
+    """The environment's name, for messages."""
+    return env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
+
+
+def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
+    """Reset and step an environment once, and compare with its spaces.
+
+    Raises:
+        EnvironmentError: says what is wrong.
+    """
+    for attribute in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, attribute, None), gymnasium.Space):
+            raise EnvironmentError(f"Environment {name} has no {attribute} of gymnasium.")
+    found: Any = env.reset(seed=0)
+    if not _is_pair(found):
+        raise EnvironmentError(f"reset of environment {name} returns (observation, info), not {type(found).__name__}.")
+    _check_observation(env, name, found[0], "reset")
+    stepped: Any = env.step(env.action_space.sample())
+    if not (isinstance(stepped, tuple) and len(stepped) == 5):
+        raise EnvironmentError(
+            f"step of environment {name} returns (observation, reward, terminated, truncated, info), not "
+            f"{len(stepped) if isinstance(stepped, tuple) else type(stepped).__name__} values."
+        )
+    _check_observation(env, name, stepped[0], "step")
+    if np.size(stepped[1]) != 1:
+        raise EnvironmentError(f"The reward of environment {name} is one number, not of shape {np.shape(stepped[1])}.")
+
+
+def _check_observation(env: gymnasium.Env[Any, Any], name: str, observation: Any, where: str) -> None:
+    space = env.observation_space
+    if space.contains(observation):
+        return
+    shape = getattr(observation, "shape", None)
+    if isinstance(space, gymnasium.spaces.Box) and shape == space.shape:
+        as_space = np.asarray(observation).astype(space.dtype)
+        if space.contains(as_space):
+            return  # another dtype: it is converted
+    raise EnvironmentError(
+        f"{where} of environment {name} returned an observation outside of its space: {type(observation).__name__} of "
+        f"shape {shape}, where the space is {space}."
+    )

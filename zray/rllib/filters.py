@@ -1,0 +1,84 @@
+"""Filters of observations: normalisation by running mean and standard deviation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MeanStdFilter", "NoFilter", "filter_of"]
+
+
+class NoFilter:
+    """Observations as they are."""
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        return observations
+
+    def merge(self, others: list[Any]) -> None:
+        """There is nothing to merge."""
+
+    def fresh(self) -> NoFilter:
+        """A filter that has seen nothing since."""
+        return self
+
+    def observe(self, observations: np.ndarray) -> None:
+        """There is nothing to learn."""
+
+
+class MeanStdFilter:
+    """(x - mean) / (std + epsilon), clipped to [-10, 10].
+
+    The statistics are fixed during a rollout.  Each group counts observations in a filter of its own, and the learner
+    merges these in the order of the groups: the result does not depend on the number of processes.
+
+    Chan et al., "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count = 0.0
+        self.mean = np.zeros(shape)
+        self.squares = np.zeros(shape)
+
+    def __call__(self, observations: np.ndarray) -> np.ndarray:
+        if self.count < 2:
+            return observations.astype(np.float32)
+        std = np.sqrt(self.squares / (self.count - 1))
+        return np.clip((observations - self.mean) / (std + 1e-8), -10.0, 10.0).astype(np.float32)
+
+    def observe(self, observations: np.ndarray) -> None:
+        """Count a batch."""
+        count = float(len(observations))
+        mean = observations.mean(axis=0, dtype=np.float64)
+        squares = ((observations - mean) ** 2).sum(axis=0)
+        self._add(count, mean, squares)
+
+    def _add(self, count: float, mean: np.ndarray, squares: np.ndarray) -> None:
+        total = self.count + count
+        delta = mean - self.mean
+        self.squares = self.squares + squares + delta**2 * (self.count * count / total)
+        self.mean = self.mean + delta * (count / total)
+        self.count = total
+
+    def merge(self, others: list[MeanStdFilter]) -> None:
+        """Add what others have counted, in their order."""
+        for other in others:
+            if other.count:
+                self._add(other.count, other.mean, other.squares)
+
+    def fresh(self) -> MeanStdFilter:
+        """A filter of the same shape that has counted nothing."""
+        return MeanStdFilter(self.mean.shape)
+
+
+def filter_of(name: str, shape: tuple[int, ...]) -> Any:
+    """The filter of this name: "NoFilter" or "MeanStdFilter".
+
+    Raises:
+        ValueError: no filter has the name.
+    """
+    if name == "MeanStdFilter":
+        return MeanStdFilter(shape)
+    if name == "NoFilter":
+        return NoFilter()
+    raise ValueError(f'observation_filter is "NoFilter" or "MeanStdFilter", not {name!r}.')

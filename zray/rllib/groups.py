@@ -1,0 +1,204 @@
+"""Groups of environments: the unit of rollouts, with the same results in whichever process a group is.
+
+A group has a fixed size, and its observations are one batch of the model.  Its random numbers are its own, seeded by
+the experiment's seed and the number of the group.  The same weights give the same rollout with any number of processes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .environments import EnvContext, EnvironmentError, check_environment, make_environment, name_of
+from .policies import Policy
+
+__all__ = ["Batch", "Episode", "Group"]
+
+
+class Episode(NamedTuple):
+    """A finished episode.
+
+    env: the number of the environment.  number: of the episode in it.  seed: that of its reset.
+    """
+
+    episode_return: float
+    length: int
+    env: int
+    number: int
+    seed: int
+
+
+class Batch(NamedTuple):
+    """The rollout of a group: arrays of shape [T, N, ...], T steps of N environments.
+
+    next_values: of the state that the step led to, before any reset.  counted: what the filter has seen.
+    next_observations: None where the policy does not ask for them; behind a terminal step they are of the next episode.
+    """
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminated: np.ndarray
+    ended: np.ndarray
+    log_probabilities: np.ndarray
+    parameters: np.ndarray
+    values: np.ndarray
+    next_values: np.ndarray
+    episodes: list[Episode]
+    counted: Any
+    next_observations: np.ndarray | None = None
+
+
+class Group:
+    """Environments that are stepped together.
+
+    Args:
+        index: the number of the group.
+        size: its environments.
+        env, env_config: how an environment is made.
+        seed: the experiment's.
+    """
+
+    def __init__(
+        self, index: int, size: int, env: Any, env_config: dict[str, Any], seed: int, worker_index: int = 0
+    ) -> None:
+        self.index, self.size, self.name = index, size, name_of(env)
+        first = index * size
+        self.envs = [
+            make_environment(env, EnvContext(env_config, worker_index, first + place)) for place in range(size)
+        ]
+        check_environment(self.envs[0], self.name)
+        self.rng = np.random.default_rng([seed, index])
+        self.numbers = [0] * size
+        self.seeds = [0] * size
+        self.returns = [0.0] * size
+        self.lengths = [0] * size
+        self.observations = [self._reset(place) for place in range(size)]
+
+    def _reset(self, place: int) -> Any:
+        self.seeds[place] = seed = int(self.rng.integers(2**31))
+        self.returns[place], self.lengths[place] = 0.0, 0
+        observation, _ = self.envs[place].reset(seed=seed)
+        return observation
+
+    def _where(self, place: int) -> str:
+        return (
+            f"environment {self.name} number {self.index * self.size + place}, step {self.lengths[place]} of the "
+            f"episode with seed {self.seeds[place]}"
+        )
+
+    def _step(self, place: int, action: Any) -> tuple[Any, float, bool, bool]:
+        try:
+            observation, reward, terminated, truncated, _ = self.envs[place].step(action)
+        except Exception as error:
+            raise EnvironmentError(
+                f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
+            ) from error
+        if not np.isfinite(reward):
+            raise EnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+        return observation, float(reward), bool(terminated), bool(truncated)
+
+    def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
+        """Step all environments so many times by the policy.
+
+        Raises:
+            EnvironmentError: an environment raised, or gave what is no number.
+        """
+        size, distribution = self.size, policy.distribution
+        counted = policy.filter.fresh()
+        rewards: np.ndarray = np.zeros((steps, size), np.float32)
+        terminated: np.ndarray = np.zeros((steps, size), np.float32)
+        ended: np.ndarray = np.zeros((steps, size), np.float32)
+        rows: list[np.ndarray] = []
+        actions: list[np.ndarray] = []
+        logs: list[np.ndarray] = []
+        parameters: list[np.ndarray] = []
+        values: list[np.ndarray] = []
+        cut: list[tuple[int, int, Any]] = []  # (step, place, last observation) of truncated episodes
+        episodes: list[Episode] = []
+        for step in range(steps):
+            raw = policy.flatten(self.observations)
+            if not np.isfinite(raw).all():
+                place = int(np.argmin(np.isfinite(raw).all(axis=1)))
+                raise EnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
+            counted.observe(raw)
+            row = policy.filter(raw)
+            parameter, value = policy.forward(row)
+            action, log_probability = policy.draw(parameter, self.rng)
+            rows.append(row)
+            parameters.append(parameter)
+            values.append(value)
+            actions.append(action)
+            logs.append(log_probability)
+            for place in range(size):
+                observation, reward, is_terminal, is_truncated = self._step(
+                    place, distribution.to_environment(action[place])
+                )
+                self.returns[place] += reward
+                self.lengths[place] += 1
+                rewards[step, place] = np.sign(reward) if clip_rewards else reward
+                if is_terminal or is_truncated:
+                    terminated[step, place], ended[step, place] = is_terminal, True
+                    if not is_terminal:
+                        cut.append((step, place, observation))
+                    episodes.append(self._episode(place))
+                    observation = self._reset(place)
+                self.observations[place] = observation
+        return self._batch(
+            policy, steps, rows, actions, rewards, terminated, ended, logs, parameters, values, cut, episodes, counted
+        )
+
+    def _episode(self, place: int) -> Episode:
+        env = self.index * self.size + place
+        episode = Episode(self.returns[place], self.lengths[place], env, self.numbers[place], self.seeds[place])
+        self.numbers[place] += 1
+        return episode
+
+    def _batch(
+        self,
+        policy: Policy,
+        steps: int,
+        rows: list[np.ndarray],
+        actions: list[np.ndarray],
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        ended: np.ndarray,
+        logs: list[np.ndarray],
+        parameters: list[np.ndarray],
+        values: list[np.ndarray],
+        cut: list[tuple[int, int, Any]],
+        episodes: list[Episode],
+        counted: Any,
+    ) -> Batch:
+        last_row = policy.filter(policy.flatten(self.observations))
+        _, last = policy.forward(last_row)
+        all_values = np.stack([*values, last]).astype(np.float32)
+        next_values = all_values[1:].copy()
+        next_rows = np.stack([*rows[1:], last_row]) if policy.wants_next_observations else None
+        if cut:
+            cut_rows = policy.filter(policy.flatten([observation for _, _, observation in cut]))
+            _, of_cut = policy.forward(cut_rows)
+            for (step, place, _), value, row in zip(cut, of_cut, cut_rows, strict=True):
+                next_values[step, place] = value
+                if next_rows is not None:
+                    next_rows[step, place] = row
+        return Batch(
+            np.stack(rows),
+            np.stack(actions),
+            rewards,
+            terminated,
+            ended,
+            np.stack(logs).astype(np.float32),
+            np.stack(parameters),
+            all_values[:-1],
+            next_values,
+            episodes,
+            counted,
+            next_rows,
+        )
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self.envs:
+            env.close()

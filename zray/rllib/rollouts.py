@@ -1,0 +1,154 @@
+"""Rollouts: groups of environments in this process, or spread over actors; batches come in the order of the groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import zray
+
+from .groups import Batch, Group
+from .policies import Policy
+
+__all__ = ["GroupHost", "Rollouts"]
+
+# An actor's call log is cut here: with an environment that can be pickled, recovery replays so many rollouts at most.
+CALLS_BETWEEN_CHECKPOINTS = 8
+
+
+class GroupHost:
+    """Some of the groups, with a policy of their own: the class of the rollout actors.
+
+    Args:
+        policy: options of the policy, for its constructor.
+        groups: options of the groups, for theirs.
+        indices: numbers of the groups that are here.
+    """
+
+    def __init__(
+        self, policy: dict[str, Any], groups: dict[str, Any], indices: list[int], worker_index: int = 0
+    ) -> None:
+        if worker_index:
+            torch.set_num_threads(1)  # one process for each CPU
+        options = dict(policy)
+        self.policy: Policy = options.pop("policy_class", Policy)(**options)
+        self.groups = [Group(index, worker_index=worker_index, **groups) for index in indices]
+
+    def rollout(
+        self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool = False
+    ) -> list[Batch]:
+        """A batch of each group."""
+        self.policy.set_weights(weights)
+        self.policy.filter = observation_filter
+        return [group.rollout(self.policy, steps, clip_rewards) for group in self.groups]
+
+    def state(self) -> bytes:
+        """The groups, with their environments and random numbers, as a pickle.
+
+        Raises:
+            NotImplementedError: an environment cannot be pickled.
+        """
+        import cloudpickle
+
+        try:
+            data: bytes = cloudpickle.dumps(self.groups)
+        except Exception as error:
+            raise NotImplementedError(
+                f"Environment {self.groups[0].name} cannot be pickled: {error}.  A checkpoint needs its state: give it "
+                "__getstate__, or keep weights by get_weights()."
+            ) from error
+        return data
+
+    def set_state(self, data: bytes) -> None:
+        """Go on with groups of `state`."""
+        import pickle
+
+        self.groups = pickle.loads(data)
+
+    def close(self) -> None:
+        """Close all environments."""
+        for group in self.groups:
+            group.close()
+
+
+class Rollouts:
+    """All groups.
+
+    Args:
+        policy, groups: options of the policy and of the groups.
+        num_groups: groups, which does not depend on the number of actors.
+        num_workers: actors; 0: all groups are in this process.
+        resources: of each actor.
+    """
+
+    def __init__(
+        self,
+        policy: dict[str, Any],
+        groups: dict[str, Any],
+        num_groups: int,
+        num_workers: int,
+        resources: dict[str, Any] | None = None,
+    ) -> None:
+        self.num_workers = min(num_workers, num_groups)
+        self.host: GroupHost | None = None
+        self.actors: list[Any] = []
+        if not self.num_workers:
+            self.host = GroupHost(policy, groups, list(range(num_groups)))
+            return
+        # The actors of groups recover by the replay of their calls: a killed one goes on with the same rollouts.
+        options = {
+            "num_cpus": 1,
+            "max_restarts": -1,
+            "max_task_retries": -1,
+            "checkpoint_interval": CALLS_BETWEEN_CHECKPOINTS,
+            **(resources or {}),
+        }
+        actor_class = zray.remote(GroupHost).options(**options)
+        self.indices = [list(range(worker, num_groups, self.num_workers)) for worker in range(self.num_workers)]
+        self.actors = [
+            actor_class.remote(policy, groups, indices, worker + 1) for worker, indices in enumerate(self.indices)
+        ]
+
+    def collect(
+        self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool = False
+    ) -> list[Batch]:
+        """A batch of each group, in the order of the groups."""
+        if self.host is not None:
+            return self.host.rollout(weights, observation_filter, steps, clip_rewards)
+        ref = zray.put(weights)  # once, for all actors
+        refs = [actor.rollout.remote(ref, observation_filter, steps, clip_rewards) for actor in self.actors]
+        by_index: dict[int, Batch] = {}
+        for indices, batches in zip(self.indices, zray.get(refs), strict=True):
+            by_index.update(zip(indices, batches, strict=True))
+        return [by_index[index] for index in sorted(by_index)]
+
+    def state(self) -> list[bytes]:
+        """The state of each host of groups."""
+        if self.host is not None:
+            return [self.host.state()]
+        found: list[bytes] = zray.get([actor.state.remote() for actor in self.actors])
+        return found
+
+    def set_state(self, states: list[bytes]) -> None:
+        """Go on from a state; the number of actors may be another one."""
+        import pickle
+
+        groups = sorted((group for data in states for group in pickle.loads(data)), key=lambda group: group.index)
+        import cloudpickle
+
+        if self.host is not None:
+            self.host.groups = groups
+            return
+        refs = []
+        for actor, indices in zip(self.actors, self.indices, strict=True):
+            refs.append(actor.set_state.remote(cloudpickle.dumps([groups[index] for index in indices])))
+        zray.get(refs)
+
+    def close(self) -> None:
+        """End the actors."""
+        if self.host is not None:
+            self.host.close()
+        for actor in self.actors:
+            zray.kill(actor)
+        self.actors = []
