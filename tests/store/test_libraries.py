@@ -232,3 +232,12 @@ def test_libraries_are_not_imported_for_other_values():
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert result.stdout == "set()\n", result.stderr
+
+
+@pytest.mark.parametrize("name", ["sparse", "compressed"])
+def test_sparse_tensor_is_freed_with_its_last_reference(name):
+    """torch keeps rebuilt sparse tensors in a list that only torch.load empties."""
+    value = TENSORS[name]()
+    found = deserialize(to_bytes(serialize(value)))
+    assert (found.to_dense() == value.to_dense()).all()
+    assert not torch._utils._sparse_tensors_to_validate

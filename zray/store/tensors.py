@@ -23,14 +23,16 @@ PART_MIN_BYTES = 64 * 1024
 # torch's own, once it is imported.
 _TypedStorage: Any = None
 _rebuild_tensor: Any = None
+_rebuild_sparse: Any = None
 _rebuild_new_dtype: Any = None  # of a dtype that has no class of storages, as float8
 
 
 def learn() -> dict[type, Callable[[Any], Any]]:
     """The reducers of storages."""
-    global _TypedStorage, _rebuild_tensor, _rebuild_new_dtype
+    global _TypedStorage, _rebuild_tensor, _rebuild_sparse, _rebuild_new_dtype
     torch = sys.modules["torch"]
     _TypedStorage, _rebuild_tensor = torch.storage.TypedStorage, torch._utils._rebuild_tensor_v2
+    _rebuild_sparse = getattr(torch._utils, "_rebuild_sparse_tensor", None)
     _rebuild_new_dtype = getattr(torch._utils, "_rebuild_tensor_v3", None)
     return {torch.storage.TypedStorage: _typed_storage_parts, torch.UntypedStorage: _storage_parts}
 
@@ -67,6 +69,15 @@ def restore_new_dtype(storage: Any, *arguments: Any) -> Any:
     import torch
 
     return torch._utils._rebuild_tensor_v3(restore_typed_storage(storage, torch.uint8), *arguments)
+
+
+def restore_sparse(layout: Any, parts: Any) -> Any:
+    """A sparse tensor.  torch keeps the tensors that it rebuilds in a list, until `torch.load` has checked them."""
+    import torch
+
+    tensor = torch._utils._rebuild_sparse_tensor(layout, parts)
+    torch._utils._validate_loaded_sparse_tensors()
+    return tensor
 
 
 def restore_empty_storage(size: int, device: str) -> Any:
@@ -116,6 +127,8 @@ class Parts:
         reduced = tensor.__reduce_ex__(5)
         if reduced[0] is _rebuild_new_dtype:
             return restore_new_dtype, reduced[1]
+        if reduced[0] is _rebuild_sparse:
+            return restore_sparse, reduced[1]
         if reduced[0] is not _rebuild_tensor:
             return reduced
         arguments = reduced[1]
