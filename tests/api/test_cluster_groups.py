@@ -86,7 +86,7 @@ def test_all_bundles_on_one_node(driver, cluster):
     (place,) = set(places_of(group))
     assert place in {node.node_id for node in cluster.worker_nodes}
     assert set(zray.get([where.options(**in_group(group)).remote() for _ in range(8)], timeout=SECONDS)) == {place}
-    # The scheduler's view of the other node is from now on 0 or 2 free CPUs: an earlier report may have said 1.
+    # The view of the other node is from now on 0 or 2 free CPUs: an earlier report may have said 1.
     other = placement_group([{"CPU": 2}])
     assert other.wait(SECONDS)
     remove_placement_group(other)

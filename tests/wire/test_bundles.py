@@ -50,6 +50,13 @@ def test_packed_on_few_and_spread_over_many():
     assert len({node for _, node in plan(having, wanted, SPREAD, [])[0]}) == 3
 
 
+def test_free_memory_does_not_count_for_a_bundle_of_cpus():
+    """Memory is in bytes: the node with the most of it, and one CPU, was the first choice of all."""
+    having = [("small", {"CPU": 1, "memory": 10**12}), ("large", {"CPU": 2, "memory": 10**9})]
+    found, _ = plan(having, [(0, {"CPU": 1}), (1, {"CPU": 1})], PACK, [])
+    assert found == [(0, "large"), (1, "large")]
+
+
 def test_a_bundle_that_lost_its_node_goes_where_the_strategy_says():
     having = [("n1", {"CPU": 4}), ("n2", {"CPU": 4}), ("n3", {"CPU": 4})]
     wanted = [(1, {"CPU": 1})]

@@ -98,22 +98,27 @@ def _weight(amounts: Amounts) -> int:
     return sum(amounts.values())
 
 
+def _times(free: Mapping[str, int], amounts: Amounts) -> float:
+    """How many such bundles the free resources could take."""
+    return min((free.get(name, 0) / amount for name, amount in amounts.items() if amount), default=0.0)
+
+
 def _able(nodes: list[Room], amounts: Amounts, strategy: str) -> list[Room]:
     """The nodes that could take the bundle, the best first."""
     able = [room for room in nodes if is_enough(room.free, amounts)]
     if strategy == STRICT_SPREAD:
         able = [room for room in able if not room.bundles]
     spreads = strategy in (SPREAD, STRICT_SPREAD)
-    # Pack: nodes with the most bundles of the group first.  Spread: with the fewest.  Then nodes with the most free
-    # space.
-    return sorted(able, key=lambda room: (room.bundles if spreads else -room.bundles, -_weight(room.free)))
+    # Pack: nodes with the most bundles of the group first.  Spread: with the fewest.  Then nodes that could take the most
+    # such bundles: free memory, in bytes, says nothing about a bundle of CPUs.
+    return sorted(able, key=lambda room: (room.bundles if spreads else -room.bundles, -_times(room.free, amounts)))
 
 
 def _on_one(
     nodes: list[Room], bundles: Sequence[tuple[int, Amounts]], taken: Sequence[str]
 ) -> tuple[list[tuple[int, str]] | None, bool]:
     total = sum_of(amounts for _, amounts in bundles)
-    for room in sorted(nodes, key=lambda room: -_weight(room.free)):
+    for room in sorted(nodes, key=lambda room: -_times(room.free, total)):
         if is_enough(room.free, total) and (not taken or room.node in taken):
             return [(index, room.node) for index, _ in bundles], True
     return None, True
