@@ -225,13 +225,13 @@ def test_run_runs_the_experiments_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: {config: {}}", "RunningExperiment 'a' in .* has no `run`"),
+        ("a: {config: {}}", "Experiment 'a' in .* has no `run`"),
         ("- a", "is no dict of experiments"),
         ("a: [", "cannot be read"),
         ("a: {run: unknown}", "No trainable is registered as 'unknown'"),
         ("a: {run: 'absent.py:train'}", "names nothing that can be run"),
         ("a: {run: 'os.path:join', config: {x: {eval: '1 +'}}}", "a/config/x is no Python expression"),
-        ("a: {run: 'os.path:join', unheard: 1}", "has the unknown key 'unheard'"),
+        ("a: {run: 'os.path:join', unheard: 1}", "has no key 'unheard'"),
     ],
 )
 def test_mistakes_in_a_file_are_named(text, said, tmp_path):
@@ -244,5 +244,5 @@ def test_expressions_are_evaluated_in_a_file_alone(tmp_path):
     path = tmp_path / "spec.json"
     path.write_text(json.dumps({"a": {"run": "os.path:join", "config": {"x": {"eval": "random.random()"}}}}))
     assert hasattr(read_spec(str(path))["a"]["config"]["x"], "sample")
-    made = tune.RunningExperiment("a", descend, config={"x": {"eval": "1"}})
+    made = tune.Experiment("a", descend, config={"x": {"eval": "1"}})
     assert made.spec["config"] == {"x": {"eval": "1"}}
