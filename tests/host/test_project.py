@@ -70,7 +70,7 @@ def test_what_is_never_part_of_a_project(tmp_path):
         (["data"], ["a.py", "b.bin"]),
         (["data/"], ["a.py", "b.bin"]),
         (["data/y"], ["a.py", "b.bin", "data/x.csv"]),
-        (["data/*.csv"], ["a.py", "b.bin"]),
+        (["data/*.csv"], ["a.py", "b.bin", "data/y/z.csv"]),
         (["x.csv", "z.csv", "b.*"], ["a.py"]),
     ],
     ids=str,

@@ -15,6 +15,7 @@ from zray.host.code_taker import CodeTaker
 from zray.host.project import read_file
 from zray.host.shipping import Shipper
 from zray.object_ref import ObjectRef
+from zray.wire.environment import NO_ENVIRONMENT
 from zray.wire.scheduling import Bundle, JobFacts
 
 
@@ -136,6 +137,7 @@ class Worker:
 
     def __init__(self, folder):
         self.paths = SimpleNamespace(folder=str(folder))
+        self.environment = NO_ENVIRONMENT
         self.job_id, self.node_id, self.has_new_code = b"job", b"node", False
         self.facts = JobFacts()
         self.objects = {}
@@ -173,7 +175,7 @@ def found():
 
 def test_worker_imports_from_the_newest_bundle_and_not_from_those_that_were_replaced(worker, monkeypatch):
     monkeypatch.setattr(code_taker, "REPLACED_MAX", 3)
-    taker = CodeTaker(worker)
+    taker = CodeTaker(worker, is_elsewhere=True)
     for number in range(10):
         worker.facts = JobFacts(code=(worker.bundle(number, f"version {number}"),))
         taker.take()
@@ -185,7 +187,7 @@ def test_worker_imports_from_the_newest_bundle_and_not_from_those_that_were_repl
 
 
 def test_bundle_that_is_replaced_while_a_worker_asks_for_it_is_passed_over(worker):
-    taker = CodeTaker(worker)
+    taker = CodeTaker(worker, is_elsewhere=True)
     gone, newest = worker.bundle(1, "gone"), worker.bundle(2, "newest")
     del worker.objects[gone.object_id]
     worker.facts = JobFacts(code=(gone,))

@@ -109,8 +109,8 @@ def _able(nodes: list[Room], amounts: Amounts, strategy: str) -> list[Room]:
     if strategy == STRICT_SPREAD:
         able = [room for room in able if not room.bundles]
     spreads = strategy in (SPREAD, STRICT_SPREAD)
-    # Pack: nodes with the most bundles of the group first.  Spread: with the fewest.  Then nodes that could take the most
-    # such bundles: free memory, in bytes, says nothing about a bundle of CPUs.
+    # Pack: nodes with the most bundles of the group first.  Spread: with the fewest.  Then nodes that could take the
+    # most such bundles: free memory, in bytes, says nothing about a bundle of CPUs.
     return sorted(able, key=lambda room: (room.bundles if spreads else -room.bundles, -_times(room.free, amounts)))
 
 

@@ -229,6 +229,10 @@ class GlobalScheduler(Role):
         self.send(origin, SpillRefused(task_id, reason, is_final, leaving))
 
     def on_spill_actor(self, message: SpillActor) -> None:
+        parse_options(message.spec.options)  # bytes that are no options are refused here, not where the actor is placed
+        if not all(message.options.resources.values()):
+            self.reject("an actor that asks for 0 of a resource")
+            return
         request, where, actor_id = message.options.resources, message.options.where, message.spec.task_id
         able = eligible(self.loads.values(), where, request)
         of_job = (message.job_id, message.job)

@@ -377,7 +377,9 @@ class ActorMoves:
         for actor_id, origin in self.offers.items():
             if origin == lost:
                 self.offers[actor_id] = ""
-                actor = self.node.calls.actors[actor_id]
+                actor = self.node.calls.actors.get(actor_id)
+                if actor is None:  # an offer whose bytes were refused
+                    continue
                 self.tell_home(actor)
                 if actor.incoming is not None:
                     actor.incoming.sender_lost(was_made=actor.life.restart_count > 0)
