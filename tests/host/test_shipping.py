@@ -196,5 +196,5 @@ def test_bundle_that_is_replaced_while_a_worker_asks_for_it_is_passed_over(worke
     assert found() == ("newest", 1)
     worker.facts = JobFacts(code=(gone, newest))
     worker.on_get = None
-    with pytest.raises(RuntimeEnvSetupError, match="did not come"):
+    with pytest.raises(RuntimeEnvSetupError, match="did not reach"):
         taker.take()
