@@ -189,7 +189,9 @@ def run_apart(tasks: int, limit: int, cap: int = 0) -> dict[str, Any]:
     One that dies where it has no more memory had got as far as its last point.
     """
     command = [sys.executable, "-m", __name__, "--tasks", str(tasks), "--limit", str(limit), "--cap", str(cap)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    # One that is ended by a signal leaves its files: they are in a folder of ours.
+    with tempfile.TemporaryDirectory(prefix="zray-flushing-") as folder:
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TMPDIR": folder})
     if not cap or done.returncode >= 0:
         done.check_returncode()
     return as_result(done.returncode, done.stdout)

@@ -91,7 +91,8 @@ def test_memory_that_is_used_up_is_an_error_where_nothing_is_flushed_alone(kept,
 def test_a_shard_that_may_take_no_more_memory_goes_on_where_it_flushes():
     tasks, cap = 12_000, 12 << 20
     kept, flushed = (flushing.run_apart(tasks, limit, cap) for limit in (0, 2 << 20))
-    assert kept["error"] == "MemoryError" and 0 < kept["records"] < tasks and not kept["rebuilt"]
+    # A library in C may not expect that there is no memory: the process ends by a signal then.
+    assert kept["error"] in ("MemoryError", "SIGSEGV") and 0 < kept["records"] < tasks and not kept["rebuilt"]
     assert kept["points"][-1][1] > e8.AT_CAP * cap
     assert not flushed["error"] and flushed["records"] == tasks and flushed["rebuilt"] and flushed["flushed"] > 0
 
