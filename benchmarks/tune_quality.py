@@ -131,7 +131,7 @@ def sequences(count: int) -> tuple[list[dict[str, float]], list[dict[str, float]
 
 
 class Outcome(NamedTuple):
-    """What a search has cost and found."""
+    """The cost and the outcome of a search."""
 
     steps: int
     best: float
@@ -260,7 +260,7 @@ def recorded(trials: int = 143) -> tuple[float, float, float]:
 
 
 class Rest(NamedTuple):
-    """What an experiment at rest takes."""
+    """The resources of an experiment at rest."""
 
     cpu_percent: float
     megabytes_per_trial: float

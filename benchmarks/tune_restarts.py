@@ -92,7 +92,7 @@ def load(folder: str | os.PathLike[str]) -> tune.ResultGrid:
 
 
 def table(results: tune.ResultGrid) -> list[tuple[str, dict[str, Any], list[float]]]:
-    """What the experiment found, row by row."""
+    """The outcome of the experiment, row by row."""
     return [
         (
             result.metrics["trial_id"],

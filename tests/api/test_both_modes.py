@@ -1,4 +1,4 @@
-"""One list of behaviours, in a session and in local mode: tasks, waits, and what surrounds them."""
+"""Behaviours of tasks and waits, in a session and in local mode."""
 
 import asyncio
 import os

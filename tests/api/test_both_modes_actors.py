@@ -1,4 +1,4 @@
-"""One list of behaviours of actors, in a session and in local mode."""
+"""Behaviours of actors, in a session and in local mode."""
 
 import asyncio
 import sys

@@ -93,7 +93,7 @@ class SlowElsewhere:
 
 
 def test_calls_without_retries_do_not_wait_for_an_actor_whose_node_is_lost(cluster, tmp_path):
-    """Those that may be repeated wait: for the new home, and there for the constructor."""
+    """Calls that may be repeated wait for the new home, and there for the constructor."""
     gate, tally = Gate(tmp_path / "gate"), Tally(tmp_path / "tally")
     place = SlowElsewhere.remote(gate, tally)
     home = kill_home(cluster, place)

@@ -51,7 +51,7 @@ def on_all(function):
 
 
 def test_path_that_grows_reaches_all_nodes(joined, project):
-    """What the task imports travels to nodes that do not see the folder, or is found there."""
+    """Imports of the task travel to nodes that do not see the folder, or are found there."""
     assert on_all(zray.remote(lambda: 1)) == [1, 1]
     sys.path.append(str(project.folder))
     version_of = importer(project.name)

@@ -65,7 +65,7 @@ def test_node_that_several_take_runs_once_per_execution():
 
 
 def test_nodes_in_collections_are_refs():
-    """As refs in arguments of tasks are."""
+    """Refs are treated as in arguments of tasks."""
     graph = total.bind([add.bind(1), add.bind(2)], more={"x": add.bind(3)})
     assert zray.get(graph.execute()) == 6
     assert zray.get(total.bind((add.bind(1), add.bind(2))).execute()) == 3

@@ -52,7 +52,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """What one test has installed is there for the others."""
+    """Packages that one test has installed are there for the others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZRAY_ENV_CACHE", str(tmp_path_factory.mktemp("cache") / "environments"))
         yield Path(os.environ["ZRAY_ENV_CACHE"])
@@ -123,7 +123,7 @@ def test_all_tasks_of_a_program_have_its_packages(start, cache, library):
 
 
 def test_uv_installs_where_it_is_asked_for_and_there(start, cache, library, uv):
-    """Its own options reach it; the stand-in for it runs pip."""
+    """Options reach the installer; a stand-in runs pip."""
     calls = uv('shift 2; shift; shift; py=$1; shift; exec "$py" -m pip install "$@"')
     start(num_cpus=1)
     env = {"uv": {"packages": [str(library["wheeled"])], "uv_pip_install_options": ["--no-index"]}}

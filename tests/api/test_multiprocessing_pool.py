@@ -182,7 +182,7 @@ if __name__ == "__main__":
 
 
 def test_initializer_sets_what_functions_of_the_program_read(tmp_path):
-    """As in a process that was forked: functions of the main file share its global variables."""
+    """Functions of the main file share its global variables, as in a forked process."""
     import subprocess
     import sys
 

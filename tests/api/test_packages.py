@@ -120,7 +120,7 @@ def test_equal_requests_are_one_environment(program, tmp_path):
     assert first[0] == second[0]
 
 
-def test_what_cannot_be_installed_is_an_error_with_the_last_lines(program, cache):
+def test_failed_installation_is_an_error_with_the_last_lines(program, cache):
     before = sorted(name for name in os.listdir(cache) if name != "room")
     own = version.options(runtime_env=pip("nosuchlib==7"))
     with pytest.raises(

@@ -157,7 +157,7 @@ def visit_and_wait(gate, tally):
 
 
 def test_the_end_of_a_timeout_says_that_the_other_node_does_not_answer(cluster, gate, tmp_path):
-    """Its process stands still: the reasons are asked for ahead of the deadline, which holds."""
+    """The process stands still: reasons are asked for ahead of the deadline, which holds."""
     cluster.connect()
     node = cluster.worker_nodes[0]
     elsewhere = NodeAffinitySchedulingStrategy(node.node_id, False)

@@ -94,7 +94,7 @@ class TestSeeds:
         drawn = zray.get(unlucky.remote())
         assert [(tmp_path / str(number)).read_text() for number in (1, 2, 3)] == [repr(drawn)] * 3
 
-    def test_one_task_has_one_generator(self, start):
+    def test_task_has_one_generator(self, start):
         start(num_cpus=1)
 
         @zray.remote

@@ -22,7 +22,7 @@ from zray.tune.spec_file import read_spec
 
 
 def invoke(*arguments, code=0):
-    """What a command prints on standard output."""
+    """The standard output of a command."""
     result = CliRunner().invoke(command, [str(argument) for argument in arguments], prog_name="zray tune")
     assert result.exit_code == code, (result.output, result.exception)
     return result.stdout if code == 0 else result.output

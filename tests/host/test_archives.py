@@ -59,7 +59,7 @@ def test_an_archive_that_lies_about_its_size_is_refused(tmp_path):
         read_archive(path, MAX)
 
 
-def test_what_is_no_archive_is_refused(tmp_path):
+def test_file_that_is_no_archive_is_refused(tmp_path):
     (tmp_path / "a.zip").write_text("no archive")
     with pytest.raises(ValueError, match="cannot be read as an archive"):
         read_archive(str(tmp_path / "a.zip"), MAX)

@@ -70,7 +70,7 @@ def fds():
     return [fd for fd in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{fd}")]
 
 
-def test_who_waits_can_give_up(cache):
+def test_waiting_installation_can_be_left(cache):
     class GivenUp(Exception):
         pass
 
@@ -96,7 +96,7 @@ def test_nothing_is_left_of_one_that_cannot_be_made(cache):
     assert use(cache, "a", maker())
 
 
-def test_what_a_crash_has_left_is_made_again_or_removed(cache):
+def test_environment_that_a_crash_has_left_is_made_again_or_removed(cache):
     """A folder without its mark, and nobody who makes it."""
     for name in ("a", "b"):
         os.mkdir(os.path.join(cache.folder, name))

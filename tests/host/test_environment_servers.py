@@ -87,13 +87,13 @@ def test_packages_that_cannot_be_had_fail_all_their_workers_and_for_a_while_the_
     assert orders(node, "a", 1) == [["start", "w4", 4]]
 
 
-def test_one_that_dies_before_it_is_ready_is_not_tried_for_ever(node):
+def test_server_that_dies_before_it_is_ready_is_not_tried_for_ever(node):
     node.start("w1", 1, "a")
     say(node, "a")
     assert failures(node) == [("w1", True)] and "killed by signal 9" in node.told[-1].reason
 
 
-def test_one_that_dies_later_takes_its_workers_along_and_the_others_are_asked_for_again(node):
+def test_server_that_dies_later_takes_its_workers_along(node):
     for number in (1, 2):
         node.start(f"w{number}", number, "a")
     say(node, "a", "ready")
@@ -105,7 +105,7 @@ def test_one_that_dies_later_takes_its_workers_along_and_the_others_are_asked_fo
     assert orders(node, "a", 1) == [["start", "w3", 3]]
 
 
-def test_one_that_cannot_be_started_fails_its_workers_which_may_be_tried_again(node, monkeypatch):
+def test_server_that_cannot_be_started_fails_its_workers(node, monkeypatch):
     def launch(*arguments):
         raise OSError(24, "Too many open files")
 
