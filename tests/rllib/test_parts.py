@@ -10,7 +10,7 @@ from zray.rllib.advantages import generalized_advantages  # noqa: E402
 from zray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
 from zray.rllib.distributions import Categorical, Gaussian  # noqa: E402
-from zray.rllib.environments import EnvironmentError, check_environment, make_environment  # noqa: E402
+from zray.rllib.environments import InvalidEnvironmentError, check_environment, make_environment  # noqa: E402
 from zray.rllib.filters import MeanStdFilter  # noqa: E402
 from zray.rllib.replay import PrioritizedReplay, Replay, n_step  # noqa: E402
 
@@ -152,7 +152,7 @@ class Faulty(gymnasium.Env):
 )
 def test_faults_of_environments_are_named(fault, message):
     config = PPOConfig().environment(Faulty, env_config={"fault": fault}).env_runners(num_envs_per_env_runner=1)
-    with pytest.raises(EnvironmentError, match=message):
+    with pytest.raises(InvalidEnvironmentError, match=message):
         config.build_algo().train()
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["EnvContext", "EnvironmentError", "check_environment", "creator_of", "make_environment"]
+__all__ = ["EnvContext", "InvalidEnvironmentError", "check_environment", "creator_of", "make_environment"]
 
 
-class EnvironmentError(RuntimeError):
+class InvalidEnvironmentError(RuntimeError):
     """An environment does not do what gymnasium asks for."""
 
 
@@ -114,14 +114,14 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
     """An environment with gymnasium's `reset` and `step`.
 
     Raises:
-        EnvironmentError: its constructor raised; names the environment and its place.
+        InvalidEnvironmentError: its constructor raised; names the environment and its place.
     """
     creator = creator_of(env)
     try:
         made = creator(context)
     except Exception as error:
         place = f"Environment {name_of(env)} number {context.vector_index}"
-        raise EnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}") from error
+        raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}") from error
     return made if isinstance(made, gymnasium.Env) else OldStep(made)
 
 
@@ -134,24 +134,28 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
     """Reset and step an environment once, and compare with its spaces.
 
     Raises:
-        EnvironmentError: says what is wrong.
+        InvalidEnvironmentError: says what is wrong.
     """
     for attribute in ("observation_space", "action_space"):
         if not isinstance(getattr(env, attribute, None), gymnasium.Space):
-            raise EnvironmentError(f"Environment {name} has no {attribute} of gymnasium.")
+            raise InvalidEnvironmentError(f"Environment {name} has no {attribute} of gymnasium.")
     found: Any = env.reset(seed=0)
     if not _is_pair(found):
-        raise EnvironmentError(f"reset of environment {name} returns (observation, info), not {type(found).__name__}.")
+        raise InvalidEnvironmentError(
+            f"reset of environment {name} returns (observation, info), not {type(found).__name__}."
+        )
     _check_observation(env, name, found[0], "reset")
     stepped: Any = env.step(env.action_space.sample())
     if not (isinstance(stepped, tuple) and len(stepped) == 5):
-        raise EnvironmentError(
+        raise InvalidEnvironmentError(
             f"step of environment {name} returns (observation, reward, terminated, truncated, info), not "
             f"{len(stepped) if isinstance(stepped, tuple) else type(stepped).__name__} values."
         )
     _check_observation(env, name, stepped[0], "step")
     if np.size(stepped[1]) != 1:
-        raise EnvironmentError(f"The reward of environment {name} is one number, not of shape {np.shape(stepped[1])}.")
+        raise InvalidEnvironmentError(
+            f"The reward of environment {name} is one number, not of shape {np.shape(stepped[1])}."
+        )
 
 
 def _check_observation(env: gymnasium.Env[Any, Any], name: str, observation: Any, where: str) -> None:
@@ -163,7 +167,7 @@ def _check_observation(env: gymnasium.Env[Any, Any], name: str, observation: Any
         as_space = np.asarray(observation).astype(space.dtype)
         if space.contains(as_space):
             return  # another dtype: it is converted
-    raise EnvironmentError(
+    raise InvalidEnvironmentError(
         f"{where} of environment {name} returned an observation outside of its space: {type(observation).__name__} of "
         f"shape {shape}, where the space is {space}."
     )

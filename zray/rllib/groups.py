@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .environments import EnvContext, EnvironmentError, check_environment, make_environment, name_of
+from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
 from .policies import Policy
 
 __all__ = ["Batch", "Episode", "Group"]
@@ -92,18 +92,18 @@ class Group:
         try:
             observation, reward, terminated, truncated, _ = self.envs[place].step(action)
         except Exception as error:
-            raise EnvironmentError(
+            raise InvalidEnvironmentError(
                 f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
             ) from error
         if not np.isfinite(reward):
-            raise EnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+            raise InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
         return observation, float(reward), bool(terminated), bool(truncated)
 
     def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
         """Step all environments so many times by the policy.
 
         Raises:
-            EnvironmentError: an environment raised, or gave what is no number.
+            InvalidEnvironmentError: an environment raised, or gave what is no number.
         """
         size, distribution = self.size, policy.distribution
         counted = policy.filter.fresh()
@@ -121,7 +121,7 @@ class Group:
             raw = policy.flatten(self.observations)
             if not np.isfinite(raw).all():
                 place = int(np.argmin(np.isfinite(raw).all(axis=1)))
-                raise EnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
+                raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
             counted.observe(raw)
             row = policy.filter(raw)
             parameter, value = policy.forward(row)

@@ -240,9 +240,8 @@ class GlobalScheduler(Role):
         load = self._home(able, message)
         if load is not None:
             for name, amount in request.items():
-                if amount:  # of a resource that the node lacks, a request may name 0
-                    load.free[name] -= amount  # until its next report
-                    load.held[name] = load.held.get(name, 0) + amount
+                load.free[name] -= amount  # until its next report
+                load.held[name] = load.held.get(name, 0) + amount
             self._offer(place, load)
         elif (load := self._hope(able, message)) is not None:
             self._offer(place, load)
