@@ -1,6 +1,6 @@
 """Runs figures one after the other, and writes the report.
 
-python -m benchmarks.figures.reproduce [--quick] [--out DIR] [E1 ... E9 cluster]
+python -m benchmarks.figures.reproduce [--quick] [--out DIR] [E1 ... E17 cluster]
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ TITLES = {
     "E7": "a member of a chain is killed",
     "E8": "the GCS under a set memory",
     "E9": "placement that knows where arguments lie",
+    "E13": "a policy is served, by an actor and over REST",
+    "E14": "simulations of uneven length, asynchronous and bulk-synchronous",
+    "E15": "evolution strategies: scaling with and without an aggregation tree",
+    "E17": "a robot is controlled in soft real time",
     "cluster": "what zray promises of a cluster (no figure of the paper's): transfer, distance, joins, deaths, chaos",
 }
 FIGURE_SECONDS = 900.0  # after so long a figure is taken to hang
@@ -108,7 +112,9 @@ def in_lines(figures: list[Figure]) -> list[str]:
 
 def command_line() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help="E1 ... E9, cluster; all when none is named")
+    parser.add_argument(
+        "figures", nargs="*", metavar="FIGURE", help="E1 ... E9, E13 ... E17, cluster; all when none is named"
+    )
     parser.add_argument("--quick", action="store_true", help="few repeats, small sizes")
     parser.add_argument("--out", metavar="DIR", default=DEFAULT_FOLDER)
     options = parser.parse_args()

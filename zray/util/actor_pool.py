@@ -25,7 +25,7 @@ __all__ = ["ActorPool"]
 # map() fetches so many results at a time at most.
 RESULTS_MAX = 256
 # map() waits at most so long for a group of results when the next one may be there.
-GROUP_SECONDS = 0.005
+GROUP_SECONDS = 0.01
 
 
 class ActorPool:
@@ -290,12 +290,14 @@ class ActorPool:
 
         An actor that runs a long call gets no further ones, however short those of the others are.
         """
+        depth, lively = self._pace.depth, self._lively
+        if len(self._slots) + len(self._calls) == depth * len(self._actors):
+            lively.clear()
+            return  # each actor has its share: nothing has changed
         taken: dict[Any, int] = dict.fromkeys(self._actors, 0)
         for actor in self._calls.values():
             if actor in taken:
                 taken[actor] += 1
-        depth = self._pace.depth
-        lively = self._lively
         free = [(actor, depth - count) for actor, count in taken.items() if not count or id(actor) in lively]
         lively.clear()
         self._slots.clear()
@@ -307,11 +309,12 @@ class ActorPool:
         flying = list(self._calls)
         if self._pace.depth == 1:
             ready, _ = api.wait(flying, num_returns=1, timeout=timeout)
-            if not ready:
-                return
-        elif not self._has_group(flying, timeout):
+            if ready:
+                ready, _ = api.wait(flying, num_returns=len(flying), timeout=0)
+        else:
+            ready = self._ready_group(flying, timeout)
+        if not ready:
             return
-        ready, _ = api.wait(flying, num_returns=len(flying), timeout=0)
         calls, ended, slots, lively = self._calls, self._ended, self._slots, self._lively
         for ref in ready:
             actor = calls.pop(ref)
@@ -322,13 +325,18 @@ class ActorPool:
             self._adjust_slots()
         self._fill()
 
-    def _has_group(self, refs: list[Any], timeout: float | None) -> bool:
-        """Wait for some calls at a time: fewer waits, and fewer messages to the actors."""
-        group = refs[: max(1, len(refs) // 4)]
-        ready, _ = api.wait(group, num_returns=len(group), timeout=GROUP_SECONDS)
-        if not ready:
-            ready, _ = api.wait(refs, num_returns=1, timeout=timeout)
-        return bool(ready)
+    def _ready_group(self, refs: list[Any], timeout: float | None) -> list[Any]:
+        """Wait for some calls at a time: fewer waits, and fewer messages to the actors.
+
+        The oldest calls have ended in most cases; all others are looked at only when one of these is late.
+        """
+        group = refs[: max(1, len(refs) // 2)]
+        ready, late = api.wait(group, num_returns=len(group), timeout=GROUP_SECONDS)
+        if not late:
+            return ready
+        if not ready and not api.wait(refs, num_returns=1, timeout=timeout)[0]:
+            return []
+        return api.wait(refs, num_returns=len(refs), timeout=0)[0]
 
     def _wait_for(self, ref: Any, timeout: float | None) -> None:
         """Until the call is known to have ended; other actors go on meanwhile."""

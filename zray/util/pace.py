@@ -13,6 +13,8 @@ TARGET_SECONDS = 0.02
 PAIR_SECONDS = 0.05
 # The depth grows by this factor at most, once a second call is allowed.
 GROWTH = 8
+# The depth stays where it is unless it is wrong by such a factor: a change costs a count of all slots.
+STEADY = 1.5
 # More is no faster.
 DEPTH_MAX = 1024
 
@@ -50,7 +52,9 @@ class Pace:
         if per_call < PAIR_SECONDS:
             wanted = max(wanted, 2)
         most = 2 if self.depth == 1 else GROWTH * self.depth
-        self.depth = max(1, min(wanted, most, DEPTH_MAX))
+        wanted = max(1, min(wanted, most, DEPTH_MAX))
+        if not self.depth / STEADY < wanted < self.depth * STEADY:
+            self.depth = wanted
         self._look_again()
         return True
 
