@@ -174,7 +174,7 @@ def note_nodes_beside(new: Any) -> None:
 @click.option("--token-file", metavar="PATH", help="Read the join token from a file (mode 0600).")
 @click.option("--token-stdin", is_flag=True, help="Read the join token from standard input.")
 @click.option("--num-cpus", type=float, metavar="N", help="CPUs to hand out; default: those that this process may use.")
-@click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default 0.")
+@click.option("--num-gpus", type=float, metavar="N", help="GPUs to hand out; default: those that are detected.")
 @click.option(
     "--memory", type=float, metavar="BYTES", help="Memory to hand out; default: 70 % of what this process may use."
 )

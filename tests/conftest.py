@@ -34,6 +34,7 @@ def pytest_configure(config):
     os.environ[name] = value
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where it was
     os.environ.pop("XDG_RUNTIME_DIR", None)
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests declare GPUs where they want some
     folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
     config.zray_folder = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder

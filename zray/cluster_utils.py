@@ -102,12 +102,13 @@ class Cluster:
 
         Args:
             wait: accepted without effect.
-            num_cpus, num_gpus, memory, resources, labels, object_store_memory: as for zray.init.
+            num_cpus, memory, resources, labels, object_store_memory: as for zray.init.
+            num_gpus: GPUs of the node; default 0, since all nodes share this machine.
             head_wait: seconds that the node waits for a head that is gone.
             head: options of the head alone, as for `zray start --head`: gcs_shards, gcs_replicas, global_schedulers,
                 policy, state_dir, gcs_lineage_memory, driver_wait.
         """
-        total = nodes.declared_resources(num_cpus, num_gpus, resources, memory)
+        total = nodes.declared_resources(num_cpus, num_gpus or 0, resources, memory)
         if self.head_node is None:
             options = {"port": 0, "labels": labels, "is_bound": self.is_bound, **head}
             session, pid = nodes.start_head(total, object_store_memory, **options)

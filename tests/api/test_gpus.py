@@ -8,6 +8,7 @@ import pytest
 import zray
 from tests.gates import until
 from zray.cluster_utils import Cluster
+from zray.host import gpus as gpus_of_host
 from zray.util import placement_group, remove_placement_group
 from zray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -133,7 +134,7 @@ def test_what_the_node_calls_them(start, monkeypatch):
 
 def test_a_node_without_any_leaves_the_environment_alone(start, monkeypatch):
     monkeypatch.setenv(VISIBLE, "3")
-    start(num_cpus=1)
+    start(num_cpus=1, num_gpus=0)
     assert zray.get(look.remote()) == ([], "3")
 
 
@@ -189,3 +190,34 @@ def test_each_node_of_a_cluster_has_its_own(nothing_left):
             zray.kill(actors[seen.index((["1"], "1"))])
             again = zray.get(look.options(num_gpus=1).remote(), timeout=SECONDS)
             assert again == (["1"], "1")
+
+
+@pytest.fixture
+def devices(tmp_path, monkeypatch):
+    """Device files of two GPUs, and others of the same driver."""
+    for name in ("nvidia0", "nvidia7", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "null"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(gpus_of_host, "DEVICES", str(tmp_path))
+
+
+def test_gpus_are_detected_where_a_session_declares_none(start, devices):
+    start(num_cpus=1)
+    assert zray.cluster_resources()["GPU"] == 2
+    assert zray.get(look.options(num_gpus=2).remote(), timeout=SECONDS) == (["0", "1"], "0,1")
+    assert zray.get(look.remote(), timeout=SECONDS) == ([], "")
+
+
+@pytest.mark.parametrize(("names", "count"), [("", 0), ("-1", 0), ("3", 1), ("0,GPU-5f,2", 3)])
+def test_environment_decides_how_many_gpus_are_detected(monkeypatch, devices, names, count):
+    monkeypatch.setenv(VISIBLE, names)
+    assert gpus_of_host.detected() == count
+
+
+def test_gpus_are_as_declared_where_a_session_declares_them(start, devices):
+    start(num_cpus=1, num_gpus=0)
+    assert "GPU" not in zray.cluster_resources()
+
+
+def test_machine_without_devices_has_no_gpu(monkeypatch):
+    monkeypatch.setattr(gpus_of_host, "DEVICES", "/nonexistent")
+    assert gpus_of_host.detected() == 0

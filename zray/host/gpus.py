@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+DEVICES = "/dev"
 # Each has a name on its node, and a node says them one by one: no machine has as many.
 GPUS_MAX = 1_024
 # A UUID, of a part of one ("MIG-..."), has some 60.
@@ -29,6 +32,26 @@ def visible() -> list[str]:
     return names
 
 
+def detected() -> int:
+    """The number of GPUs that this process may use, without a look into any driver's library.
+
+    CUDA_VISIBLE_DEVICES decides where it is set.  Otherwise the device files of NVIDIA's driver are counted: a
+    container has those of its own GPUs only.  A GPU that is split into parts (MIG) is one, and `num_gpus` declares its
+    parts.
+    """
+    if VISIBLE in os.environ:
+        return min(sum(1 for _ in itertools.takewhile(_is_name, visible())), GPUS_MAX)
+    try:
+        names = os.listdir(DEVICES)
+    except OSError:
+        return 0
+    return min(sum(re.fullmatch(r"nvidia\d+", name) is not None for name in names), GPUS_MAX)
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
+
+
 def check_declared(count: int) -> None:
     """A node may have so many: those that its environment names; where that names none, numbers will do.
 
@@ -39,7 +62,7 @@ def check_declared(count: int) -> None:
         raise ValueError(f"num_gpus={count} is more than a node can have: {GPUS_MAX:,}.")
     names = visible()
     for name in names[:count]:
-        if len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
+        if not _is_name(name):
             raise ValueError(f"{VISIBLE} has {name[:NAME_CHARACTERS_MAX]!r}, which is no name of a GPU.")
     if 0 < len(names) < count:
         raise ValueError(f"num_gpus={count}, and {VISIBLE} names {len(names)}: {','.join(names)}.")

@@ -67,7 +67,9 @@ def declared_resources(
     resources: dict[str, float] | None,
     memory: float | None = None,
 ) -> dict[str, int]:
-    """What the node has, in RESOURCE_UNITs.  memory: in bytes; None: of this machine, without the object store.
+    """What the node has, in RESOURCE_UNITs.
+
+    num_gpus: None: as many as are detected.  memory: in bytes; None: of this machine, without the object store.
 
     Raises:
         ValueError, TypeError: negative, not finite, reserved names; more GPUs than CUDA_VISIBLE_DEVICES names.
@@ -76,6 +78,8 @@ def declared_resources(
     from ..wire.amounts import NODE_PREFIX
 
     memory = work_bytes() if memory is None else memory
+    if num_gpus is None:
+        num_gpus = gpus.detected() or None
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
     given = {name: amount for name, amount in given.items() if amount is not None}
     options: dict[str, Any] = check_options(given, RESOURCE_OPTIONS, "init()")
