@@ -60,8 +60,7 @@ def init(
         address: None joins ZRAY_ADDRESS if set, and starts a session else.  "local" starts a session.  "auto" joins
             the newest session of `zray start` on this machine.  "HOST:PORT" joins a cluster through its node on this
             machine, or with the token in ZRAY_TOKEN, which is then removed from the environment.
-        num_cpus, num_gpus: CPUs and GPUs of a new session; default: the CPUs that this process may use, and
-            the GPUs that are detected.
+        num_cpus, num_gpus: CPUs and GPUs of a new session; default: those that this process may use.
         resources: further resources of a new session, as {"disk": 2}.
         labels: labels of the node, as {"disk": "ssd"}.
         object_store_memory: bytes of shared memory; default: 30 % of memory, at most 80 % of what /dev/shm has free.

@@ -78,8 +78,7 @@ def declared_resources(
     from ..wire.amounts import NODE_PREFIX
 
     memory = work_bytes() if memory is None else memory
-    if num_gpus is None:
-        num_gpus = gpus.detected() or None
+    num_gpus = gpus.detected() or None if num_gpus is None else num_gpus
     given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
     given = {name: amount for name, amount in given.items() if amount is not None}
     options: dict[str, Any] = check_options(given, RESOURCE_OPTIONS, "init()")
