@@ -7,7 +7,11 @@ from typing import Any
 
 __all__ = ["get_algorithm_class"]
 
-_MODULES = {"DQN": "dqn", "PPO": "ppo"}
+_MODULES = {
+    "A2C": "a2c",
+    "DQN": "dqn",
+    "PPO": "ppo",
+}
 
 
 def get_algorithm_class(alg: str, return_config: bool = False) -> Any:

@@ -1,0 +1,128 @@
+"""A2C: advantage actor-critic, with the gradients of all environments in one step.
+
+Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", 2016 (arXiv 1602.01783), Algorithm S3, made
+synchronous as in openai/baselines: the learner waits for the rollout of each environment and takes one step.
+
+    repeat
+        run the policy pi(a|s; theta) in N environments for T steps
+        R = 0 behind a terminal state, else V(s_T)                             V of the last state at a truncation
+        for t = T - 1, ..., 0:   R = r_t + gamma R
+        optimise L = -log pi(a_t|s_t) A_t + c1 (R_t - V(s_t))^2 - c2 S          with A_t = R_t - V(s_t)
+
+Details beyond the paper:
+
+    lambda_ < 1   Schulman et al., 2016 (arXiv 1506.02438): advantages by GAE; 1 is the return of n steps above
+    normalize     advantages of mean 0 and deviation 1 in each step; baselines and the paper do not normalise
+    RMSProp       statistics over all environments, as the paper's shared ones: section 4; epsilon 1e-5: baselines
+    grad_clip     the norm of the gradient is at most 0.5: baselines
+    weights       orthogonal: baselines
+
+The curve is the same for any number of processes: the rollouts are merged in the order of the groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..advantages import generalized_advantages
+from ..algorithm import Algorithm
+from ..config import AlgorithmConfig
+
+__all__ = ["A2C", "A2CConfig"]
+
+
+class A2CConfig(AlgorithmConfig):
+    """Options of A2C."""
+
+    defaults = {
+        "rollout_fragment_length": 5,
+        "lr": 7e-4,
+        "lambda_": 1.0,
+        "vf_loss_coeff": 0.5,
+        "entropy_coeff": 0.01,
+        "normalize_advantages": False,
+        "updates_per_iteration": 25,
+        "lr_decay_steps": None,
+    }
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class or A2C)
+
+
+class A2C(Algorithm):
+    """A2C."""
+
+    config_class = A2CConfig
+
+    def setup_learner(self, config: dict[str, Any]) -> None:
+        """RMSProp, as the authors have it."""
+        self.optimizer = torch.optim.RMSprop(self.policy.model.parameters(), lr=config["lr"], alpha=0.99, eps=1e-5)
+
+    def training_step(self) -> dict[str, Any]:
+        """So many rollouts, each with one step of the optimiser."""
+        config = self.config
+        count = config["updates_per_iteration"]
+        totals: dict[str, float] = {}
+        for _ in range(count):
+            if config["lr_decay_steps"]:
+                left = max(0.0, 1.0 - self.steps_sampled / config["lr_decay_steps"])
+                for group in self.optimizer.param_groups:
+                    group["lr"] = config["lr"] * left
+            for key, value in self._update(self._data()).items():
+                totals[key] = totals.get(key, 0.0) + value
+        return {key: value / count for key, value in totals.items()}
+
+    def _data(self) -> dict[str, torch.Tensor]:
+        """The rollouts of all groups, with advantages, as rows."""
+        config = self.config
+        columns: dict[str, list[np.ndarray]] = {}
+        for batch in self.collect(config["rollout_fragment_length"]):
+            advantages, targets = generalized_advantages(
+                batch.rewards,
+                batch.values,
+                batch.next_values,
+                batch.terminated,
+                batch.ended,
+                config["gamma"],
+                config["lambda_"],
+            )
+            for key, value in {
+                "observations": batch.observations,
+                "actions": batch.actions,
+                "advantages": advantages,
+                "targets": targets,
+            }.items():
+                columns.setdefault(key, []).append(value.reshape(-1, *value.shape[2:]))
+        return {key: torch.from_numpy(np.concatenate(parts)) for key, parts in columns.items()}
+
+    def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
+        """One step of the optimiser on all rows."""
+        config, distribution = self.config, self.policy.distribution
+        parameters, values = self.policy.model(rows["observations"])
+        log_std: Any = getattr(self.policy.model, "log_std", None)
+        advantages = rows["advantages"]
+        if config["normalize_advantages"]:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        policy_loss = -(distribution.log_probability(parameters, log_std, rows["actions"]) * advantages).mean()
+        value_loss = ((values - rows["targets"]) ** 2).mean()
+        entropy = distribution.entropy(parameters, log_std).mean()
+        loss = policy_loss + config["vf_loss_coeff"] * value_loss - config["entropy_coeff"] * entropy
+        self.optimizer.zero_grad()
+        loss.backward()
+        if config["grad_clip"]:
+            torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), config["grad_clip"])
+        self.optimizer.step()
+        return {
+            "policy_loss": float(policy_loss.detach()),
+            "vf_loss": float(value_loss.detach()),
+            "entropy": float(entropy.detach()),
+        }
+
+    def learner_state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
