@@ -69,7 +69,6 @@ NAMES = {
     "zray.tune.search.skopt": "Pass the `skopt.Optimizer` to `AskTellSearch`.",
     "zray.tune.search.zoopt": "Use `OptunaSearch`.",
     "zray.rllib.agents": "Use `zray.rllib.algorithms.ppo.PPOConfig`, or `zray.rllib.algorithms.dqn.DQNConfig`.",
-    "zray.rllib.algorithms.a3c": "Use `PPOConfig` with several `num_env_runners`.",
     "zray.rllib.algorithms.es": "Use `PPOConfig`, or search the weights by `zray.tune`.",
     "zray.rllib.algorithms.impala": "Use `PPOConfig` with several `num_env_runners`.",
     "zray.rllib.algorithms.sac": "Use `PPOConfig`, which has actions of Box spaces too.",

@@ -16,7 +16,7 @@ from .config import AlgorithmConfig
 from .environments import EnvContext, make_environment
 from .groups import Batch, Episode
 from .policies import Policy
-from .rollouts import Rollouts
+from .rollouts import GroupHost, Rollouts
 
 __all__ = ["Algorithm"]
 
@@ -37,6 +37,7 @@ class Algorithm(Trainable):
 
     config_class: type[AlgorithmConfig] = AlgorithmConfig
     policy_class: type[Policy] = Policy
+    host_class: type[GroupHost] = GroupHost
 
     def __init__(self, config: Any = None, env: Any = None, **kwargs: Any) -> None:
         made = config if isinstance(config, AlgorithmConfig) else self.config_class(type(self))
@@ -72,7 +73,9 @@ class Algorithm(Trainable):
         }
         self.num_groups = config["num_groups"]
         resources = {"num_cpus": config["num_cpus_per_env_runner"]}
-        self.rollouts = Rollouts(self.policy_options, groups, self.num_groups, config["num_env_runners"], resources)
+        self.rollouts = Rollouts(
+            self.policy_options, groups, self.num_groups, config["num_env_runners"], resources, self.host_class
+        )
         self.episodes: deque[Episode] = deque(maxlen=EPISODES_SMOOTHED)
         self.steps_sampled = 0
         self.setup_learner(config)

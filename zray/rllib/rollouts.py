@@ -26,6 +26,13 @@ class GroupHost:
         indices: numbers of the groups that are here.
     """
 
+    # The actors of groups recover by the replay of their calls: a killed one goes on with the same rollouts.
+    actor_options: dict[str, Any] = {
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "checkpoint_interval": CALLS_BETWEEN_CHECKPOINTS,
+    }
+
     def __init__(
         self, policy: dict[str, Any], groups: dict[str, Any], indices: list[int], worker_index: int = 0
     ) -> None:
@@ -80,6 +87,7 @@ class Rollouts:
         num_groups: groups, which does not depend on the number of actors.
         num_workers: actors; 0: all groups are in this process.
         resources: of each actor.
+        host_class: the class of the actors.
     """
 
     def __init__(
@@ -89,22 +97,16 @@ class Rollouts:
         num_groups: int,
         num_workers: int,
         resources: dict[str, Any] | None = None,
+        host_class: type[GroupHost] = GroupHost,
     ) -> None:
         self.num_workers = min(num_workers, num_groups)
-        self.host: GroupHost | None = None
+        self.host: Any = None
         self.actors: list[Any] = []
         if not self.num_workers:
-            self.host = GroupHost(policy, groups, list(range(num_groups)))
+            self.host = host_class(policy, groups, list(range(num_groups)))
             return
-        # The actors of groups recover by the replay of their calls: a killed one goes on with the same rollouts.
-        options = {
-            "num_cpus": 1,
-            "max_restarts": -1,
-            "max_task_retries": -1,
-            "checkpoint_interval": CALLS_BETWEEN_CHECKPOINTS,
-            **(resources or {}),
-        }
-        actor_class = zray.remote(GroupHost).options(**options)
+        options = {"num_cpus": 1, **host_class.actor_options, **(resources or {})}
+        actor_class = zray.remote(host_class).options(**options)
         self.indices = [list(range(worker, num_groups, self.num_workers)) for worker in range(self.num_workers)]
         self.actors = [
             actor_class.remote(policy, groups, indices, worker + 1) for worker, indices in enumerate(self.indices)

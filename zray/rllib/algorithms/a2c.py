@@ -1,6 +1,6 @@
 """A2C: advantage actor-critic, with the gradients of all environments in one step.
 
-Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", 2016 (arXiv 1602.01783), Algorithm S3, made
+Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", 2016 (arXiv 1602.01783), its supplement, made
 synchronous as in openai/baselines: the learner waits for the rollout of each environment and takes one step.
 
     repeat

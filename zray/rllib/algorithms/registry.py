@@ -9,6 +9,7 @@ __all__ = ["get_algorithm_class"]
 
 _MODULES = {
     "A2C": "a2c",
+    "A3C": "a3c",
     "DQN": "dqn",
     "PPO": "ppo",
 }

@@ -1,0 +1,204 @@
+"""A3C: asynchronous advantage actor-critic.
+
+Mnih et al., "Asynchronous Methods for Deep Reinforcement Learning", 2016 (arXiv 1602.01783), its supplement, for each
+of several workers:
+
+    repeat
+        theta' = theta                                                          weights of the learner
+        run the policy pi(a|s; theta') for T steps
+        R = 0 behind a terminal state, else V(s_T; theta')                      V of the last state at a truncation
+        for t = T - 1, ..., 0:
+            R = r_t + gamma R
+            dtheta += grad of -log pi(a_t|s_t; theta') (R - V(s_t; theta')) + c1 (R - V(s_t; theta'))^2 - c2 S
+        update theta by dtheta, asynchronously                                  RMSProp with shared statistics
+
+The workers are actors, and the learner is this process.  The learner applies the gradient of the worker that is ready
+first, by `zray.wait`, and gives that worker the new weights: one put for each version, which the worker reads in place.
+A gradient is thus late by about as many versions as there are other workers: the metric `gradient_lag`.
+
+Details:
+
+    S             the bonus for the entropy of pi: section 4, after Williams and Peng, 1991
+    RMSProp       one set of statistics for all workers: section 4, "Shared RMSProp"; decay 0.99: section 8
+    lr            goes down to 0 linearly, if `lr_decay_steps` is given: section 8
+    T             20 steps in the paper: section 8; 10 in Ray of 2018, as are lr 1e-4, grad_clip 40 and c2 0.01
+    sums          losses are sums over the rollout, as in the pseudocode, and not means
+    lambda_ < 1   Schulman et al., 2016 (arXiv 1506.02438): advantages by GAE; 1 is R - V
+    environments  `num_envs_per_env_runner` of them in a rollout; the paper has 1
+
+The order in which gradients arrive is a matter of time: with more than one process the curve is not the same twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import zray
+
+from ..advantages import generalized_advantages
+from ..algorithm import Algorithm
+from ..config import AlgorithmConfig
+from ..groups import Batch, Episode
+from ..rollouts import GroupHost
+
+__all__ = ["A3C", "A3CConfig"]
+
+
+class A3CConfig(AlgorithmConfig):
+    """Options of A3C."""
+
+    defaults = {
+        "num_groups": 4,
+        "num_envs_per_env_runner": 1,
+        "rollout_fragment_length": 10,
+        "lr": 1e-4,
+        "grad_clip": 40.0,
+        "lambda_": 1.0,
+        "vf_loss_coeff": 0.5,
+        "entropy_coeff": 0.01,
+        "grads_per_step": 100,
+        "lr_decay_steps": None,
+    }
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class or A3C)
+
+
+class Gradient(NamedTuple):
+    """What a worker sends.
+
+    parts: the gradient of each parameter of the model, in its order.  counted: what the filter has seen.
+    """
+
+    parts: list[np.ndarray]
+    steps: int
+    episodes: list[Episode]
+    counted: Any
+    metrics: dict[str, float]
+
+
+class GradientHost(GroupHost):
+    """A worker: some groups of environments, run in turn.  A worker that has died starts again with new groups."""
+
+    actor_options = {"max_restarts": -1, "max_task_retries": -1}
+
+    def gradient(self, weights: dict[str, Any], observation_filter: Any, turn: int, config: dict[str, Any]) -> Gradient:
+        """The gradient of one rollout, by the loop of the pseudocode.  The groups here have a turn each."""
+        self.policy.set_weights(weights)
+        self.policy.filter = observation_filter
+        group = self.groups[turn % len(self.groups)]
+        batch = group.rollout(self.policy, config["rollout_fragment_length"], config["clip_rewards"])
+        loss, metrics = self._loss(batch, config)
+        model = self.policy.model
+        model.zero_grad()
+        loss.backward()
+        if config["grad_clip"]:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
+        parts = [np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy() for p in model.parameters()]
+        return Gradient(parts, batch.rewards.size, batch.episodes, batch.counted, metrics)
+
+    def _loss(self, batch: Batch, config: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float]]:
+        distribution, model = self.policy.distribution, self.policy.model
+        advantages, targets = generalized_advantages(
+            batch.rewards,
+            batch.values,
+            batch.next_values,
+            batch.terminated,
+            batch.ended,
+            config["gamma"],
+            config["lambda_"],
+        )
+        observations, actions, weights, returns = (
+            torch.from_numpy(value.reshape(-1, *value.shape[2:]))
+            for value in (batch.observations, batch.actions, advantages, targets)
+        )
+        parameters, values = model(observations)
+        log_std: Any = getattr(model, "log_std", None)
+        policy_loss = -(distribution.log_probability(parameters, log_std, actions) * weights).sum()
+        value_loss = ((values - returns) ** 2).sum()
+        entropy = distribution.entropy(parameters, log_std).sum()
+        loss = policy_loss + config["vf_loss_coeff"] * value_loss - config["entropy_coeff"] * entropy
+        losses = {"policy_loss": policy_loss, "vf_loss": value_loss, "entropy": entropy}
+        return loss, {key: float(value.detach()) / len(returns) for key, value in losses.items()}
+
+
+class A3C(Algorithm):
+    """A3C."""
+
+    config_class = A3CConfig
+    host_class = GradientHost
+
+    def setup(self, config: dict[str, Any]) -> None:
+        config["num_groups"] = max(config["num_groups"], config["num_env_runners"])  # a group for each worker
+        super().setup(config)
+
+    def setup_learner(self, config: dict[str, Any]) -> None:
+        """Shared RMSProp: the statistics are those of the learner."""
+        self.optimizer = torch.optim.RMSprop(self.policy.model.parameters(), lr=config["lr"], alpha=0.99, eps=1e-5)
+        self.gradients = 0  # applied
+        names = ("rollout_fragment_length", "clip_rewards", "gamma", "lambda_", "vf_loss_coeff", "entropy_coeff")
+        self.loss_options = {name: config[name] for name in (*names, "grad_clip")}
+
+    def training_step(self) -> dict[str, Any]:
+        """So many gradients, each applied as soon as it is there."""
+        count = self.config["grads_per_step"]
+        self.totals: dict[str, float] = {}
+        if self.rollouts.host is not None:
+            for _ in range(count):
+                now = (self.policy.get_weights(), self.policy.filter, self.gradients)
+                self._apply(self.rollouts.host.gradient(*now, self.loss_options), 0)
+        else:
+            self._by_workers(count)
+        return {key: value / count for key, value in self.totals.items()}
+
+    def _by_workers(self, count: int) -> None:
+        """Apply the gradient of whichever worker is ready, and give that worker the new weights.
+
+        No gradient is under way at the end, so that evaluation and checkpoints see all of them.
+        """
+        started = self.gradients
+        last = started + count
+        weights = zray.put(self.policy.get_weights())
+        running: dict[Any, tuple[Any, int]] = {}  # the gradient to come -> (its worker, the version it was given)
+        idle = list(self.rollouts.actors)
+        while started < last or running:
+            for actor in idle[: last - started]:
+                turn = started // len(self.rollouts.actors)
+                ref = actor.gradient.remote(weights, self.policy.filter, turn, self.loss_options)
+                running[ref] = (actor, self.gradients)
+                started += 1
+            ready, _ = zray.wait(list(running))
+            idle = []
+            for ref, gradient in zip(ready, zray.get(ready), strict=True):
+                actor, given = running.pop(ref)
+                self._apply(gradient, self.gradients - given)
+                idle.append(actor)
+            if started < last:
+                weights = zray.put(self.policy.get_weights())
+
+    def _apply(self, gradient: Gradient, lag: int) -> None:
+        """A step of the optimiser by the gradient of a worker."""
+        config = self.config
+        if config["lr_decay_steps"]:
+            left = max(0.0, 1.0 - self.steps_sampled / config["lr_decay_steps"])
+            for group in self.optimizer.param_groups:
+                group["lr"] = config["lr"] * left
+        for parameter, part in zip(self.policy.model.parameters(), gradient.parts, strict=True):
+            parameter.grad = torch.from_numpy(np.array(part))
+        self.optimizer.step()
+        self.gradients += 1
+        self.policy.filter.merge([gradient.counted])
+        self.episodes.extend(gradient.episodes)
+        self.steps_sampled += gradient.steps
+        for key, value in {**gradient.metrics, "gradient_lag": lag}.items():
+            self.totals[key] = self.totals.get(key, 0.0) + value
+
+    def learner_state(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer.state_dict(), "gradients": self.gradients}
+
+    def set_learner_state(self, state: dict[str, Any]) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.gradients = state["gradients"]
