@@ -71,7 +71,6 @@ NAMES = {
     "zray.rllib.agents": "Use `zray.rllib.algorithms.ppo.PPOConfig`, or `zray.rllib.algorithms.dqn.DQNConfig`.",
     "zray.rllib.algorithms.es": "Use `PPOConfig`, or search the weights by `zray.tune`.",
     "zray.rllib.algorithms.impala": "Use `PPOConfig` with several `num_env_runners`.",
-    "zray.rllib.algorithms.sac": "Use `PPOConfig`, which has actions of Box spaces too.",
     "zray.rllib.env": "Give a gymnasium id, a class, or a function to `config.environment(...)`.",
     "zray.rllib.models": 'Give `model={"fcnet_hiddens": [...]}` to `config.training(...)`.',
     "zray.rllib.policy": "Call `algo.compute_single_action(observation)`.",

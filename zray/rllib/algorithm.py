@@ -78,6 +78,8 @@ class Algorithm(Trainable):
         )
         self.episodes: deque[Episode] = deque(maxlen=EPISODES_SMOOTHED)
         self.steps_sampled = 0
+        # The groups that are in this process have drawn weights too: the learner's do not depend on them.
+        torch.manual_seed(config["seed"] + 1_000_003)
         self.setup_learner(config)
 
     def setup_learner(self, config: dict[str, Any]) -> None:

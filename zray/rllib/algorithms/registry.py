@@ -12,6 +12,7 @@ _MODULES = {
     "A3C": "a3c",
     "DQN": "dqn",
     "PPO": "ppo",
+    "SAC": "sac",
 }
 
 
