@@ -69,7 +69,6 @@ NAMES = {
     "zray.tune.search.skopt": "Pass the `skopt.Optimizer` to `AskTellSearch`.",
     "zray.tune.search.zoopt": "Use `OptunaSearch`.",
     "zray.rllib.agents": "Use `zray.rllib.algorithms.ppo.PPOConfig`, or `zray.rllib.algorithms.dqn.DQNConfig`.",
-    "zray.rllib.algorithms.es": "Use `PPOConfig`, or search the weights by `zray.tune`.",
     "zray.rllib.algorithms.impala": "Use `PPOConfig` with several `num_env_runners`.",
     "zray.rllib.env": "Give a gymnasium id, a class, or a function to `config.environment(...)`.",
     "zray.rllib.models": 'Give `model={"fcnet_hiddens": [...]}` to `config.training(...)`.',

@@ -11,6 +11,7 @@ _MODULES = {
     "A2C": "a2c",
     "A3C": "a3c",
     "DQN": "dqn",
+    "ES": "es",
     "PPO": "ppo",
     "SAC": "sac",
 }

@@ -1,0 +1,155 @@
+"""Policies whose parameters are one vector, computed with numpy alone: for evolution, which needs no gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from .filters import filter_of
+
+__all__ = ["VectorPolicy"]
+
+_ACTIVATIONS = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0), "linear": None}
+
+
+class VectorPolicy:
+    """A linear policy or a multilayer perceptron, as one vector of parameters.
+
+    A Discrete action is the one with the largest output.  A Box action is the outputs, with noise if it explores,
+    clipped to the bounds of the space.
+
+    Args:
+        observation_space, action_space: of the environment.
+        model: `fcnet_hiddens` and `fcnet_activation`; no hidden layers make a linear policy.
+        observation_filter: "NoFilter" or "MeanStdFilter".
+        action_noise_std: standard deviation of the noise of Box actions.
+
+    Example:
+        model = {"fcnet_hiddens": [], "fcnet_activation": "tanh"}
+        policy = VectorPolicy(env.observation_space, env.action_space, model)
+        policy.use(policy.initial(np.random.default_rng(0)))
+        action = policy.act(observation, explore=False, rng=np.random.default_rng(1))
+    """
+
+    def __init__(
+        self,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        model: dict[str, Any],
+        observation_filter: str = "NoFilter",
+        action_noise_std: float = 0.0,
+    ) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.is_box = isinstance(observation_space, gymnasium.spaces.Box)
+        self.inputs = int(gymnasium.spaces.flatdim(observation_space))
+        if isinstance(action_space, gymnasium.spaces.Discrete):
+            self.outputs, self.is_continuous = int(action_space.n), False
+        elif isinstance(action_space, gymnasium.spaces.Box):
+            self.outputs, self.is_continuous = int(np.prod(action_space.shape)), True
+        else:
+            raise NotImplementedError(
+                f"Evolution has actions of Discrete and Box spaces, not of {type(action_space).__name__} yet.  Flatten "
+                "the space in a wrapper of the environment."
+            )
+        if model["fcnet_activation"] not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise ValueError(f"The activation is one of {known}, not {model['fcnet_activation']!r}.")
+        self.activation: Any = _ACTIVATIONS[model["fcnet_activation"]]
+        self.action_noise_std = action_noise_std
+        self.filter = filter_of(observation_filter, (self.inputs,))
+        sizes = [self.inputs, *model["fcnet_hiddens"], self.outputs]
+        self.shapes = list(zip(sizes[:-1], sizes[1:], strict=True))
+        self.size = sum(rows * columns + columns for rows, columns in self.shapes)
+        self.use(np.zeros(self.size, np.float32))
+
+    def initial(self, rng: np.random.Generator) -> np.ndarray:
+        """Parameters to begin with: columns of norm 1, of norm 0.01 in the last layer, and biases of 0."""
+        parts = []
+        for number, (rows, columns) in enumerate(self.shapes):
+            weights = rng.standard_normal((rows, columns))
+            gain = 0.01 if number == len(self.shapes) - 1 else 1.0
+            weights *= gain / np.sqrt((weights**2).sum(axis=0, keepdims=True))
+            parts += [weights.ravel(), np.zeros(columns)]
+        return np.concatenate(parts).astype(np.float32)
+
+    def use(self, theta: np.ndarray) -> None:
+        """Take a vector of parameters; the layers are views of it."""
+        if theta.shape != (self.size,):
+            raise ValueError(f"The policy has {self.size} parameters, and the vector the shape {theta.shape}.")
+        self.theta = theta
+        self.layers: list[tuple[np.ndarray, np.ndarray]] = []
+        begin = 0
+        for rows, columns in self.shapes:
+            middle = begin + rows * columns
+            end = middle + columns
+            self.layers.append((theta[begin:middle].reshape(rows, columns), theta[middle:end]))
+            begin = end
+
+    def flatten(self, observation: Any) -> np.ndarray:
+        """An observation as a row of numbers."""
+        if not self.is_box:
+            observation = gymnasium.spaces.flatten(self.observation_space, observation)
+        return np.asarray(observation, np.float32).reshape(self.inputs)
+
+    def forward(self, row: np.ndarray) -> np.ndarray:
+        """The outputs for a filtered row of numbers."""
+        for weights, biases in self.layers[:-1]:
+            row = row @ weights + biases
+            if self.activation is not None:
+                row = self.activation(row)
+        weights, biases = self.layers[-1]
+        return row @ weights + biases
+
+    def to_action(self, outputs: np.ndarray, rng: np.random.Generator | None) -> Any:
+        """The action of outputs, as the environment takes it; `rng` draws the noise of a Box action."""
+        space: Any = self.action_space
+        if not self.is_continuous:
+            return int(outputs.argmax()) + int(space.start)
+        if rng is not None and self.action_noise_std:
+            outputs = outputs + self.action_noise_std * rng.standard_normal(self.outputs, np.float32)
+        return np.clip(outputs.reshape(space.shape), space.low, space.high)
+
+    def act(self, observation: Any, explore: bool, rng: np.random.Generator) -> Any:
+        """The action for one observation, as the environment takes it."""
+        row = self.filter(self.flatten(observation))
+        return self.to_action(self.forward(row), rng if explore else None)
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        """A copy of the parameters, under the name "theta"."""
+        return {"theta": self.theta.copy()}
+
+    def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Copy parameters into the vector, in place."""
+        theta = np.asarray(weights["theta"], np.float32)
+        if theta.shape != self.theta.shape:
+            raise ValueError(f"The policy has {self.size} parameters, and the weights the shape {theta.shape}.")
+        self.theta[:] = theta
+
+    def play(
+        self, env: gymnasium.Env[Any, Any], seed: int, rng: np.random.Generator | None, horizon: float = math.inf
+    ) -> tuple[float, list[np.ndarray], list[float]]:
+        """Play one episode.
+
+        Args:
+            env: the environment, which is reset.
+            seed: of the reset.
+            rng: draws the noise of Box actions; None: there is none.
+            horizon: steps after which the episode is cut off.
+
+        Returns:
+            (return, observations as rows, rewards).
+        """
+        observation, _ = env.reset(seed=seed)
+        flatten, forward, to_action, step, apply = self.flatten, self.forward, self.to_action, env.step, self.filter
+        rows: list[np.ndarray] = []
+        rewards: list[float] = []
+        while True:
+            row = flatten(observation)
+            rows.append(row)
+            observation, reward, terminated, truncated, _ = step(to_action(forward(apply(row)), rng))
+            rewards.append(float(reward))
+            if terminated or truncated or len(rewards) >= horizon:
+                return sum(rewards), rows, rewards
