@@ -114,7 +114,7 @@ class Evolver:
         policy.filter = vector.filter
         counted = vector.filter.fresh()
         returns = np.zeros((len(pairs), 2))
-        lengths = np.zeros((len(pairs), 2), np.int64)
+        lengths: np.ndarray = np.zeros((len(pairs), 2), np.int64)
         unperturbed = []
         for place, pair in enumerate(pairs):
             offset, seed, rng = draw(self.seed, iteration, pair, self.last_offset)

@@ -6,6 +6,7 @@ the experiment's seed and the number of the group.  The same weights give the sa
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,16 +89,10 @@ class Group:
             f"episode with seed {self.seeds[place]}"
         )
 
-    def _step(self, place: int, action: Any) -> tuple[Any, float, bool, bool]:
-        try:
-            observation, reward, terminated, truncated, _ = self.envs[place].step(action)
-        except Exception as error:
-            raise InvalidEnvironmentError(
-                f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
-            ) from error
-        if not np.isfinite(reward):
-            raise InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
-        return observation, float(reward), bool(terminated), bool(truncated)
+    def _raised(self, place: int, action: Any, error: Exception) -> InvalidEnvironmentError:
+        return InvalidEnvironmentError(
+            f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
+        )
 
     def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
         """Step all environments so many times by the policy.
@@ -105,7 +100,9 @@ class Group:
         Raises:
             InvalidEnvironmentError: an environment raised, or gave what is no number.
         """
-        size, distribution = self.size, policy.distribution
+        size, to_environment = self.size, policy.distribution.to_environment
+        returns, lengths, observations = self.returns, self.lengths, self.observations
+        env_steps = [env.step for env in self.envs]  # looked up once: a step of CartPole takes microseconds
         counted = policy.filter.fresh()
         rewards: np.ndarray = np.zeros((steps, size), np.float32)
         terminated: np.ndarray = np.zeros((steps, size), np.float32)
@@ -118,7 +115,7 @@ class Group:
         cut: list[tuple[int, int, Any]] = []  # (step, place, last observation) of truncated episodes
         episodes: list[Episode] = []
         for step in range(steps):
-            raw = policy.flatten(self.observations)
+            raw = policy.flatten(observations)
             if not np.isfinite(raw).all():
                 place = int(np.argmin(np.isfinite(raw).all(axis=1)))
                 raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
@@ -131,12 +128,16 @@ class Group:
             values.append(value)
             actions.append(action)
             logs.append(log_probability)
-            for place in range(size):
-                observation, reward, is_terminal, is_truncated = self._step(
-                    place, distribution.to_environment(action[place])
-                )
-                self.returns[place] += reward
-                self.lengths[place] += 1
+            for place, env_step in enumerate(env_steps):
+                taken = to_environment(action[place])
+                try:
+                    observation, reward, is_terminal, is_truncated, _ = env_step(taken)
+                except Exception as error:
+                    raise self._raised(place, taken, error) from error
+                if not math.isfinite(reward):
+                    raise InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+                returns[place] += float(reward)
+                lengths[place] += 1
                 rewards[step, place] = np.sign(reward) if clip_rewards else reward
                 if is_terminal or is_truncated:
                     terminated[step, place], ended[step, place] = is_terminal, True
@@ -144,7 +145,7 @@ class Group:
                         cut.append((step, place, observation))
                     episodes.append(self._episode(place))
                     observation = self._reset(place)
-                self.observations[place] = observation
+                observations[place] = observation
         return self._batch(
             policy, steps, rows, actions, rewards, terminated, ended, logs, parameters, values, cut, episodes, counted
         )
