@@ -101,4 +101,30 @@ TUNED: dict[str, dict[str, Any]] = {
             "model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "relu"},
         },
     },
+    "cartpole-es-linear": {
+        "run": "ES",
+        "env": "CartPole-v1",
+        "stop": {"episode_reward_mean": 475, "timesteps_total": 100_000},
+        "config": {
+            "episodes_per_batch": 20,
+            "noise_stdev": 0.05,
+            "stepsize": 0.02,
+            "l2_coeff": 0.0,
+            "noise_size": 1_000_000,
+            "model": {"fcnet_hiddens": []},
+        },
+    },
+    "cartpole-es-mlp": {
+        "run": "ES",
+        "env": "CartPole-v1",
+        "stop": {"episode_reward_mean": 475, "timesteps_total": 400_000},
+        "config": {
+            "episodes_per_batch": 40,
+            "noise_stdev": 0.05,
+            "stepsize": 0.03,
+            "l2_coeff": 0.0,
+            "noise_size": 1_000_000,
+            "model": {"fcnet_hiddens": [64, 64]},
+        },
+    },
 }

@@ -1,0 +1,229 @@
+"""Figures of RLlib: learning, rollouts and evolution.  Ratios are of runs in turns, since the machine may be shared.
+
+python -m benchmarks.rllib                              all figures
+python -m benchmarks.rllib to_475 es_overhead           some of them
+python -m benchmarks.rllib to_475 --only es --only ppo  of some algorithms
+python -m benchmarks.rllib to_475 --draw docs/rllib     with the curves
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+import zray
+from zray.rllib.tuned import TUNED
+
+from . import rllib_learning
+from .figures.results import MEASURED, Plot, Series
+from .figures.svg import draw
+from .rllib_learning import Learned
+
+SEEDS = (0, 1, 2)
+TURNS = 15
+LEARNED_STEPS = 10_000
+ENVIRONMENTS = 16  # of a group, where rollouts are measured
+# Seconds of training that the slowest seed may take; the others have a limit in steps only.
+SECONDS = {"cartpole-ppo": 60, "cartpole-a3c": 120, "cartpole-es-linear": 30, "cartpole-es-mlp": 300}
+COMPARED = ("cartpole-ppo", "cartpole-dqn")
+STYLE = "text{font:11px sans-serif;fill:#333}.title{font-weight:600}.tick-y{text-anchor:end}.grid{stroke:#e5e5e5}"
+STYLE += ".tick-x,.label{text-anchor:middle}.axis{stroke:#555}.legend-kind{fill:#777}"
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    needed: in words.  is_reached: None: nothing is asked for.
+    """
+
+    figure: str
+    measured: str
+    needed: str = ""
+    is_reached: bool | None = None
+
+
+class Choice(NamedTuple):
+    """What the command line asks for.  only: parts of names of tuned rows.  drawings: folder of the curves."""
+
+    only: tuple[str, ...]
+    drawings: Path | None
+
+
+def to_475(choice: Choice) -> list[Row]:
+    """Steps and seconds to the level of each tuned row, beside Stable-Baselines3."""
+    rows = []
+    names = [
+        name for name in TUNED if name.startswith("cartpole") and any(part in name for part in choice.only or ("",))
+    ]
+    if not rllib_learning.has_baselines():
+        print("stable-baselines3 is not installed: its rows are left out", file=sys.stderr)
+    for name in names:
+        tuned = TUNED[name]
+        level, last = tuned["stop"]["episode_reward_mean"], tuned["stop"]["timesteps_total"]
+        is_compared = name in COMPARED and rllib_learning.has_baselines()
+        ours, others = [], []
+        for seed in SEEDS:
+            ours.append(rllib_learning.learn(tuned, seed))
+            if is_compared:
+                others.append(rllib_learning.baseline(name, seed, level, last))
+        rows.append(learning_row(f"{name} to {level}", ours, last, SECONDS.get(name)))
+        if others:
+            rows.append(learning_row(f"{name}, Stable-Baselines3", others, last, None)._replace(is_reached=None))
+            rows.append(rate_row(name, ours, others))
+        if choice.drawings is not None:
+            draw_curves(name, ours, others, choice.drawings)
+    return rows
+
+
+def learning_row(figure: str, runs: list[Learned], last: int, seconds: int | None) -> Row:
+    """The slowest of the seeds, and how many reach the level."""
+    reached = [run for run in runs if run.is_reached]
+    steps = max(run.points[-1][0] for run in runs)
+    slowest = max(run.seconds for run in runs)
+    text = f"{len(reached)} of {len(runs)} seeds; at most {steps:,} steps, {slowest:.1f} s"
+    needed = f"{last:,} steps" + (f", {seconds} s" if seconds else "")
+    return Row(figure, text, needed, len(reached) == len(runs) and (seconds is None or slowest <= seconds))
+
+
+def rate_row(name: str, ours: list[Learned], others: list[Learned]) -> Row:
+    """Steps of training per second, beside the other library's in the same turns."""
+    rates = [[run.points[-1][0] / run.seconds for run in runs] for runs in (ours, others)]
+    ratio = statistics.median(left / right for left, right in zip(*rates, strict=True))
+    text = f"{statistics.median(rates[0]):,.0f} steps/s, {ratio:.2f} x Stable-Baselines3"
+    return Row(f"{name}, rate of training", text, "1 x Stable-Baselines3", ratio >= 1)
+
+
+def draw_curves(name: str, ours: list[Learned], others: list[Learned], folder: Path) -> None:
+    """Write the returns over steps as SVG."""
+    series = [
+        Series(f"{label}, seed {seed}", MEASURED, [(float(steps), value) for steps, value in run.points])
+        for label, runs in (("zray", ours), ("SB3", others))
+        for seed, run in zip(SEEDS, runs, strict=False)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    text = draw(Plot(f"{name}: greedy return of 20 episodes", "steps", "return", series, is_line=True))
+    start = text.index(">") + 1
+    (folder / f"{name}.svg").write_text(f"{text[:start]}\n<style>{STYLE}</style>{text[start:]}\n")
+
+
+def in_turns(left: Callable[[], float], right: Callable[[], float]) -> tuple[float, float, float]:
+    """Medians of both, and the median of their ratios, in turns."""
+    left(), right()
+    pairs = [(left(), right()) for _ in range(TURNS)]
+    ratio = statistics.median(first / second for first, second in pairs)
+    return statistics.median(first for first, _ in pairs), statistics.median(second for _, second in pairs), ratio
+
+
+def sampler(choice: Choice) -> list[Row]:
+    """Rollouts of one group in this process, beside a bare loop."""
+    from .rllib_loads import Sampler
+
+    learned = rllib_learning.policy_after(TUNED["cartpole-ppo"], LEARNED_STEPS)
+    rows = []
+    for env, weights, text, needed in (
+        ("Pendulum-v1", None, "episodes of 200 steps", 0.9),
+        ("CartPole-v1", learned, f"PPO's policy after {LEARNED_STEPS:,} steps", 0.9),
+        # Each episode has a seed, by which it can be played again: short ones cost more.
+        ("CartPole-v1", None, "episodes of 20 steps", None),
+    ):
+        pair = Sampler(env, ENVIRONMENTS, weights)
+        ours, _, ratio = in_turns(pair.ours, pair.bare)
+        rows.append(
+            Row(
+                f"{ENVIRONMENTS} environments {env}, {text}",
+                f"{ours:,.0f} steps/s, {ratio:.2f} of a bare loop",
+                f"{needed} of a bare loop" if needed else "",
+                ratio >= needed if needed else None,
+            )
+        )
+    return rows
+
+
+def workers(choice: Choice) -> list[Row]:
+    """Rollouts of two actors, beside one, and beside AsyncVectorEnv."""
+    from .rllib_loads import AsyncVector, Workers
+
+    one, two = (Workers("CartPole-v1", ENVIRONMENTS, count) for count in (1, 2))
+    rate, _, ratio = in_turns(two.steps_per_second, one.steps_per_second)
+    one.close()
+    vector = AsyncVector("CartPole-v1", 2 * ENVIRONMENTS)
+    _, other, beside = in_turns(two.steps_per_second, vector.steps_per_second)
+    vector.close()
+    two.close()
+    count = 2 * ENVIRONMENTS
+    return [
+        Row(f"2 workers, {count} CartPoles", f"{rate:,.0f} steps/s, {ratio:.2f} x 1 worker", "1.7 x", ratio >= 1.7),
+        Row(
+            f"2 workers against AsyncVectorEnv, {count} CartPoles",
+            f"{beside:.2f} x ({other:,.0f} steps/s)",
+            "1 x",
+            beside >= 1,
+        ),
+    ]
+
+
+def es_overhead(choice: Choice) -> list[Row]:
+    """Iterations of ES beside their episodes alone."""
+    from .rllib_loads import EvolutionBeside
+
+    load = EvolutionBeside()
+    load.iteration(), load.episodes_alone()
+    pairs = [(load.iteration(), load.episodes_alone()) for _ in range(5)]
+    share = statistics.median(1 - alone / whole for whole, alone in pairs)
+    seconds = statistics.median(whole for whole, _ in pairs)
+    load.algo.stop()
+    figure = f"ES beyond the episodes, 200 of Pendulum, {load.parameters:,} parameters"
+    return [Row(figure, f"{100 * share:.1f} % of {seconds:.2f} s", "10 %", share <= 0.1)]
+
+
+def weights(choice: Choice) -> list[Row]:
+    """10 MB of weights to 16 actors."""
+    from .rllib_loads import Weights
+
+    load = Weights()
+    found = [load.deliver() for _ in range(TURNS)]
+    load.close()
+    milliseconds = 1000 * statistics.median(each.seconds for each in found)
+    least = 1000 * min(each.seconds for each in found)
+    is_shared = all(each.are_shared for each in found)
+    text = f"{milliseconds:.1f} ms (best {least:.1f}), {'one copy' if is_shared else 'COPIES'}"
+    return [Row("10 MB of weights to 16 actors", text, "20 ms, one copy", is_shared and milliseconds <= 20)]
+
+
+FIGURES: dict[str, Callable[[Choice], list[Row]]] = {
+    figure.__name__: figure for figure in (to_475, sampler, workers, es_overhead, weights)
+}
+
+
+@click.command(help=__doc__)
+@click.argument("figures", nargs=-1, type=click.Choice(list(FIGURES)))
+@click.option("--only", multiple=True, metavar="PART", help="Rows of to_475 whose name has this part.")
+@click.option("--draw", "drawings", type=click.Path(path_type=Path), help="Folder for the curves of to_475.")
+@click.option("--json", "file", type=click.Path(path_type=Path), help="Write the rows there too.")
+def main(figures: tuple[str, ...], only: tuple[str, ...], drawings: Path | None, file: Path | None) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    rows: list[Any] = []
+    print("| figure | measured | needed | reached | load |\n|---|---|---|---|---:|", flush=True)
+    with zray.init(num_cpus=4, log_to_driver=False):
+        for name in figures or FIGURES:
+            for row in FIGURES[name](Choice(only, drawings)):
+                load = os.getloadavg()[0]
+                rows.append({**row._asdict(), "load": load})
+                reached = {True: "yes", False: "NO", None: ""}[row.is_reached]
+                print(f"| {row.figure} | {row.measured} | {row.needed} | {reached} | {load:.1f} |", flush=True)
+    if file is not None:
+        file.write_text(json.dumps(rows, indent=1))
+    sys.exit(any(row["is_reached"] is False for row in rows))
+
+
+if __name__ == "__main__":
+    main()
