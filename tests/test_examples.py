@@ -16,7 +16,14 @@ EXAMPLES = sorted(
 )
 
 
-NEEDED = {"parameter_server_digits": ("sklearn",), "tune_digits": ("sklearn", "torch"), "tune_optuna": ("optuna",)}
+NEEDED = {
+    "parameter_server_digits": ("sklearn",),
+    "rllib_cartpole": ("torch", "gymnasium"),
+    "rllib_es_cluster": ("torch", "gymnasium"),
+    "rllib_simulator_actor": ("gymnasium",),
+    "tune_digits": ("sklearn", "torch"),
+    "tune_optuna": ("optuna",),
+}
 
 
 def expected_output(path):

@@ -11,14 +11,14 @@ from zray.rllib.tuned import TUNED  # noqa: E402
 
 
 @pytest.mark.parametrize("name", TUNED)
-def test_rows_name_options_that_exist(name):
+def test_tuned_options_are_those_of_the_algorithm(name):
     row = TUNED[name]
     _, config = get_algorithm_class(row["run"], return_config=True)
-    config.environment(row["env"]).update_from_dict(row["config"])
-    found = config.to_dict()
-    assert {key: found[key] for key in row["config"] if key != "model"} == {
-        key: value for key, value in row["config"].items() if key != "model"
-    }
+    options = config.environment(row["env"]).update_from_dict(row["config"]).to_dict()
+    for option, value in row["config"].items():
+        found = options[option]
+        assert found == ({**found, **value} if isinstance(value, dict) else value)
+    assert set(row["stop"]) == {"episode_reward_mean", "timesteps_total"}
 
 
 @pytest.mark.slow
