@@ -27,6 +27,7 @@ from .failures import failure
 from .leaving import crash, leave
 from .logs import begun_lines
 from .methods import Methods
+from .preloading import suggest
 from .returns import several
 from .shutdown import Shutdown, has_shutdown
 from .submitter import Call, Submitter, current_call
@@ -101,6 +102,7 @@ class ActorHost:
         worker.call = Call(spec, stray if self.order.checkpoint else constructor)
         try:
             cls = worker.function_of(spec.function_id)
+            suggest(cls)
             args, kwargs = worker.arguments_of(spec)
             if self.async_calls is not None:
                 self.instance = self.async_calls.construct(cls, args, kwargs)

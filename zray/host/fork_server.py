@@ -29,6 +29,7 @@ from msgspec import msgpack
 
 from .crash_reports import open_report
 from .logs import worker_streams
+from .preloading import Preloading
 from .processes import adopt_orphans, children_of, end_children, end_process, end_with_parent, wait_for_end
 from .session import CONNECTION_DESCRIPTOR, NODE_DESCRIPTOR, Session
 from .spawn import PACKET_BYTES_MAX
@@ -57,7 +58,8 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.ends_in, warn_on_full_buffer=False)
         self.poll = select.poll()
-        for descriptor in (connection.fileno(), node_pidfd, self.ends):
+        self.preloading = Preloading()
+        for descriptor in (connection.fileno(), node_pidfd, self.ends, self.preloading.lines):
             self.poll.register(descriptor, select.POLLIN)
 
     def run(self) -> None:
@@ -74,6 +76,9 @@ class ForkServer:
                 if descriptor == self.ends:
                     os.read(self.ends, 4096)
                     self.reap()
+                    continue
+                if descriptor == self.preloading.lines:
+                    self.preloading.read()
                     continue
                 try:
                     packet = self.connection.recv(PACKET_BYTES_MAX)
@@ -130,6 +135,7 @@ class ForkServer:
             self.connection.close()
             os.close(self.ends)
             os.close(self.ends_in)
+            self.preloading.become_worker()
             set_title(IDLE)
             redirect_output(self.session, worker_id)
             # A crash in C tells its place.

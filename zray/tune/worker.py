@@ -12,11 +12,15 @@ from . import naming, session, storage
 from .checkpoint import Checkpoint, persist
 from .functions import FunctionRun
 from .output import TrialOutput
+from .resources import PlacementGroupFactory  # noqa: F401  an assignment holds one, so each process needs the module
 
 if TYPE_CHECKING:
     from .trainable import Trainable
 
 __all__ = ["Assignment", "Batch", "TrialActor", "is_class"]
+
+# Each trial may have a process of its own: the fork server imports this module once for all of them.
+IS_PRELOADED = True
 
 # A call of `next` comes back after this time without a result, so that a stop is heeded.
 POLL_SECONDS = 2.0
