@@ -83,8 +83,13 @@ def reused_actors(python: str | None) -> list[Row]:
     # A disk under load takes milliseconds for the files of a trial; memory shows what Tune itself takes.
     for name, place in (("the disk", None), ("memory", MEMORY)):
         if place is None or os.path.isdir(place):
-            rates = [tune_loads.reused_actors(tune, 1000, place) for _ in range(REPEATS)]
-            text = f"{statistics.median(rates):.0f} trials/s (best {max(rates):.0f})"
+            pairs = [
+                (tune_loads.reused_actors(tune, 1000, place), tune_loads.files_alone(1000, place))
+                for _ in range(REPEATS)
+            ]
+            rates = [rate for rate, _ in pairs]
+            text = f"{statistics.median(rates):.0f} trials/s (best {max(rates):.0f}); "
+            text += f"the files alone: {statistics.median(alone for _, alone in pairs):.0f}/s"
             text += beside_ray(python, "reused_actors") if place is None else ""
             is_reached = max(rates) >= 500 if place is not None else None
             rows.append(
