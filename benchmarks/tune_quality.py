@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import statistics
 import tempfile
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -266,6 +268,12 @@ class Rest(NamedTuple):
     megabytes_per_trial: float
 
 
+def _cpu_seconds(pid: int) -> float:
+    """CPU time of a process, to the nanosecond: the usual counters have steps of 10 ms, which are 0.2 % of 5 s."""
+    paths = glob.glob(f"/proc/{pid}/task/*/schedstat")
+    return sum(int(Path(path).read_text().split()[0]) for path in paths) / 1e9
+
+
 class PauseAll(FIFOScheduler):
     """Each trial pauses after its first result, but the last one, which goes on."""
 
@@ -280,11 +288,15 @@ def paused(trials: int, seconds: float = 10.0) -> Rest:
 
     import psutil
 
-    def used() -> tuple[float, float]:
+    def processes() -> list[Any]:
         own = psutil.Process()
-        tree = [own, *own.children(recursive=True)]
-        cpu = sum(sum(process.cpu_times()[:2]) for process in tree)
-        return cpu, sum(process.memory_full_info().pss for process in tree) / 1e6
+        return [own, *own.children(recursive=True)]
+
+    def memory() -> float:
+        return float(sum(process.memory_full_info().pss for process in processes())) / 1e6
+
+    def cpu() -> float:
+        return sum(_cpu_seconds(process.pid) for process in processes())
 
     def train(config: dict[str, Any]) -> None:
         tune.report({"loss": 0.0}, checkpoint=tune.Checkpoint.from_dict({"x": config["x"]}))
@@ -292,14 +304,16 @@ def paused(trials: int, seconds: float = 10.0) -> Rest:
             time.sleep(seconds + 5)
 
     with tempfile.TemporaryDirectory(prefix="tune-") as folder:
-        before = used()[1]
-        found: list[tuple[float, float]] = []
+        before = memory()
+        found: list[float] = []
 
         def look() -> None:
             time.sleep(3.0)  # the trials have paused
-            for _ in range(2):
-                found.append(used())
-                time.sleep(seconds / 2)
+            # Memory comes first: to ask for it costs this process 0.2 % of the CPU time that follows.
+            found.append(memory())
+            found.append(cpu())
+            time.sleep(seconds)
+            found.append(cpu())
 
         last = trials  # one more trial, which sleeps
         tuner = tune.Tuner(
@@ -312,8 +326,8 @@ def paused(trials: int, seconds: float = 10.0) -> Rest:
         watcher.start()
         tuner.fit()
         watcher.join()
-    (cpu_1, memory), (cpu_2, _) = found
-    return Rest((cpu_2 - cpu_1) / (seconds / 2) * 100, max(0.0, memory - before) / trials)
+    after, start, end = found
+    return Rest((end - start) / seconds * 100, max(0.0, after - before) / trials)
 
 
 def _is_last(last: int) -> Any:
