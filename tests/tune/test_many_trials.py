@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from benchmarks.tune_quality import unmanned
+from tests.tune.event_files import bodies_of
 from zray.tune.records import files as records
+from zray.tune.records import tensorboard
 from zray.tune.trial import Trial
 
 
@@ -30,6 +32,26 @@ def test_files_of_few_trials_are_open_at_once(tmp_path, monkeypatch):
     for own in files.all():
         own.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_event_file_of_a_trial_is_continued_after_others_were_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "OPEN_MAX", 1)
+    monkeypatch.setattr(tensorboard, "FLUSH_SECONDS", 0)
+    trials = [Trial(str(number), "f", {"x": number}, {}, path=str(tmp_path / str(number))) for number in range(3)]
+    files = records.FilesOfTrials()
+    files.events_max = len(trials)
+    for trial in trials:
+        files.of(trial).add()
+    for iteration in (1, 2, 3):
+        for trial in trials:
+            trial.last_result = {"training_iteration": iteration, "loss": 0.5}
+            files.log(trial, trial.last_result)
+            files.flush()
+    for trial in trials:
+        files.end(trial).finish()
+        (name,) = (name for name in os.listdir(trial.path) if name.startswith("events"))
+        # The version, the parameters, three results, the end.
+        assert len(list(bodies_of(os.path.join(trial.path, name)))) == 6
 
 
 def test_results_are_in_the_files_after_a_flush(tmp_path):

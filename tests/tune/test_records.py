@@ -6,12 +6,12 @@ import importlib.util
 import json
 import math
 import os
-import struct
 import sys
 import types
 
 import pytest
 
+from tests.tune.event_files import bodies_of
 from zray import tune
 from zray.tune.logger import (
     DEFAULT_LOGGERS,
@@ -23,7 +23,7 @@ from zray.tune.logger import (
     UnifiedLogger,
     pretty_print,
 )
-from zray.tune.records.crc32c import BLOCK, SHORT, crc32c, masked_crc32c
+from zray.tune.records.crc32c import BLOCK, SHORT, crc32c
 from zray.tune.records.tensorboard import DENSE, EventFile
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -59,19 +59,6 @@ def test_checksum_is_that_of_the_standard():
     assert crc32c(b"123456789") == 0xE3069283
 
 
-def records(path):
-    """The bodies of an event file; every checksum is compared."""
-    with open(path, "rb") as file:
-        data = file.read()
-    while data:
-        (length,) = struct.unpack("<Q", data[:8])
-        (of_length,) = struct.unpack("<I", data[8:12])
-        body, rest = data[12 : 12 + length], data[12 + length :]
-        assert of_length == masked_crc32c(data[:8]) and struct.unpack("<I", rest[:4])[0] == masked_crc32c(body)
-        yield body
-        data = rest[4:]
-
-
 @pytest.fixture
 def messages(monkeypatch):
     """tensorboardX's messages: without the package's own code, which imports torch."""
@@ -93,7 +80,7 @@ def messages(monkeypatch):
 
 def events_of(trial, event_class):
     (path,) = glob.glob(os.path.join(trial.path, "events.out.tfevents.*"))
-    return [event_class.FromString(body) for body in records(path)]
+    return [event_class.FromString(body) for body in bodies_of(path)]
 
 
 def test_events_hold_the_numbers_of_each_result(experiment, messages):

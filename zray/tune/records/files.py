@@ -166,6 +166,16 @@ class TrialFiles:
         if self._events is not None:
             self._events.flush()
 
+    def suspend(self) -> None:
+        """Close the files until the next result; TensorBoard's events go on in the same file."""
+        events, self._events = self._events, None
+        try:
+            self.close()
+            if events is not None:
+                events.suspend()
+        finally:
+            self._events = events
+
     def close(self) -> None:
         """Close the files; a later result opens them again."""
         with contextlib.ExitStack() as stack:  # one that cannot write its rest does not keep the others open
@@ -247,7 +257,7 @@ class FilesOfTrials:
         self._open[trial.trial_id] = self._written[trial.trial_id] = files
         files.log(result)
         if len(self._open) > OPEN_MAX:
-            self._open.pop(next(iter(self._open))).close()
+            self._open.pop(next(iter(self._open))).suspend()
 
     def flush(self) -> None:
         """Hand over to the operating system what is new."""

@@ -120,6 +120,7 @@ class EventFile:
     def __init__(self, folder: str, parameters: Mapping[str, Any]) -> None:
         self._folder = folder
         self._handle = -1  # opened by the first flush: a short trial costs one write
+        self._path = ""  # once there is a file
         self._pending: list[bytes] = []
         self._flushed_at = now = time.time()
         self._count, self._logged_at = 0, 0.0  # results, and when the last one was written
@@ -187,13 +188,27 @@ class EventFile:
                 data = data[os.write(self._handle, data) :]
 
     def _open(self, now: int) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        if self._path:  # it was suspended
+            return os.open(self._path, flags, 0o644)
         base = os.path.join(self._folder, f"events.out.tfevents.{now:010d}.{_hostname()}")
         for number in range(1000):
             # A restart within the same second has a file of its own: the end of the former one may be cut short.
             path = f"{base}.{number}" if number else base
             with contextlib.suppress(FileExistsError):
-                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                handle = os.open(path, flags | os.O_EXCL, 0o644)
+                self._path = path
+                return handle
         raise FileExistsError(f"{base} and 999 files beside it exist.")
+
+    def suspend(self) -> None:
+        """Close the file until the next flush, which goes on with it."""
+        if self._handle >= 0:
+            try:
+                self.flush(is_last=True)
+            finally:
+                os.close(self._handle)
+                self._handle = -1
 
     def close(self) -> None:
         """Write the rest, and close the file."""
