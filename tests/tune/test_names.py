@@ -21,9 +21,10 @@ NAMES = {
     "get_checkpoint with_parameters with_resources Trainable register_trainable register_env run_experiments "
     "ResultGrid Result Callback TuneError TrainingResult function checkpoint_dir track get_context get_trial_id "
     "get_trial_name get_trial_dir get_trial_resources is_session_enabled PlacementGroupFactory ExperimentAnalysis "
-    "create_scheduler create_searcher schedulers search suggest stopper result utils registry",
+    "Analysis ExportFormat create_scheduler create_searcher schedulers search suggest stopper result utils registry",
     "tune.analysis": "ExperimentAnalysis",
     "tune.analysis.experiment_analysis": "ExperimentAnalysis",
+    "tune.async_hyperband": "AsyncHyperBandScheduler",
     "tune.callback": "Callback",
     "tune.error": "TuneError",
     "tune.execution.placement_groups": "PlacementGroupFactory",
@@ -31,9 +32,12 @@ NAMES = {
     "tune.experiment.experiment": "Experiment",
     "tune.experiment.trial": "Trial",
     "tune.function_runner": "StatusReporter",
+    "tune.hyperband": "HyperBandScheduler",
     "tune.integration.keras": "TuneReportCallback TuneReportCheckpointCallback",
     "tune.integration.pytorch_lightning": "TuneReportCallback TuneReportCheckpointCallback",
     "tune.integration.wandb": "WandbLoggerCallback wandb_mixin",
+    "tune.median_stopping_rule": "MedianStoppingRule",
+    "tune.pbt": "PopulationBasedTraining",
     "tune.registry": "register_env register_trainable get_trainable_cls",
     "tune.resources": "Resources json_to_resources resources_to_json",
     "tune.result": "AUTO_RESULT_KEYS DEFAULT_METRIC TRAINING_ITERATION TIME_TOTAL_S TIME_THIS_ITER_S TIMESTEPS_TOTAL "

@@ -37,6 +37,7 @@ MODULES = {
     ),
     "tune.analysis": "tune.results",
     "tune.analysis.experiment_analysis": "tune.results",
+    "tune.async_hyperband": "tune.schedulers.asha",  # this and the other schedulers below tune: until April 2018
     "tune.context": "tune.session",
     "tune.error": "tune.errors",
     "tune.execution": "tune.resources",
@@ -45,6 +46,7 @@ MODULES = {
     "tune.experiment.experiment": "tune.experiments",
     "tune.experiment.trial": "tune.trial",
     "tune.function_runner": "tune.functions",
+    "tune.hyperband": "tune.schedulers.hyperband",
     "tune.integration.keras": "tune.integration",
     "tune.integration.lightgbm": "tune.integration",
     "tune.integration.mlflow": "tune.integration",
@@ -52,6 +54,8 @@ MODULES = {
     "tune.integration.torch": "tune.integration",
     "tune.integration.wandb": "tune.integration",
     "tune.integration.xgboost": "tune.integration",
+    "tune.median_stopping_rule": "tune.schedulers.median_stopping",
+    "tune.pbt": "tune.schedulers.pbt",
     "tune.result_grid": "tune.results",
     "tune.sample": "tune.spaces",
     "tune.schedulers.async_hyperband": "tune.schedulers.asha",
@@ -70,10 +74,12 @@ MODULES = {
     "tune.trainable.function_trainable": "tune.functions",
     "tune.trainable.trainable": "tune.trainable",
     "tune.trainable.util": "tune.parameters",
+    "tune.trial_scheduler": "tune.schedulers.trial_scheduler",
     "tune.tune": "tune.tune_run",
     "tune.tune_config": "tune.config",
     "tune.utils.placement_groups": "tune.resources",
     "tune.utils.util": "tune.utils",
+    "tune.variant_generator": "tune.variants",
 }
 # Whole packages under another name.
 PACKAGES = {"tune.suggest": "tune.search"}

@@ -17,7 +17,7 @@ from .trial import SavedCheckpoint, Trial, TrialState, value_of
 if TYPE_CHECKING:
     from .running_experiment import RunningExperiment
 
-__all__ = ["ExperimentAnalysis", "Result", "ResultGrid"]
+__all__ = ["Analysis", "ExperimentAnalysis", "Result", "ResultGrid"]
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:
@@ -369,3 +369,7 @@ class ExperimentAnalysis:
             trial.path: {f"config/{key}": value for key, value in trial.config.items()} if prefix else trial.config
             for trial in self.trials
         }
+
+
+# The class of 2019 and 2020 for the folder of an experiment.
+Analysis = ExperimentAnalysis

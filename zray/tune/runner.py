@@ -24,6 +24,7 @@ from .parameters import placed
 from .processes import Process
 from .recorder import Recorder
 from .resources import PlacementGroupFactory, varies_by_config
+from .result import SHOULD_CHECKPOINT
 from .trial import Trial
 from .waits import reason_of
 from .worker import TrialActor, is_class
@@ -351,7 +352,8 @@ class Runner:
         self._call(process.handle.begin.remote(assignment, self._trainable_ref), trial.trial_id, "begin")
 
     def _proceed(self, action: ev.Proceed) -> None:
-        self._proceeding[action.trial_id] = self._proceeding.get(action.trial_id, False) or action.save
+        asks = self.controller.trials[action.trial_id].last_result.get(SHOULD_CHECKPOINT)  # the class, or a callback
+        self._proceeding[action.trial_id] = self._proceeding.get(action.trial_id, False) or action.save or bool(asks)
 
     def _halt(self, action: ev.Halt) -> None:
         self._proceeding.pop(action.trial_id, None)

@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
-__all__ = ["Trial", "TrialState", "value_of"]
+__all__ = ["ExportFormat", "Trial", "TrialState", "value_of"]
+
+
+class ExportFormat:
+    """Names of formats for `export_formats`, which programs of 2018 to 2023 pass.  Nothing is exported."""
+
+    CHECKPOINT = "checkpoint"
+    MODEL = "model"
+    ONNX = "onnx"
+    H5 = "h5"
 
 
 class TrialState(str, Enum):
