@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import math
 import os
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -15,20 +14,16 @@ import numpy as np
 
 from zray import tune
 from zray.tune import events as ev
-from zray.tune.controller import Controller
 from zray.tune.journal import Journal
 from zray.tune.runner import Runner
 from zray.tune.running_experiment import RunningExperiment
 from zray.tune.schedulers import (
     ASHAScheduler,
     FIFOScheduler,
-    HyperBandScheduler,
     PopulationBasedTraining,
     TrialScheduler,
 )
-from zray.tune.search.basic_variant import BasicVariantGenerator
 from zray.tune.settings import Settings
-from zray.tune.simulation import Point, VirtualRun
 
 RUNNING = 10
 STEPS = 81
@@ -206,6 +201,11 @@ class Toy(tune.Trainable):
 
 def toy(*, exploits: bool) -> float:
     """The best Q of two workers with h = (1, 0) and (0, 1)."""
+    return max(q for row in toy_curves(exploits=exploits) for q in row)
+
+
+def toy_curves(*, exploits: bool) -> list[list[float]]:
+    """Q of each of the two workers after each step."""
     interval = 10 if exploits else 10**9
 
     # One takes over the other's weights, and keeps its own direction.
@@ -226,36 +226,7 @@ def toy(*, exploits: bool) -> float:
             tune_config=tune.TuneConfig(metric="q", mode="max", scheduler=scheduler, reuse_actors=True),
             run_config=tune.RunConfig(name="toy", storage_path=folder, verbose=0, stop={"training_iteration": 400}),
         ).fit()
-        return float(results.get_best_result().metrics["q"])
-
-
-def recorded(trials: int = 143) -> tuple[float, float, float]:
-    """HyperBand in virtual time on curves of logistic growth with noise.
-
-    Returns:
-        (its share of the cost of all whole curves, its best final score, that of random search of the same cost).
-    """
-    rng = np.random.default_rng(8)
-    heights, speeds = rng.beta(2, 4, trials), rng.uniform(0.02, 0.3, trials)
-    noise = rng.normal(0, 0.01, (trials, STEPS))
-    curves = [
-        [float(height * (1 - math.exp(-speed * (step + 1))) + noise[index, step]) for step in range(STEPS)]
-        for index, (height, speed) in enumerate(zip(heights, speeds, strict=True))
-    ]
-    searcher = BasicVariantGenerator(random_state=0)
-    searcher.set_search_properties("score", "max", {"x": tune.uniform(0, 1)}, num_samples=trials)
-    scheduler = HyperBandScheduler(max_t=STEPS)
-    scheduler.set_search_properties("score", "max")
-    controller = Controller(Settings(metric="score", mode="max", num_samples=trials), searcher, scheduler)
-    run = VirtualRun(controller, lambda trial: [Point({"score": value}, 1.0) for value in curves[trial.index]], 8)
-    run.run()
-    best = max(trial.last_result["score"] for trial in controller.get_trials() if trial.iteration == STEPS)
-    cost = sum(trial.iteration for trial in controller.get_trials())
-    count = max(1, cost // STEPS)
-    others = statistics.mean(
-        max(curves[index][-1] for index in rng.choice(trials, count, replace=False)) for _ in range(200)
-    )
-    return cost / (trials * STEPS), best, others
+        return [[row["q"] for row in result.rows()] for result in results]
 
 
 # --- at rest ---
