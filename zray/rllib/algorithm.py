@@ -13,7 +13,7 @@ import torch
 from zray.tune import Trainable
 
 from .config import AlgorithmConfig
-from .environments import EnvContext, make_environment
+from .environments import EnvContext, Limited, make_environment
 from .groups import Batch, Episode
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
@@ -21,8 +21,6 @@ from .rollouts import GroupHost, Rollouts
 __all__ = ["Algorithm"]
 
 STATE = "algorithm_state.pkl"
-# Episodes over which returns are averaged, as in Ray.
-EPISODES_SMOOTHED = 100
 
 
 class Algorithm(Trainable):
@@ -44,15 +42,14 @@ class Algorithm(Trainable):
         if isinstance(config, dict):
             made.update_from_dict(config)
         if env is not None:
-            made.options["env"] = env
-        made.is_frozen = True
+            made = made.copy().environment(env)
+        made.freeze()
         self.algorithm_config = made
         super().__init__(made.to_dict(), **kwargs)
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make policy, environments and learner."""
-        if config["env"] is None:
-            raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
+        self.algorithm_config.validate()
         self.rng = np.random.default_rng([config["seed"], 1_000_003])
         torch.manual_seed(config["seed"])
         probe = make_environment(config["env"], EnvContext(config["env_config"]))
@@ -67,16 +64,20 @@ class Algorithm(Trainable):
         self.policy_options["policy_class"] = self.policy_class
         groups = {
             "size": config["num_envs_per_env_runner"],
-            "env": config["env"],
+            "env": Limited(config["env"], config["horizon"]) if config["horizon"] else config["env"],
             "env_config": config["env_config"],
             "seed": config["seed"],
         }
         self.num_groups = config["num_groups"]
-        resources = {"num_cpus": config["num_cpus_per_env_runner"]}
+        resources = {
+            "num_cpus": config["num_cpus_per_env_runner"],
+            "num_gpus": config["num_gpus_per_env_runner"],
+            "resources": config["custom_resources_per_env_runner"],
+        }
         self.rollouts = Rollouts(
             self.policy_options, groups, self.num_groups, config["num_env_runners"], resources, self.host_class
         )
-        self.episodes: deque[Episode] = deque(maxlen=EPISODES_SMOOTHED)
+        self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
         self.steps_sampled = 0
         # The groups that are in this process have drawn weights too: the learner's do not depend on them.
         torch.manual_seed(config["seed"] + 1_000_003)
@@ -104,6 +105,8 @@ class Algorithm(Trainable):
         """One iteration, with the metrics in the spellings of 2018 and of today."""
         before = self.steps_sampled
         learner = self.training_step()
+        while self.steps_sampled - before < self.config["min_sample_timesteps_per_iteration"]:
+            learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
         lengths = [episode.length for episode in self.episodes]
         returns = [episode.episode_return for episode in self.episodes]
@@ -236,5 +239,9 @@ class Algorithm(Trainable):
         """One CPU for the learner, and those of the rollout actors."""
         from zray.tune import PlacementGroupFactory
 
-        workers = int(config.get("num_env_runners", 0) or 0)
-        return PlacementGroupFactory([{"CPU": 1}, *([{"CPU": 1}] * workers)])
+        made = cls.config_class(cls).update_from_dict(config)
+        each = {"CPU": made["num_cpus_per_env_runner"], "GPU": made["num_gpus_per_env_runner"]}
+        each = {name: amount for name, amount in each.items() if amount}
+        workers = min(made["num_env_runners"], made["num_groups"])
+        own = {"CPU": 1, "GPU": made["num_gpus"]} if made["num_gpus"] else {"CPU": 1}
+        return PlacementGroupFactory([own, *([{**each, **made["custom_resources_per_env_runner"]}] * workers)])

@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import copy
-import difflib
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
+
+from . import spellings
 
 __all__ = ["AlgorithmConfig"]
 
-# Which method owns an option; the first column of the table in the guide.
-OWNERS: dict[str, tuple[str, ...]] = {
-    "environment": ("env", "env_config", "clip_rewards", "observation_space", "action_space", "disable_env_checking"),
-    "env_runners": (
-        "num_env_runners",
-        "num_envs_per_env_runner",
-        "num_groups",
-        "rollout_fragment_length",
-        "observation_filter",
-        "explore",
-        "num_cpus_per_env_runner",
-        "batch_mode",
-        "sample_timeout_s",
-    ),
-    "training": ("gamma", "lr", "train_batch_size", "minibatch_size", "num_epochs", "grad_clip", "model"),
-    "evaluation": ("evaluation_interval", "evaluation_duration"),
-    "debugging": ("seed", "log_level"),
-    "framework": ("framework",),
-    "resources": ("num_gpus",),
-    "callbacks": ("callbacks_class",),
-    "fault_tolerance": ("restart_failed_env_runners", "max_num_env_runner_restarts"),
-}
-_ACCEPTED = ("api_stack", "learners", "reporting", "checkpointing", "experimental", "rl_module", "python_environment")
+_OWN = ("algo_class", "is_frozen", "options")
 
 
 class AlgorithmConfig:
     """Options of an algorithm.  Methods return the configuration itself, so that they can be chained.
+
+    An option is an attribute and an item too, in each of its spellings: `config.lr`, `config["num_workers"]`.
 
     Example:
         config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=2).training(lr=3e-4)
@@ -46,58 +28,38 @@ class AlgorithmConfig:
     defaults: dict[str, Any] = {}
 
     def __init__(self, algo_class: Any = None) -> None:
-        self.algo_class = algo_class or type(self).algo_class
-        self.is_frozen = False
-        self.options: dict[str, Any] = {
-            "env": None,
-            "env_config": {},
-            "clip_rewards": False,
-            "num_env_runners": 0,
-            "num_envs_per_env_runner": 4,
-            "num_groups": 2,
-            "rollout_fragment_length": 128,
-            "observation_filter": "NoFilter",
-            "explore": True,
-            "num_cpus_per_env_runner": 1,
-            "gamma": 0.99,
-            "lr": 3e-4,
-            "grad_clip": 0.5,
-            "model": {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"},
-            "evaluation_interval": 0,
-            "evaluation_duration": 10,
-            "seed": 0,
-            "framework": "torch",
-            "num_gpus": 0,
-            **copy.deepcopy(type(self).defaults),
-        }
+        own = algo_class or type(self).algo_class
+        if isinstance(own, str):
+            from .algorithms.registry import get_algorithm_class
 
-    def _set(self, method: str, given: dict[str, Any]) -> AlgorithmConfig:
+            own = get_algorithm_class(own)
+        self.algo_class = own
+        self.is_frozen = False
+        self.options: dict[str, Any] = copy.deepcopy({**spellings.common_defaults(), **type(self).defaults})
+
+    def _set(self, method: str, given: Mapping[str, Any]) -> Any:
         if self.is_frozen:
             raise RuntimeError("The configuration is in use by an algorithm: change a copy, by config.copy().")
-        for name, value in given.items():
-            if name == "model":
-                self.options["model"] = {**self.options["model"], **(value or {})}
-            elif name in self.options or name in OWNERS.get(method, ()):
-                self.options[name] = value
-            else:
-                raise TypeError(self._unknown(method, name))
+        kind = getattr(self.algo_class, "__name__", "")
+        for name, value in spellings.translated(given, self.options, f"{type(self).__name__}.{method}", kind).items():
+            if name == "model" and isinstance(value, Mapping) and "grid_search" not in value:
+                value = {**self.options["model"], **value}
+            self.options[name] = value
         return self
 
-    def _unknown(self, method: str, name: str) -> str:
-        known = [*self.options, *(each for names in OWNERS.values() for each in names)]
-        near = difflib.get_close_matches(name, known, 1)
-        text = f"{type(self).__name__}.{method} has no option {name!r}."
-        if near:
-            owner = next((owner for owner, names in OWNERS.items() if near[0] in names), "training")
-            text += f"  Near: {near[0]!r}, of {owner}()."
-        return text
+    # --- methods that own options ---
 
     def environment(self, env: Any = None, **options: Any) -> Any:
-        """The environment: its id, class or registered name; `env_config`, `clip_rewards`."""
+        """The environment.
+
+        Args:
+            env: a gymnasium id, a class, a function of the env_config, or a name of `register_env`.
+            options: `env_config`, `clip_rewards`, `horizon`.
+        """
         return self._set("environment", {**({"env": env} if env is not None else {}), **options})
 
     def env_runners(self, **options: Any) -> Any:
-        """Rollouts: actors, environments in a group, groups, steps of a rollout, filter."""
+        """Rollouts: processes, environments in a group, groups, steps of a rollout, filter."""
         return self._set("env_runners", options)
 
     def training(self, **options: Any) -> Any:
@@ -108,48 +70,165 @@ class AlgorithmConfig:
         """Evaluation: the interval in iterations, and the number of episodes."""
         return self._set("evaluation", options)
 
+    def multi_agent(self, **options: Any) -> Any:
+        """Several agents: `policies`, `policy_mapping_fn`, `policies_to_train`."""
+        return self._set("multi_agent", options)
+
+    def callbacks(self, callbacks_class: Any = None, **options: Any) -> Any:
+        """A class derived from `DefaultCallbacks`, a list of such classes, or functions by the name of their event."""
+        return self._set("callbacks", {"callbacks": callbacks_class or options or None})
+
     def debugging(self, **options: Any) -> Any:
         """The seed of everything that is drawn."""
         return self._set("debugging", options)
 
-    def framework(self, framework: str = "torch", **ignored: Any) -> Any:
-        """torch is the only framework."""
-        del ignored
-        if framework not in ("torch", None):
-            raise ValueError(f'The framework is "torch", not {framework!r}.')
-        return self
+    def reporting(self, **options: Any) -> Any:
+        """Results: least steps of an iteration, and the number of episodes that means are taken over."""
+        return self._set("reporting", options)
 
     def resources(self, **options: Any) -> Any:
         """Resources of the learner."""
         return self._set("resources", options)
 
-    def update_from_dict(self, options: dict[str, Any]) -> Any:
-        """Take options from a flat dict."""
-        return self._set("training", options)
+    def framework(self, framework: str = "torch", **options: Any) -> Any:
+        """torch is the only framework."""
+        return self._set("framework", {"framework": framework, **options})
 
-    def copy(self) -> Any:
-        """A copy that can be changed."""
-        other = copy.copy(self)
-        other.options = copy.deepcopy(self.options)
-        other.is_frozen = False
-        return other
+    def rl_module(self, model_config: Any = None, **options: Any) -> Any:
+        """The options of the model, as `training(model=...)` takes them."""
+        if model_config is not None and not isinstance(model_config, Mapping):  # DefaultModelConfig, a dataclass
+            model_config = {name: value for name, value in vars(model_config).items() if value is not None}
+        return self._set("rl_module", {**({"model": model_config} if model_config else {}), **options})
+
+    # Methods without an option that changes anything.
+
+    def api_stack(self, **options: Any) -> Any:
+        """The stack of classes: there is one."""
+        return self._set("api_stack", options)
+
+    def learners(self, **options: Any) -> Any:
+        """The learner is in the process of the algorithm."""
+        return self._set("learners", options)
+
+    def fault_tolerance(self, **options: Any) -> Any:
+        """A rollout process that is lost is always replaced."""
+        return self._set("fault_tolerance", options)
+
+    def checkpointing(self, **options: Any) -> Any:
+        """A checkpoint always holds everything."""
+        return self._set("checkpointing", options)
+
+    def experimental(self, **options: Any) -> Any:
+        """Options that begin with an underscore."""
+        return self._set("experimental", options)
+
+    def python_environment(self, **options: Any) -> Any:
+        """Environment variables belong to `zray.init(runtime_env=...)`."""
+        return self._set("python_environment", options)
+
+    def offline_data(self, **options: Any) -> Any:
+        """Recorded steps: not there yet.
+
+        Raises:
+            NotImplementedError: an input or an output is named.
+        """
+        return self._set("offline_data", options)
+
+    rollouts = exploration = env_runners
+
+    # --- the configuration as a dict ---
+
+    def update_from_dict(self, options: Mapping[str, Any]) -> Any:
+        """Take options from a flat dict, in any spelling."""
+        return self._set("update_from_dict", options)
+
+    @classmethod
+    def from_dict(cls, config_dict: Mapping[str, Any]) -> Any:
+        """A configuration with the options of a flat dict."""
+        return cls().update_from_dict(config_dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The options, as a flat dict."""
         return copy.deepcopy(self.options)
 
-    def build_algo(self) -> Any:
-        """The algorithm."""
-        if self.algo_class is None:
-            raise ValueError(f"{type(self).__name__} names no algorithm: use the config of one, as PPOConfig.")
-        return self.algo_class(self)
+    def get(self, key: str, default: Any = None) -> Any:
+        """An option, or the default where there is none."""
+        return self.options.get(spellings.today_name(key, self.options), default)
 
-    build = build_algo
+    def keys(self) -> KeysView[str]:
+        """Today's names of the options."""
+        return self.options.keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Names and values."""
+        return self.options.items()
+
+    def values(self) -> ValuesView[Any]:
+        """Values, in the order of the names."""
+        return self.options.values()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.options)
+
+    def __contains__(self, key: str) -> bool:
+        return spellings.today_name(key, self.options) in self.options
+
+    def __getitem__(self, key: str) -> Any:
+        return self.options[spellings.today_name(key, self.options)]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._set("update_from_dict", {key: value})
 
     def __getattr__(self, name: str) -> Any:
         options = self.__dict__.get("options", {})
-        if name in options:
-            return options[name]
-        if name in _ACCEPTED:
-            return lambda *args, **kwargs: self
+        today = spellings.today_name(name, options)
+        if today in options:
+            return options[today]
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or name.startswith("_"):
+            object.__setattr__(self, name, value)
+        else:
+            self._set("update_from_dict", {name: value})
+
+    # --- what is made of it ---
+
+    def copy(self, copy_frozen: bool = False) -> Any:
+        """A copy that can be changed.
+
+        Args:
+            copy_frozen: True: a copy of a configuration in use cannot be changed either.
+        """
+        other = copy.copy(self)
+        other.options = copy.deepcopy(self.options)
+        other.is_frozen = self.is_frozen and copy_frozen
+        return other
+
+    def freeze(self) -> None:
+        """Let nothing change the configuration any more."""
+        self.is_frozen = True
+
+    def validate(self) -> None:
+        """Check that options fit together.
+
+        Raises:
+            ValueError: they do not.
+        """
+        if self.options["env"] is None:
+            raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
+
+    def build_algo(self, env: Any = None, **options: Any) -> Any:
+        """The algorithm.
+
+        Args:
+            env: the environment, if the configuration names none.
+            options: `logger_creator`, as of 2018.
+        """
+        if self.algo_class is None:
+            raise ValueError(f"{type(self).__name__} names no algorithm: use the config of one, as PPOConfig.")
+        return self.algo_class(self, **({"env": env} if env is not None else {}), **options)
+
+    def build(self, env: Any = None, **options: Any) -> Any:
+        """The algorithm, as `build_algo`."""
+        return self.build_algo(env, **options)

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["EnvContext", "InvalidEnvironmentError", "check_environment", "creator_of", "make_environment"]
+__all__ = ["EnvContext", "InvalidEnvironmentError", "Limited", "check_environment", "creator_of", "make_environment"]
 
 
 class InvalidEnvironmentError(RuntimeError):
@@ -123,6 +123,21 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
         place = f"Environment {name_of(env)} number {context.vector_index}"
         raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}") from error
     return made if isinstance(made, gymnasium.Env) else OldStep(made)
+
+
+class Limited:
+    """A function that makes environments whose episodes are truncated.
+
+    Args:
+        env: what `make_environment` takes.
+        horizon: the most steps of an episode.
+    """
+
+    def __init__(self, env: Any, horizon: int) -> None:
+        self.env, self.horizon, self.__name__ = env, horizon, name_of(env)
+
+    def __call__(self, context: EnvContext) -> gymnasium.Env[Any, Any]:
+        return gymnasium.wrappers.TimeLimit(make_environment(self.env, context), self.horizon)
 
 
 def name_of(env: Any) -> str:

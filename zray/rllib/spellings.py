@@ -1,0 +1,405 @@
+"""Names of options since 2017, in one table: today's name, the method that owns it, its default, and former names.
+
+`translated` takes options in any spelling, and gives today's.  Options of one algorithm have their defaults in the
+`defaults` of its configuration; a row here names their former spellings.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["ABSENT", "CONVERTED", "IGNORED", "OPTIONS", "common_defaults", "translated", "unknown"]
+
+logger = logging.getLogger("zray.rllib")
+
+UNSET = object()
+
+
+class Option(NamedTuple):
+    """An option.
+
+    owner: the method of the configuration that takes it.  default: that of all algorithms; UNSET: it has none.
+    former: other spellings, which mean the same.
+    """
+
+    owner: str
+    default: Any = UNSET
+    former: tuple[str, ...] = ()
+
+
+OPTIONS: dict[str, Option] = {
+    # environment
+    "env": Option("environment", None),
+    "env_config": Option("environment", {}),
+    "clip_rewards": Option("environment", False),
+    "horizon": Option("environment", None, ("max_episode_steps",)),
+    "observation_space": Option("environment", None),
+    "action_space": Option("environment", None),
+    "disable_env_checking": Option("environment", False),
+    # env_runners
+    "num_env_runners": Option("env_runners", 0, ("num_rollout_workers", "num_workers")),
+    "num_envs_per_env_runner": Option("env_runners", 4, ("num_envs_per_worker",)),
+    "num_groups": Option("env_runners", 2),
+    "rollout_fragment_length": Option("env_runners", 128, ("sample_batch_size", "batch_size")),
+    "observation_filter": Option("env_runners", "NoFilter"),
+    "explore": Option("env_runners", True),
+    "num_cpus_per_env_runner": Option("env_runners", 1, ("num_cpus_per_worker",)),
+    "num_gpus_per_env_runner": Option("env_runners", 0, ("num_gpus_per_worker",)),
+    "custom_resources_per_env_runner": Option("env_runners", {}, ("custom_resources_per_worker",)),
+    "sample_timeout_s": Option("env_runners", None),
+    # training
+    "gamma": Option("training", 0.99),
+    "lr": Option("training", 3e-4, ("sgd_stepsize",)),
+    "grad_clip": Option("training", 0.5, ("grad_norm_clipping",)),
+    "model": Option("training", {"fcnet_hiddens": [64, 64], "fcnet_activation": "tanh"}, ("model_config",)),
+    "train_batch_size": Option("training", UNSET, ("timesteps_per_batch", "train_batch_size_per_learner")),
+    "minibatch_size": Option("training", UNSET, ("sgd_minibatch_size", "sgd_batchsize")),
+    "num_epochs": Option("training", UNSET, ("num_sgd_iter",)),
+    "lambda_": Option("training", UNSET, ("lambda",)),
+    "vf_loss_coeff": Option("training", UNSET, ("vf_coeff",)),
+    "prioritized": Option("training", UNSET, ("prioritized_replay",)),
+    "prioritized_alpha": Option("training", UNSET, ("prioritized_replay_alpha",)),
+    "prioritized_beta": Option("training", UNSET, ("prioritized_replay_beta",)),
+    "capacity": Option("training", UNSET, ("buffer_size", "replay_buffer_capacity")),
+    "learning_starts": Option("training", UNSET, ("num_steps_sampled_before_learning_starts",)),
+    # multi_agent
+    "policies": Option("multi_agent", None),
+    "policy_mapping_fn": Option("multi_agent", None),
+    "policies_to_train": Option("multi_agent", None),
+    # evaluation
+    "evaluation_interval": Option("evaluation", 0),
+    "evaluation_duration": Option("evaluation", 10, ("evaluation_num_episodes",)),
+    "evaluation_config": Option("evaluation", {}),
+    # the rest
+    "min_sample_timesteps_per_iteration": Option(
+        "reporting", 0, ("timesteps_per_iteration", "min_env_steps_per_iteration", "min_timesteps_per_iteration")
+    ),
+    "metrics_num_episodes_for_smoothing": Option("reporting", 100, ("metrics_smoothing_episodes",)),
+    "callbacks": Option("callbacks", None, ("callbacks_class",)),
+    "seed": Option("debugging", 0),
+    "log_level": Option("debugging", "WARN"),
+    "framework": Option("framework", "torch"),
+    "num_gpus": Option("resources", 0, ("num_gpus_per_learner",)),
+}
+
+_TF = "it is of TensorFlow, and models are torch's"
+_STACK = "there is one stack of classes here"
+_REPLACED = "a rollout process that is lost is always replaced"
+_LEARNER = "the learner is the process of the algorithm"
+# Options that change nothing here, and the reason.  Empty: nothing is lost, and nothing is said.
+IGNORED: dict[str, str] = {
+    **dict.fromkeys(
+        ("tf_session_args", "local_tf_session_args", "tf_debug_inf_or_nan", "tf_debug_filter", "devices", "eager"), _TF
+    ),
+    **dict.fromkeys(("eager_tracing", "eager_max_retraces", "simple_optimizer", "multi_gpu", "use_tf_debugger"), _TF),
+    **dict.fromkeys(("num_gpus_per_batch", "tf_single_threaded"), _TF),
+    **dict.fromkeys(
+        (
+            "enable_rl_module_and_learner",
+            "enable_env_runner_and_connector_v2",
+            "enable_connectors",
+            "_enable_new_api_stack",
+            "_enable_rl_module_api",
+            "_enable_learner_api",
+            "_disable_preprocessor_api",
+            "_disable_action_flattening",
+            "_disable_execution_plan_api",
+            "_disable_initialize_loss_from_dummy_batch",
+            "_use_trajectory_view_api",
+            "use_exec_api",
+        ),
+        "",
+    ),
+    **dict.fromkeys(("rl_module_spec", "learner_class", "learner_connector", "env_to_module_connector"), _STACK),
+    **dict.fromkeys(("module_to_env_connector", "env_runner_cls", "sampler_config"), _STACK),
+    **dict.fromkeys(
+        (
+            "ignore_worker_failures",
+            "ignore_env_runner_failures",
+            "recreate_failed_workers",
+            "recreate_failed_env_runners",
+            "restart_failed_env_runners",
+            "restart_failed_sub_environments",
+            "max_num_worker_restarts",
+            "max_num_env_runner_restarts",
+            "delay_between_worker_restarts_s",
+            "delay_between_env_runner_restarts_s",
+            "num_consecutive_worker_failures_tolerance",
+            "num_consecutive_env_runner_failures_tolerance",
+            "worker_health_probe_timeout_s",
+            "worker_restore_timeout_s",
+            "env_runner_health_probe_timeout_s",
+            "env_runner_restore_timeout_s",
+        ),
+        "",
+    ),
+    **dict.fromkeys(("num_learners", "num_learner_workers", "num_gpus_per_learner_worker"), _LEARNER),
+    **dict.fromkeys(("num_cpus_per_learner", "num_cpus_per_learner_worker", "local_gpu_idx"), _LEARNER),
+    **dict.fromkeys(("num_cpus_for_driver", "num_cpus_for_main_process", "num_cpus_for_local_worker"), _LEARNER),
+    **dict.fromkeys(
+        (
+            "min_steps_per_task",
+            "min_iter_time_s",
+            "min_time_s_per_iteration",
+            "min_train_timesteps_per_iteration",
+            "keep_per_episode_custom_metrics",
+            "collect_metrics_timeout",
+            "metrics_episode_collection_timeout_s",
+            "log_sys_usage",
+            "logger_creator",
+            "logger_config",
+            "monitor",
+            "monitor_env",
+            "record_env",
+            "render_env",
+            "render",
+            "env_task_fn",
+            "placement_strategy",
+            "use_worker_filter_stats",
+            "update_worker_filter_stats",
+            "synchronize_filters",
+            "compress_observations",
+            "preprocessor_pref",
+            "remote_worker_envs",
+            "remote_env_batch_wait_ms",
+            "create_env_on_driver",
+            "create_env_on_local_worker",
+            "create_local_env_runner",
+            "validate_workers_after_construction",
+            "validate_env_runners_after_construction",
+            "sample_async",
+            "sample_collector",
+            "vf_share_layers_warning",
+            "shuffle_sequences",
+            "normalize_actions",
+            "clip_actions",
+            "no_done_at_end",
+            "soft_horizon",
+            "worker_side_prioritization",
+            "always_attach_evaluation_results",
+            "in_evaluation",
+            "evaluation_num_workers",
+            "evaluation_num_env_runners",
+            "evaluation_parallel_to_training",
+            "evaluation_sample_timeout_s",
+            "evaluation_force_reset_envs_before_iteration",
+            "export_native_model_files",
+            "checkpoint_trainable_policies_only",
+            "store_buffer_in_checkpoints",
+            "extra_python_environs_for_driver",
+            "extra_python_environs_for_worker",
+            "redirect_worker_output",
+            "use_critic",
+            "count_steps_by",
+            "algorithm_config_overrides_per_module",
+            "observation_fn",
+            "is_atari",
+            "env_runner_and_connector_v2",
+        ),
+        "it has no effect here",
+    ),
+    "hiddens": "the layers are those of model['fcnet_hiddens']",
+    "optimizer": "the optimiser is that of the algorithm's paper",
+    "lr_schedule": "",
+}
+
+ABSENT: dict[str, str] = {
+    **dict.fromkeys(
+        ("input", "input_", "input_config", "output", "output_config", "off_policy_estimation_methods"),
+        "Train from an environment, and record its steps by a wrapper of gymnasium.",
+    ),
+    "custom_eval_function": "Evaluate in the loop that calls `algo.train()`.",
+    "custom_evaluation_function": "Evaluate in the loop that calls `algo.train()`.",
+}
+
+
+def _epsilon(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """`exploration_config`: a schedule of epsilon; other kinds of exploration belong to the algorithm."""
+    if "epsilon" not in options or str(value.get("type", "EpsilonGreedy")) != "EpsilonGreedy":
+        return {}
+    first = float(value.get("initial_epsilon", 1.0))
+    begin = int(value.get("warmup_timesteps", 0))
+    last, steps = float(value.get("final_epsilon", 0.05)), int(value.get("epsilon_timesteps", 10_000))
+    return {"epsilon": [[begin, first], [begin + steps, last]]}
+
+
+def _replay(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """`replay_buffer_config`: capacity, and whether by priority."""
+    found = {}
+    names = {
+        "capacity": "capacity",
+        "learning_starts": "learning_starts",
+        "prioritized_replay_alpha": "prioritized_alpha",
+        "alpha": "prioritized_alpha",
+        "prioritized_replay_beta": "prioritized_beta",
+        "beta": "prioritized_beta",
+    }
+    for name, today in names.items():
+        if name in value and today in options:
+            found[today] = value[name]
+    kind = value.get("type")
+    if kind is not None and "prioritized" in options:
+        found["prioritized"] = "Prioritized" in (kind if isinstance(kind, str) else kind.__name__)
+    return found
+
+
+def _last_epsilon(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
+    (first, start), (last, _) = options["epsilon"][0], options["epsilon"][-1]
+    return {"epsilon": [[first, start], [last, value]]}
+
+
+def _fraction(value: float, options: Mapping[str, Any]) -> dict[str, Any]:
+    (first, start), (_, end) = options["epsilon"][0], options["epsilon"][-1]
+    return {"epsilon": [[first, start], [int(value), end]]}
+
+
+def _agents(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value[name] for name in ("policies", "policy_mapping_fn", "policies_to_train") if name in value}
+
+
+def _complete(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if value != "truncate_episodes":
+        once("batch_mode", "rollouts have a fixed length, and the value of the last state stands for the rest")
+    return {}
+
+
+def _unit(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if value != "episodes":
+        raise NotImplementedError(
+            f"zray does not have evaluation in {value} yet.  Give the number of episodes as evaluation_duration."
+        )
+    return {}
+
+
+def _pytorch(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"framework": "torch" if value else options.get("framework", "torch")}
+
+
+def _filtered(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"observation_filter": value or "NoFilter"}
+
+
+# Options that are computed from a former one: name -> function of (value, options) that gives today's.
+CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
+    "use_gae": lambda value, options: {} if value or "lambda_" not in options else {"lambda_": 1.0},
+    "exploration_config": _epsilon,
+    "epsilon_timesteps": _fraction,
+    "final_epsilon": _last_epsilon,
+    "exploration_final_eps": _last_epsilon,
+    "replay_buffer_config": _replay,
+    "multiagent": _agents,
+    "batch_mode": _complete,
+    "evaluation_duration_unit": _unit,
+    "use_pytorch": _pytorch,
+    "filter_observations": _filtered,
+    "vf_share_layers": lambda value, options: {"model": {"vf_share_layers": value}},
+}
+
+
+def common_defaults() -> dict[str, Any]:
+    """The options of all algorithms, with their defaults."""
+    return {name: option.default for name, option in OPTIONS.items() if option.default is not UNSET}
+
+
+_FORMER = {former: name for name, option in OPTIONS.items() for former in option.former}
+_said: set[str] = set()
+
+
+def once(name: str, reason: str) -> None:
+    """Log one line in the life of the process: an option is taken, and changes nothing."""
+    if reason and name not in _said:
+        _said.add(name)
+        logger.warning("The option %r changes nothing: %s.", name, reason)
+
+
+def today_name(name: str, options: Mapping[str, Any]) -> str:
+    """Today's name of an option; the name itself, where the algorithm has it or where no other is known."""
+    return name if name in options else _FORMER.get(name, name)
+
+
+def translated(given: Mapping[str, Any], options: Mapping[str, Any], place: str, kind: str = "") -> dict[str, Any]:
+    """Options in today's spelling.
+
+    Args:
+        given: options in any spelling.
+        options: the options of the algorithm, with their values.
+        place: who takes them, for messages: "PPOConfig.training".
+        kind: the algorithm's name.
+
+    Raises:
+        TypeError: an option is unknown.
+        NotImplementedError: an option is not there yet.
+    """
+    found: dict[str, Any] = {}
+    whole = {**options}
+    rest = dict(given)
+    if "schedule_max_timesteps" in rest or "exploration_fraction" in rest:  # 2018: the product is a number of steps
+        steps = rest.pop("schedule_max_timesteps", 100_000) * rest.pop("exploration_fraction", 0.1)
+        rest["epsilon_timesteps"] = steps
+    schedule = rest.get("lr_schedule") or rest.get("lr")
+    if isinstance(schedule, (list, tuple)):
+        rest.update(_decay(schedule, options))
+    for name, value in rest.items():
+        if name in options:
+            made = {name: value}
+        elif name in CONVERTED:
+            made = CONVERTED[name](value, whole)
+        elif name in ABSENT:
+            if value not in (None, "sampler", {}, []):
+                raise NotImplementedError(f"zray does not have the option {name!r} of rllib yet.  {ABSENT[name]}")
+            made = {}
+        elif name in IGNORED:
+            if value not in (None, False, {}, []):
+                once(name, IGNORED[name])
+            made = {}
+        elif (today := _FORMER.get(name, name)) in OPTIONS:
+            made = {today: value}
+        else:
+            raise TypeError(unknown(place, name, options))
+        for key, each in made.items():
+            found[key] = whole[key] = _value(key, each, kind)
+    return found
+
+
+def _value(name: str, value: Any, kind: str) -> Any:
+    if name == "entropy_coeff" and kind in ("A2C", "A3C") and isinstance(value, (int, float)) and value < 0:
+        return -value  # until 2018 the loss had the entropy with this sign
+    if name == "seed" and value is None:
+        return 0
+    if name == "framework":
+        if value in ("tf", "tf2", "tfe"):
+            once("framework", _TF)
+        elif value not in ("torch", None):
+            raise ValueError(f'The framework is "torch", not {value!r}.')
+        return "torch"
+    if name in ("evaluation_interval", "min_sample_timesteps_per_iteration"):
+        return value or 0
+    return value
+
+
+def _decay(schedule: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A schedule of the learning rate: [[0, first], [steps, 0]]."""
+    first, last = schedule[0], schedule[-1]
+    if len(schedule) == 2 and first[0] == 0 and last[1] == 0 and "lr_decay_steps" in options:
+        return {"lr": first[1], "lr_decay_steps": last[0], "lr_schedule": None}
+    if all(point[1] == first[1] for point in schedule):
+        return {"lr": first[1], "lr_schedule": None}
+    raise NotImplementedError(
+        f"zray does not have the schedule {schedule} of the learning rate yet.  Use [[0, lr], [steps, 0]], with PPO."
+    )
+
+
+def unknown(place: str, name: str, options: Mapping[str, Any]) -> str:
+    """The message for an unknown option: the nearest one, and the method that owns it."""
+    today = {*options, *OPTIONS}
+    near = difflib.get_close_matches(name, sorted(today), 1) or difflib.get_close_matches(name, sorted(_FORMER), 1)
+    text = f"{place} has no option {name!r}."
+    if near:
+        own = _FORMER.get(near[0], near[0])
+        owner = OPTIONS[own].owner if own in OPTIONS else "training"
+        same = f", which is {own!r} today," if own != near[0] else ","
+        text += f"  Near: {near[0]!r}{same} of {owner}()."
+    return text
