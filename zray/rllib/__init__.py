@@ -2,8 +2,32 @@
 
 from typing import Any
 
+from . import doors
+
+__all__ = ["Algorithm", "AlgorithmConfig", "BaseEnv", "EnvContext", "MultiAgentEnv", "Policy", "SampleBatch"]
+
+# Names of the package, and where they are: module:attribute.
+_PLACES = {
+    "Algorithm": "algorithm:Algorithm",
+    "AlgorithmConfig": "config:AlgorithmConfig",
+    "BaseEnv": "callbacks:BaseEnv",
+    "EnvContext": "environments:EnvContext",
+    "MultiAgentEnv": "env.multi_agent_env:MultiAgentEnv",
+    "Policy": "policies:Policy",
+    "RolloutWorker": "groups:Group",
+    "SampleBatch": "policy.sample_batch:SampleBatch",
+}
+
+doors.install()
+
 
 def __getattr__(name: str) -> Any:
     from .. import absent
 
+    if name in _PLACES:
+        return doors.value_at(_PLACES[name], __name__)
+    if name in doors.MODULES and "." not in name:
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
     raise absent.attribute_error(__name__, name)

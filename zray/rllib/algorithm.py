@@ -12,6 +12,7 @@ import torch
 
 from zray.tune import Trainable
 
+from .callbacks import MetricsLogger, events_of
 from .config import AlgorithmConfig
 from .environments import EnvContext, Limited, make_environment
 from .groups import Batch, Episode
@@ -31,25 +32,29 @@ class Algorithm(Trainable):
     Args:
         config: an AlgorithmConfig, or a flat dict of options.
         env: the environment, if the config names none.
+        logger_creator: a function of the options that makes a `tune.logger.Logger` for the results, as of 2018.
     """
 
     config_class: type[AlgorithmConfig] = AlgorithmConfig
     policy_class: type[Policy] = Policy
     host_class: type[GroupHost] = GroupHost
 
-    def __init__(self, config: Any = None, env: Any = None, **kwargs: Any) -> None:
-        made = config if isinstance(config, AlgorithmConfig) else self.config_class(type(self))
-        if isinstance(config, dict):
-            made.update_from_dict(config)
+    def __init__(self, config: Any = None, env: Any = None, logger_creator: Any = None, **kwargs: Any) -> None:
+        made = config if isinstance(config, AlgorithmConfig) else self.configured(config or {})
         if env is not None:
             made = made.copy().environment(env)
         made.freeze()
         self.algorithm_config = made
+        self.logger = logger_creator(made.to_dict()) if logger_creator is not None else None
+        if self.logger is not None:
+            self._logdir = self.logger.logdir
         super().__init__(made.to_dict(), **kwargs)
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make policy, environments and learner."""
         self.algorithm_config.validate()
+        self.events = events_of(config["callbacks"])
+        self.metrics = MetricsLogger()
         self.rng = np.random.default_rng([config["seed"], 1_000_003])
         torch.manual_seed(config["seed"])
         probe = make_environment(config["env"], EnvContext(config["env_config"]))
@@ -67,6 +72,8 @@ class Algorithm(Trainable):
             "env": Limited(config["env"], config["horizon"]) if config["horizon"] else config["env"],
             "env_config": config["env_config"],
             "seed": config["seed"],
+            "events": self.events,
+            "checks": not config["disable_env_checking"],
         }
         self.num_groups = config["num_groups"]
         resources = {
@@ -78,10 +85,11 @@ class Algorithm(Trainable):
             self.policy_options, groups, self.num_groups, config["num_env_runners"], resources, self.host_class
         )
         self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
-        self.steps_sampled = 0
+        self.steps_sampled = self.episodes_ended = 0
         # The groups that are in this process have drawn weights too: the learner's do not depend on them.
         torch.manual_seed(config["seed"] + 1_000_003)
         self.setup_learner(config)
+        self._tell("on_algorithm_init")
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the optimiser, and what else the algorithm has."""
@@ -104,29 +112,61 @@ class Algorithm(Trainable):
     def step(self) -> dict[str, Any]:
         """One iteration, with the metrics in the spellings of 2018 and of today."""
         before = self.steps_sampled
+        self.episodes_ended = 0
         learner = self.training_step()
         while self.steps_sampled - before < self.config["min_sample_timesteps_per_iteration"]:
             learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
+        result["episodes_this_iter"] = self.episodes_ended
         lengths = [episode.length for episode in self.episodes]
         returns = [episode.episode_return for episode in self.episodes]
+        mean = least = most = length = np.nan  # as in Ray: a program may read them before the first end
         if returns:
             mean, least, most = float(np.mean(returns)), float(np.min(returns)), float(np.max(returns))
             length = float(np.mean(lengths))
-            result.update(
-                episode_reward_mean=mean, episode_reward_min=least, episode_reward_max=most, episode_len_mean=length
-            )
-            result["env_runners"] = {
-                "episode_return_mean": mean,
-                "episode_return_min": least,
-                "episode_return_max": most,
-                "episode_len_mean": length,
-                "num_env_steps_sampled_lifetime": self.steps_sampled,
-            }
+        result.update(
+            episode_reward_mean=mean, episode_reward_min=least, episode_reward_max=most, episode_len_mean=length
+        )
+        result["env_runners"] = {
+            "episode_return_mean": mean,
+            "episode_return_min": least,
+            "episode_return_max": most,
+            "episode_len_mean": length,
+            "num_env_steps_sampled_lifetime": self.steps_sampled,
+        }
         interval = self.config["evaluation_interval"]
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
+        if self.events is not None:
+            self._add_metrics(result)
         return result
+
+    def train(self) -> dict[str, Any]:
+        """One iteration, with the metrics and the keys that are filled in."""
+        result = super().train()
+        self._tell("on_train_result", result=result)
+        if self.logger is not None:
+            self.logger.on_result(result)
+        return result
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        """Call the callbacks of an event."""
+        if self.events is not None:
+            self.events.call(event, algorithm=self, trainer=self, metrics_logger=self.metrics, **facts)
+
+    def _add_metrics(self, result: dict[str, Any]) -> None:
+        """What callbacks have noted: of the last episodes, and of this process."""
+        noted: dict[str, list[float]] = {}
+        logger = MetricsLogger()
+        for episode in self.episodes:
+            for name, value in (episode.custom_metrics or {}).items():
+                noted.setdefault(name, []).extend(np.ravel(value).tolist())
+            logger.merge(episode.logged or {})
+        custom = result["custom_metrics"] = {}
+        for name, values in noted.items():
+            custom.update({f"{name}_mean": np.mean(values), f"{name}_min": min(values), f"{name}_max": max(values)})
+        result.setdefault("env_runners", {}).update(custom_metrics=custom, **logger.reduced())
+        result.update(self.metrics.reduced())
 
     def collect(self, steps: int) -> list[Batch]:
         """A rollout of each group, with the current weights."""
@@ -135,6 +175,8 @@ class Algorithm(Trainable):
         self.policy.filter.merge([batch.counted for batch in batches])
         for batch in batches:
             self.episodes.extend(batch.episodes)
+            self.episodes_ended += len(batch.episodes)
+            self._tell("on_sample_end", samples=batch, worker=self.rollouts, env_runner=self.rollouts)
         self.steps_sampled += sum(batch.rewards.size for batch in batches)
         return batches
 
@@ -144,19 +186,23 @@ class Algorithm(Trainable):
         Args:
             episodes: how many; None: `evaluation_duration`.
         """
+        self._tell("on_evaluate_start")
         count = episodes or self.config["evaluation_duration"]
         env = make_environment(self.config["env"], EnvContext(self.config["env_config"]))
         returns = [self._play(env, 1_000_000 + number) for number in range(count)]
         env.close()
         mean = float(np.mean(returns))
-        return {"env_runners": {"episode_return_mean": mean}, "episode_reward_mean": mean, "episodes": count}
+        found = {"env_runners": {"episode_return_mean": mean}, "episode_reward_mean": mean, "episodes": count}
+        self._tell("on_evaluate_end", evaluation_metrics=found)
+        return found
 
     def _play(self, env: Any, seed: int) -> float:
         observation, _ = env.reset(seed=seed)
+        explores = bool(self.config["evaluation_config"].get("explore", False))
         total, is_over = 0.0, False
         while not is_over:
             observation, reward, terminated, truncated, _ = env.step(
-                self.compute_single_action(observation, explore=False)
+                self.compute_single_action(observation, explore=explores)
             )
             total += float(reward)
             is_over = terminated or truncated
@@ -172,6 +218,34 @@ class Algorithm(Trainable):
         return self.policy.act(observation, self.config["explore"] if explore is None else explore, self.rng)
 
     compute_action = compute_single_action
+
+    def compute_actions(self, observations: Any, **options: Any) -> Any:
+        """The actions for several observations: a dict by their keys, or a list in their order."""
+        if isinstance(observations, dict):
+            return {key: self.compute_single_action(each, **options) for key, each in observations.items()}
+        return [self.compute_single_action(each, **options) for each in observations]
+
+    @classmethod
+    def configured(cls, options: dict[str, Any]) -> AlgorithmConfig:
+        """The configuration with options in any spelling."""
+        made: AlgorithmConfig = cls.config_class(cls).update_from_dict(options)
+        return made
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """The configuration with the defaults of the algorithm."""
+        return cls.config_class(cls)
+
+    @classmethod
+    def with_updates(cls, *args: Any, **kwargs: Any) -> Any:
+        """A class of parts: not there.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        from .trainers import build_trainer
+
+        return build_trainer()
 
     def get_policy(self, policy_id: str = "default_policy") -> Policy:
         """The policy."""
@@ -219,6 +293,15 @@ class Algorithm(Trainable):
         self.episodes.extend(state["episodes"])
         self.steps_sampled = state["steps_sampled"]
         self.rollouts.set_state(state["groups"])
+        self._tell("on_checkpoint_loaded")
+
+    def save_to_path(self, path: Any = None) -> str:
+        """Save into a folder, and return its path."""
+        return str(self.save(None if path is None else os.fspath(path)))
+
+    def restore_from_path(self, path: Any) -> None:
+        """Go on from the checkpoint in a folder."""
+        self.restore(path)
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> Algorithm:
@@ -239,7 +322,7 @@ class Algorithm(Trainable):
         """One CPU for the learner, and those of the rollout actors."""
         from zray.tune import PlacementGroupFactory
 
-        made = cls.config_class(cls).update_from_dict(config)
+        made = cls.configured(config)
         each = {"CPU": made["num_cpus_per_env_runner"], "GPU": made["num_gpus_per_env_runner"]}
         each = {name: amount for name, amount in each.items() if amount}
         workers = min(made["num_env_runners"], made["num_groups"])

@@ -209,6 +209,11 @@ class AlgorithmConfig:
         """Let nothing change the configuration any more."""
         self.is_frozen = True
 
+    @staticmethod
+    def overrides(**options: Any) -> dict[str, Any]:
+        """Options for an evaluation, or for one policy."""
+        return options
+
     def validate(self) -> None:
         """Check that options fit together.
 
@@ -217,6 +222,15 @@ class AlgorithmConfig:
         """
         if self.options["env"] is None:
             raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
+        workers, groups = self.options["num_env_runners"], self.options["num_groups"]
+        if workers > groups:
+            spellings.logger.warning(
+                "num_env_runners is %d, and num_groups is %d: %d processes are started.  Give num_groups=%d too.",
+                workers,
+                groups,
+                groups,
+                workers,
+            )
 
     def build_algo(self, env: Any = None, **options: Any) -> Any:
         """The algorithm.

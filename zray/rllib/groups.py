@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
 from .policies import Policy
 
@@ -21,6 +22,7 @@ class Episode(NamedTuple):
     """A finished episode.
 
     env: the number of the environment.  number: of the episode in it.  seed: that of its reset.
+    custom_metrics, logged: what callbacks have noted.
     """
 
     episode_return: float
@@ -28,6 +30,8 @@ class Episode(NamedTuple):
     env: int
     number: int
     seed: int
+    custom_metrics: dict[str, float] | None = None
+    logged: dict[Any, tuple[str, list[float]]] | None = None
 
 
 class Batch(NamedTuple):
@@ -59,17 +63,34 @@ class Group:
         size: its environments.
         env, env_config: how an environment is made.
         seed: the experiment's.
+        events: the callbacks.
+        checks: whether the first environment is checked before the first rollout.
     """
 
     def __init__(
-        self, index: int, size: int, env: Any, env_config: dict[str, Any], seed: int, worker_index: int = 0
+        self,
+        index: int,
+        size: int,
+        env: Any,
+        env_config: dict[str, Any],
+        seed: int,
+        worker_index: int = 0,
+        events: Events | None = None,
+        checks: bool = True,
     ) -> None:
-        self.index, self.size, self.name = index, size, name_of(env)
+        self.index, self.size, self.name, self.worker_index = index, size, name_of(env), worker_index
+        self.events, self.live, self.metrics = events, [], MetricsLogger()
         first = index * size
-        self.envs = [
-            make_environment(env, EnvContext(env_config, worker_index, first + place)) for place in range(size)
-        ]
-        check_environment(self.envs[0], self.name)
+        contexts = [EnvContext(env_config, worker_index, first + place) for place in range(size)]
+        self.envs = [make_environment(env, context) for context in contexts]
+        if checks:
+            check_environment(self.envs[0], self.name)
+        if events is not None:
+            self.live = [LiveEpisode(first + place, 0) for place in range(size)]
+            for place, context in enumerate(contexts):
+                facts = {"env": self.envs[place], "sub_environment": self.envs[place], "env_context": context}
+                self._tell("on_environment_created", place, **facts)
+                self._tell("on_sub_environment_created", place, **facts)
         self.rng = np.random.default_rng([seed, index])
         self.numbers = [0] * size
         self.seeds = [0] * size
@@ -80,19 +101,69 @@ class Group:
     def _reset(self, place: int) -> Any:
         self.seeds[place] = seed = int(self.rng.integers(2**31))
         self.returns[place], self.lengths[place] = 0.0, 0
-        observation, _ = self.envs[place].reset(seed=seed)
+        try:
+            observation, info = self.envs[place].reset(seed=seed)
+        except Exception as error:
+            raise InvalidEnvironmentError(
+                f"reset raised {type(error).__name__}: {error}, in {self._where(place)}."
+            ) from error
+        if self.events is not None:
+            self.live[place] = LiveEpisode(self.index * self.size + place, self.numbers[place])
+            self.live[place].observation, self.live[place].info = observation, info
+            self._tell("on_episode_created", place)
+            self._tell("on_episode_start", place)
         return observation
 
     def _where(self, place: int) -> str:
         return (
             f"environment {self.name} number {self.index * self.size + place}, step {self.lengths[place]} of the "
-            f"episode with seed {self.seeds[place]}"
+            f"episode with seed {self.seeds[place]}, worker {self.worker_index}"
         )
 
     def _raised(self, place: int, action: Any, error: Exception) -> InvalidEnvironmentError:
         return InvalidEnvironmentError(
             f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
         )
+
+    def _tell(self, event: str, place: int, **facts: Any) -> None:
+        """Call the callbacks of an event of an environment."""
+        assert self.events is not None
+        if self.events.wants(event):
+            self.events.call(
+                event,
+                **{
+                    "episode": self.live[place],
+                    "worker": self,
+                    "env_runner": self,
+                    "base_env": BaseEnv(self.envs),
+                    "env": self.envs[place],
+                    "env_index": place,
+                    "policies": {},
+                    "rl_module": None,
+                    "metrics_logger": self.metrics,
+                    **facts,
+                },
+            )
+
+    def _flat(self, policy: Policy) -> np.ndarray:
+        """The observations as rows.
+
+        Raises:
+            InvalidEnvironmentError: one of them does not fit the observation space.
+        """
+        try:
+            return policy.flatten(self.observations)
+        except Exception as error:
+            for place, observation in enumerate(self.observations):
+                try:
+                    policy.flatten([observation])
+                except Exception:
+                    shape = getattr(observation, "shape", None)
+                    raise InvalidEnvironmentError(
+                        f"The observation is {type(observation).__name__} of shape {shape}, where the space is "
+                        f"{policy.observation_space}, in {self._where(place)}."
+                    ) from error
+            raise
 
     def rollout(self, policy: Policy, steps: int, clip_rewards: bool = False) -> Batch:
         """Step all environments so many times by the policy.
@@ -103,7 +174,7 @@ class Group:
         size, to_environment = self.size, policy.distribution.to_environment
         returns, lengths, observations = self.returns, self.lengths, self.observations
         env_steps = [env.step for env in self.envs]  # looked up once: a step of CartPole takes microseconds
-        counted = policy.filter.fresh()
+        has_events, counted = self.events is not None, policy.filter.fresh()
         rewards: np.ndarray = np.zeros((steps, size), np.float32)
         terminated: np.ndarray = np.zeros((steps, size), np.float32)
         ended: np.ndarray = np.zeros((steps, size), np.float32)
@@ -115,7 +186,7 @@ class Group:
         cut: list[tuple[int, int, Any]] = []  # (step, place, last observation) of truncated episodes
         episodes: list[Episode] = []
         for step in range(steps):
-            raw = policy.flatten(observations)
+            raw = self._flat(policy)
             if not np.isfinite(raw).all():
                 place = int(np.argmin(np.isfinite(raw).all(axis=1)))
                 raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
@@ -131,11 +202,16 @@ class Group:
             for place, env_step in enumerate(env_steps):
                 taken = to_environment(action[place])
                 try:
-                    observation, reward, is_terminal, is_truncated, _ = env_step(taken)
+                    observation, reward, is_terminal, is_truncated, info = env_step(taken)
                 except Exception as error:
                     raise self._raised(place, taken, error) from error
                 if not math.isfinite(reward):
                     raise InvalidEnvironmentError(f"The reward is {reward}, in {self._where(place)}.")
+                if has_events:
+                    self.live[place].stepped(
+                        taken, observation, float(reward), bool(is_terminal), bool(is_truncated), info
+                    )
+                    self._tell("on_episode_step", place)
                 returns[place] += float(reward)
                 lengths[place] += 1
                 rewards[step, place] = np.sign(reward) if clip_rewards else reward
@@ -153,6 +229,9 @@ class Group:
     def _episode(self, place: int) -> Episode:
         env = self.index * self.size + place
         episode = Episode(self.returns[place], self.lengths[place], env, self.numbers[place], self.seeds[place])
+        if self.events is not None:
+            self._tell("on_episode_end", place)
+            episode = episode._replace(custom_metrics=self.live[place].custom_metrics, logged=self.metrics.take())
         self.numbers[place] += 1
         return episode
 
@@ -172,7 +251,7 @@ class Group:
         episodes: list[Episode],
         counted: Any,
     ) -> Batch:
-        last_row = policy.filter(policy.flatten(self.observations))
+        last_row = policy.filter(self._flat(policy))
         _, last = policy.forward(last_row)
         all_values = np.stack([*values, last]).astype(np.float32)
         next_values = all_values[1:].copy()

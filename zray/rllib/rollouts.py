@@ -40,6 +40,7 @@ class GroupHost:
             torch.set_num_threads(1)  # one process for each CPU
         options = dict(policy)
         self.policy: Policy = options.pop("policy_class", Policy)(**options)
+        self.worker_index = worker_index
         self.groups = [Group(index, worker_index=worker_index, **groups) for index in indices]
 
     def rollout(
@@ -72,6 +73,8 @@ class GroupHost:
         import pickle
 
         self.groups = pickle.loads(data)
+        for group in self.groups:
+            group.worker_index = self.worker_index
 
     def close(self) -> None:
         """Close all environments."""

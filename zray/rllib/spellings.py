@@ -142,6 +142,7 @@ IGNORED: dict[str, str] = {
     **dict.fromkeys(
         (
             "min_steps_per_task",
+            "prioritized_replay_eps",
             "min_iter_time_s",
             "min_time_s_per_iteration",
             "min_train_timesteps_per_iteration",
@@ -202,7 +203,6 @@ IGNORED: dict[str, str] = {
         "it has no effect here",
     ),
     "hiddens": "the layers are those of model['fcnet_hiddens']",
-    "optimizer": "the optimiser is that of the algorithm's paper",
     "lr_schedule": "",
 }
 
@@ -274,6 +274,11 @@ def _unit(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def _optimizer(value: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """`optimizer`, a dict: those of its options that the algorithm has."""
+    return {name: each for name, each in value.items() if name in options}
+
+
 def _pytorch(value: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"framework": "torch" if value else options.get("framework", "torch")}
 
@@ -294,6 +299,7 @@ CONVERTED: dict[str, Callable[[Any, Mapping[str, Any]], dict[str, Any]]] = {
     "batch_mode": _complete,
     "evaluation_duration_unit": _unit,
     "use_pytorch": _pytorch,
+    "optimizer": _optimizer,
     "filter_observations": _filtered,
     "vf_share_layers": lambda value, options: {"model": {"vf_share_layers": value}},
 }

@@ -33,6 +33,9 @@ from ..replay import PrioritizedReplay, Replay, n_step
 
 __all__ = ["DQN", "DQNConfig", "QNetwork"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 class QNetwork(nn.Module):
     """Action values of observations."""

@@ -30,6 +30,9 @@ from ..config import AlgorithmConfig
 
 __all__ = ["PPO", "PPOConfig"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 class PPOConfig(AlgorithmConfig):
     """Options of PPO."""

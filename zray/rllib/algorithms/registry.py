@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["get_algorithm_class"]
+__all__ = ["get_agent_class", "get_algorithm_class", "get_trainer_class"]
 
 _MODULES = {
     "A2C": "a2c",
@@ -27,3 +27,7 @@ def get_algorithm_class(alg: str, return_config: bool = False) -> Any:
         raise ValueError(f"No algorithm is called {alg!r}.  The names are: {', '.join(_MODULES)}.")
     found = getattr(import_module(f"zray.rllib.algorithms.{_MODULES[alg]}"), alg)
     return (found, found.config_class()) if return_config else found
+
+
+# Former names.
+get_trainer_class = get_agent_class = get_algorithm_class

@@ -1,0 +1,128 @@
+"""Callbacks in the signatures of all years."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+from zray.rllib.algorithms.callbacks import DefaultCallbacks  # noqa: E402
+from zray.rllib.callbacks.callbacks import RLlibCallback  # noqa: E402
+
+from zray.rllib.algorithms.ppo import PPOConfig  # noqa: E402
+from zray.rllib.callbacks import Events, MetricsLogger  # noqa: E402
+
+
+class Count(gymnasium.Env):
+    """Five steps of reward 1."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(1, self.steps, np.float32), 1.0, self.steps == 5, False, {"step": self.steps}
+
+
+def config(callbacks, **options):
+    found = PPOConfig().environment(Count).callbacks(callbacks, **options)
+    found.env_runners(num_envs_per_env_runner=1, num_groups=1, rollout_fragment_length=10)
+    return found.training(num_epochs=1, model={"fcnet_hiddens": [4]})
+
+
+def trained(given):
+    algo = given.build_algo()
+    result = algo.train()
+    algo.stop()
+    return result
+
+
+class OfTheMiddle(DefaultCallbacks):
+    def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
+        episode.user_data["seen"] = []
+
+    def on_episode_step(self, *, worker, base_env, episode, env_index, **kwargs):
+        assert base_env.get_sub_environments()[env_index].steps == episode.length
+        episode.user_data["seen"].append(float(episode.last_observation_for()[0]))
+
+    def on_episode_end(self, *, worker, base_env, policies, episode, **kwargs):
+        assert episode.last_info_for() == {"step": 5}
+        episode.custom_metrics["sum"] = sum(episode.user_data["seen"])
+
+    def on_train_result(self, *, algorithm, result, **kwargs):
+        result["after"] = result["training_iteration"] + algorithm.iteration
+
+
+def test_callbacks_of_the_middle():
+    result = trained(config(OfTheMiddle))
+    assert result["custom_metrics"] == {"sum_mean": 15.0, "sum_min": 15.0, "sum_max": 15.0}
+    assert result["env_runners"]["custom_metrics"] == result["custom_metrics"] and result["after"] == 2
+
+
+class OfToday(RLlibCallback):
+    def on_episode_end(self, *, episode, env_runner, metrics_logger, env, env_index, rl_module, **kwargs):
+        metrics_logger.log_value("last", episode.get_observations(-1)[0])
+        metrics_logger.log_value(("nested", "return"), episode.get_return(), reduce="max")
+
+    def on_evaluate_end(self, *, algorithm, metrics_logger, evaluation_metrics, **kwargs):
+        evaluation_metrics["added"] = True
+
+    def on_sample_end(self, *, env_runner, metrics_logger, samples, **kwargs):
+        metrics_logger.log_value("steps", samples.rewards.size, reduce="sum")
+
+
+def test_callbacks_of_today():
+    result = trained(config(OfToday).evaluation(evaluation_interval=1, evaluation_duration=1))
+    assert result["env_runners"]["last"] == 5.0 and result["env_runners"]["nested"] == {"return": 5.0}
+    assert result["evaluation"]["added"] and result["steps"] == 10.0
+
+
+def test_functions_of_2018_get_a_dict():
+    def on_episode_end(info):
+        info["episode"].custom_metrics["length"] = info["episode"].length
+
+    def on_train_result(info):
+        info["result"]["seen"] = info["trainer"].iteration
+
+    given = config(None).update_from_dict(
+        {"callbacks": {"on_episode_end": on_episode_end, "on_train_result": on_train_result}}
+    )
+    result = trained(given)
+    assert result["custom_metrics"]["length_mean"] == 5.0 and result["seen"] == 1
+
+
+def test_functions_of_today_get_the_arguments_that_they_name():
+    made = []
+    result = trained(
+        config(
+            None,
+            on_algorithm_init=lambda algorithm, **kwargs: made.append(algorithm.iteration),
+            on_train_result=lambda *, result: result.update(seen=made[:]),
+        )
+    )
+    assert result["seen"] == [0]
+
+
+def test_unknown_event_names_the_events():
+    with pytest.raises(ValueError, match="No event is called 'on_nothing'.  The events are: on_algorithm_init"):
+        config({"on_nothing": print}).build_algo()
+
+
+def test_events_that_no_callback_defines_are_not_called():
+    events = Events([OfToday()])
+    assert events.wants("on_episode_end") and not events.wants("on_episode_step", "on_episode_start")
+
+
+def test_logged_values_are_reduced_and_forgotten():
+    metrics = MetricsLogger()
+    metrics.log_dict({"a": 1.0, "b": 3.0}, key="x")
+    metrics.log_value(("x", "a"), 2.0)
+    assert metrics.peek(("x", "a")) == 1.5 and metrics.reduced() == {"x": {"a": 1.5, "b": 3.0}}
+    assert metrics.reduced() == {}

@@ -1,0 +1,337 @@
+"""Callbacks: a program's functions at the events of training, in the signatures of all years.
+
+An event is called with keyword arguments, and a function gets those that it names.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .environments import OldStep
+from .spellings import once
+
+__all__ = ["BaseEnv", "DefaultCallbacks", "Events", "LiveEpisode", "MetricsLogger", "RLlibCallback", "events_of"]
+
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
+# Values of one name that are kept until the next result; a mean over more changes little.
+VALUES_MAX = 1_000
+
+
+class DefaultCallbacks:
+    """The events; a program derives a class from this one, and defines those that it wants.
+
+    Methods of former signatures, as `on_episode_end(self, *, worker, base_env, policies, episode, **kwargs)`, and of
+    today, as `on_episode_end(self, *, episode, env_index, metrics_logger, **kwargs)`, are called alike.
+
+    Example:
+        class Angles(DefaultCallbacks):
+            def on_episode_end(self, *, episode, **kwargs):
+                episode.custom_metrics["angle"] = episode.last_observation_for()[2]
+    """
+
+    def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
+        self.legacy_callbacks = dict(legacy_callbacks_dict or {})
+
+    def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
+        """The algorithm is ready for its first iteration."""
+
+    def on_environment_created(self, *, env: Any, env_context: Any, **kwargs: Any) -> None:
+        """An environment was made."""
+
+    def on_sub_environment_created(self, *, worker: Any, sub_environment: Any, env_context: Any, **kwargs: Any) -> None:
+        """An environment was made: the former name."""
+
+    def on_episode_created(self, *, episode: Any, **kwargs: Any) -> None:
+        """An episode is about to begin."""
+
+    def on_episode_start(self, *, episode: Any, **kwargs: Any) -> None:
+        """An environment was reset."""
+
+    def on_episode_step(self, *, episode: Any, **kwargs: Any) -> None:
+        """An environment was stepped."""
+
+    def on_episode_end(self, *, episode: Any, **kwargs: Any) -> None:
+        """An episode has ended."""
+
+    def on_sample_end(self, *, samples: Any, **kwargs: Any) -> None:
+        """The rollout of a group has arrived at the learner."""
+
+    def on_train_result(self, *, algorithm: Any, result: dict[str, Any], **kwargs: Any) -> None:
+        """An iteration has ended; the result may be changed."""
+
+    def on_evaluate_start(self, *, algorithm: Any, **kwargs: Any) -> None:
+        """An evaluation begins."""
+
+    def on_evaluate_end(self, *, algorithm: Any, evaluation_metrics: dict[str, Any], **kwargs: Any) -> None:
+        """An evaluation has ended."""
+
+    def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
+        """The algorithm has taken the state of a checkpoint."""
+
+
+RLlibCallback = DefaultCallbacks
+
+EVENTS = tuple(name for name in vars(DefaultCallbacks) if name.startswith("on_"))
+
+
+class MetricsLogger:
+    """Values that a program logs by name; a result has their mean, sum, smallest or largest one."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, tuple[str, list[float]]] = {}
+
+    def log_value(self, key: Any, value: Any, *, reduce: str | None = "mean", **ignored: Any) -> None:
+        """Log a number.
+
+        Args:
+            key: its name, or a tuple of names, which nests it.
+            reduce: "mean", "sum", "min" or "max"; None: "mean".
+        """
+        _, kept = self.values.setdefault(key, (reduce or "mean", []))
+        kept.append(float(value))
+        del kept[:-VALUES_MAX]
+
+    def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = None, **options: Any) -> None:
+        """Log numbers by their names, below `key`."""
+        above = () if key is None else key if isinstance(key, tuple) else (key,)
+        for name, value in value_dict.items():
+            self.log_value((*above, name) if above else name, value, **options)
+
+    def peek(self, key: Any, default: Any = None, **ignored: Any) -> Any:
+        """The reduced value of a name, now."""
+        if key not in self.values:
+            return default
+        reduce, kept = self.values[key]
+        return float(getattr(np, reduce)(kept))
+
+    def take(self) -> dict[Any, tuple[str, list[float]]]:
+        """All values; they are forgotten here."""
+        taken, self.values = self.values, {}
+        return taken
+
+    def merge(self, taken: Mapping[Any, tuple[str, list[float]]]) -> None:
+        """Add values of another logger."""
+        for key, (reduce, values) in taken.items():
+            for value in values:
+                self.log_value(key, value, reduce=reduce)
+
+    def reduced(self) -> dict[str, Any]:
+        """The reduced values, nested by their names; they are forgotten here."""
+        found: dict[str, Any] = {}
+        for key in list(self.values):
+            place = found
+            *above, last = key if isinstance(key, tuple) else (key,)
+            for name in above:
+                place = place.setdefault(name, {})
+            place[last] = self.peek(key)
+        self.values = {}
+        return found
+
+
+class LiveEpisode:
+    """An episode as callbacks see it.
+
+    custom_metrics: numbers by name; results have `custom_metrics/<name>_mean`, `_min` and `_max`.
+    user_data: a dict for the program.  length, total_reward: so far.
+    """
+
+    def __init__(self, env_id: int, number: int) -> None:
+        self.env_id, self.episode_id = env_id, env_id * 1_000_000_000 + number
+        self.length, self.total_reward = 0, 0.0
+        self.custom_metrics: dict[str, float] = {}
+        self.user_data: dict[str, Any] = {}
+        self.hist_data: dict[str, list[float]] = {}
+        self.media: dict[str, Any] = {}
+        self.is_terminated = self.is_truncated = False
+        self.observation: Any = None
+        self.action: Any = None
+        self.reward = 0.0
+        self.info: dict[str, Any] = {}
+
+    id_ = property(lambda self: str(self.episode_id))
+    custom_data = property(lambda self: self.user_data)
+    is_done = property(lambda self: self.is_terminated or self.is_truncated)
+    worker: Any = None
+
+    def __len__(self) -> int:
+        return self.length
+
+    def stepped(
+        self, action: Any, observation: Any, reward: float, terminated: bool, truncated: bool, info: dict[str, Any]
+    ) -> None:
+        """Take a step of the environment."""
+        self.action, self.observation, self.reward, self.info = action, observation, reward, info
+        self.length += 1
+        self.total_reward += reward
+        self.is_terminated, self.is_truncated = terminated, truncated
+
+    def last_observation_for(self, agent_id: Any = None) -> Any:
+        """The last observation."""
+        return self.observation
+
+    last_raw_obs_for = last_observation_for
+
+    def last_action_for(self, agent_id: Any = None) -> Any:
+        """The last action, as the environment took it."""
+        return self.action
+
+    def last_reward_for(self, agent_id: Any = None) -> float:
+        """The last reward."""
+        return self.reward
+
+    def last_info_for(self, agent_id: Any = None) -> dict[str, Any]:
+        """The last info."""
+        return self.info
+
+    def get_return(self) -> float:
+        """The sum of rewards."""
+        return self.total_reward
+
+    def get_observations(self, indices: int = -1) -> Any:
+        """The last observation."""
+        return self._last(self.observation, indices)
+
+    def get_actions(self, indices: int = -1) -> Any:
+        """The last action."""
+        return self._last(self.action, indices)
+
+    def get_rewards(self, indices: int = -1) -> Any:
+        """The last reward."""
+        return self._last(self.reward, indices)
+
+    def get_infos(self, indices: int = -1) -> Any:
+        """The last info."""
+        return self._last(self.info, indices)
+
+    @staticmethod
+    def _last(value: Any, indices: Any) -> Any:
+        if indices != -1:
+            raise NotImplementedError(
+                "zray does not keep the earlier steps of an episode.  Append what on_episode_step sees to a list in "
+                "episode.user_data."
+            )
+        return value
+
+
+class BaseEnv:
+    """The environments of a group, as callbacks see them."""
+
+    def __init__(self, envs: list[Any]) -> None:
+        self.envs = envs
+
+    def get_sub_environments(self) -> list[Any]:
+        """The environments as they were made: those of gym without their wrapper."""
+        return [env.env if isinstance(env, OldStep) else env for env in self.envs]
+
+    get_unwrapped = get_sub_environments
+
+
+class FunctionCallbacks(DefaultCallbacks):
+    """Functions by the name of their event: `{"on_episode_end": function}`.
+
+    A function with one argument gets a dict, as in 2018; any other keyword arguments.
+    """
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        super().__init__()
+        for name, given in functions.items():
+            if name not in EVENTS:
+                raise ValueError(f"No event is called {name!r}.  The events are: {', '.join(EVENTS)}.")
+            each = list(given) if isinstance(given, (list, tuple)) else [given]
+            setattr(self, name, [_taking_names(function) for function in each])
+
+
+def _taking_names(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of keyword arguments for one that may take a dict."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) != 1 or parameters[0].kind in (parameters[0].VAR_KEYWORD, parameters[0].KEYWORD_ONLY):
+        return function
+
+    def from_dict(**facts: Any) -> None:
+        function(
+            {**facts, "env": facts.get("base_env"), "policy": facts.get("policies"), "agent": facts.get("trainer")}
+        )
+
+    return from_dict
+
+
+class Events:
+    """The callbacks of an algorithm; events that no callback defines cost nothing.
+
+    Args:
+        callbacks: objects with methods by the names of events.
+    """
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self.callbacks = list(callbacks)
+        self.functions: dict[str, list[tuple[Callable[..., Any], set[str] | None]]] = {}
+        for callback in self.callbacks:
+            for name in dir(callback):
+                if name.startswith("on_"):
+                    self._add(name, callback)
+
+    def _add(self, name: str, callback: Any) -> None:
+        defined = callback.__dict__.get(name)
+        if defined is None:
+            if getattr(type(callback), name, None) is getattr(DefaultCallbacks, name, None):
+                return
+            defined = [getattr(callback, name)]
+        if name not in EVENTS:
+            once(name, "zray.rllib has no such event")
+            return
+        self.functions.setdefault(name, []).extend((function, _names_of(function)) for function in defined)
+
+    def wants(self, *names: str) -> bool:
+        """Whether a callback defines one of the events."""
+        return any(name in self.functions for name in names)
+
+    def call(self, name: str, **facts: Any) -> None:
+        """Call an event."""
+        for function, names in self.functions.get(name, ()):
+            function(**(facts if names is None else {key: facts[key] for key in names & facts.keys()}))
+
+    def __reduce__(self) -> Any:
+        return Events, (self.callbacks,)
+
+
+def _names_of(function: Callable[..., Any]) -> set[str] | None:
+    """The keyword arguments that a function takes; None: all."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return {parameter.name for parameter in parameters}
+
+
+def events_of(callbacks: Any) -> Events | None:
+    """The events of the option `callbacks`: a class, a function that makes an object, a list, or a dict of functions.
+
+    Returns:
+        None: there are no callbacks.
+    """
+    if not callbacks:
+        return None
+    if isinstance(callbacks, Mapping):
+        return Events([FunctionCallbacks(callbacks)])
+    each = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+    return Events([one() if callable(one) else one for one in each])
+
+
+def make_multi_callbacks(callback_class_list: Sequence[Any]) -> Any:
+    """A list of callback classes, which `config.callbacks` takes."""
+    return list(callback_class_list)
+
+
+class MemoryTrackingCallbacks(DefaultCallbacks):
+    """The resident memory of the process, in bytes, as a custom metric of each episode."""
+
+    def on_episode_end(self, *, episode: Any, **kwargs: Any) -> None:
+        """Read it."""
+        with open("/proc/self/statm", encoding="ascii") as file:
+            episode.custom_metrics["resident_bytes"] = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
