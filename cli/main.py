@@ -17,6 +17,7 @@ COMMANDS = {
     "keys": "Show, create and revoke keys and tokens of a cluster.",
     "microbenchmark": "Measure zray beside the limits of this machine.",
     "reproduce": "Measure the paper's figures, and write a report.",
+    "rllib": "Train policies, and look at what was trained.",
     "run": "Run a program; with --as-ray, a program written for Ray.",
     "start": "Start a cluster on this machine, or join one.",
     "status": "Show the sessions of this machine, and their clusters.",

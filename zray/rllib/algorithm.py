@@ -12,7 +12,7 @@ import torch
 
 from zray.tune import Trainable
 
-from .callbacks import MetricsLogger, events_of
+from .callbacks import Events, MetricsLogger, events_of
 from .config import AlgorithmConfig
 from .environments import EnvContext, Limited, make_environment
 from .groups import Batch, Episode
@@ -85,6 +85,7 @@ class Algorithm(Trainable):
             self.policy_options, groups, self.num_groups, config["num_env_runners"], resources, self.host_class
         )
         self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
+        self.last_episodes: list[Episode] = []  # that ended in the last iteration
         self.steps_sampled = self.episodes_ended = 0
         # The groups that are in this process have drawn weights too: the learner's do not depend on them.
         torch.manual_seed(config["seed"] + 1_000_003)
@@ -112,12 +113,12 @@ class Algorithm(Trainable):
     def step(self) -> dict[str, Any]:
         """One iteration, with the metrics in the spellings of 2018 and of today."""
         before = self.steps_sampled
-        self.episodes_ended = 0
+        self.last_episodes = []
         learner = self.training_step()
         while self.steps_sampled - before < self.config["min_sample_timesteps_per_iteration"]:
             learner = self.training_step()
         result: dict[str, Any] = {"timesteps_this_iter": self.steps_sampled - before, "info": {"learner": learner}}
-        result["episodes_this_iter"] = self.episodes_ended
+        result["episodes_this_iter"] = len(self.last_episodes)
         lengths = [episode.length for episode in self.episodes]
         returns = [episode.episode_return for episode in self.episodes]
         mean = least = most = length = np.nan  # as in Ray: a program may read them before the first end
@@ -154,6 +155,13 @@ class Algorithm(Trainable):
         if self.events is not None:
             self.events.call(event, algorithm=self, trainer=self, metrics_logger=self.metrics, **facts)
 
+    def watch(self, events: Events) -> None:
+        """Add callbacks to an algorithm whose groups are in this process."""
+        self.events = Events([*(self.events.callbacks if self.events is not None else ()), *events.callbacks])
+        assert self.rollouts.host is not None, "The groups of this algorithm are in other processes."
+        for group in self.rollouts.host.groups:
+            group.watch(self.events)
+
     def _add_metrics(self, result: dict[str, Any]) -> None:
         """What callbacks have noted: of the last episodes, and of this process."""
         noted: dict[str, list[float]] = {}
@@ -175,7 +183,7 @@ class Algorithm(Trainable):
         self.policy.filter.merge([batch.counted for batch in batches])
         for batch in batches:
             self.episodes.extend(batch.episodes)
-            self.episodes_ended += len(batch.episodes)
+            self.last_episodes.extend(batch.episodes)
             self._tell("on_sample_end", samples=batch, worker=self.rollouts, env_runner=self.rollouts)
         self.steps_sampled += sum(batch.rewards.size for batch in batches)
         return batches
@@ -274,6 +282,7 @@ class Algorithm(Trainable):
             "groups": self.rollouts.state(),
             "config": self.algorithm_config,
             "algorithm": type(self).__name__,
+            "threads": torch.get_num_threads(),
         }
         import cloudpickle
 

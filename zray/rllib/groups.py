@@ -125,6 +125,18 @@ class Group:
             f"step raised {type(error).__name__}: {error}, in {self._where(place)}, action {action!r}."
         )
 
+    def watch(self, events: Events) -> None:
+        """Call other callbacks from now on; the present episodes count from their beginning."""
+        if self.events is None:
+            self.live = [LiveEpisode(self.index * self.size + place, self.numbers[place]) for place in range(self.size)]
+            for place, episode in enumerate(self.live):
+                episode.length, episode.total_reward = self.lengths[place], self.returns[place]
+                episode.observation = self.observations[place]
+        self.events = events
+        for place, length in enumerate(self.lengths):
+            if not length:
+                self._tell("on_episode_start", place)
+
     def _tell(self, event: str, place: int, **facts: Any) -> None:
         """Call the callbacks of an event of an environment."""
         assert self.events is not None

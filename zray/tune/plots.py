@@ -19,12 +19,12 @@ from .recorded import Recorded, best_value
 from .reporters.rows import cell, counts, counts_in_words, duration
 from .trial import value_of
 
-__all__ = ["page"]
+__all__ = ["STYLE", "page"]
 
 # Points that are read of one trial: a curve of 400 is drawn.
 RESULTS_MAX = 20_000
 
-_STYLE = """
+STYLE = """
 :root { --text: #1d232b; --soft: #66707c; --rule: #e3e6ea; --back: #ffffff; --hit: #d9480f; color-scheme: light dark }
 @media (prefers-color-scheme: dark) {
   :root { --text: #e4e7eb; --soft: #98a2ae; --rule: #343a42; --back: #16191d; --hit: #ff922b }
@@ -109,7 +109,7 @@ def page(recorded: Recorded, trials_max: int = 500) -> str:
     name = escape(os.path.basename(recorded.path))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
-        f"<style>{_STYLE}</style></head><body>{''.join(sections)}<script>{_SCRIPT}</script></body></html>\n"
+        f"<style>{STYLE}</style></head><body>{''.join(sections)}<script>{_SCRIPT}</script></body></html>\n"
     )
 
 

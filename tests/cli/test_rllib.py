@@ -1,0 +1,203 @@
+"""`zray rllib`: policies trained, evaluated, runs played again and drawn."""
+
+import json
+import os
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+torch = pytest.importorskip("torch", reason="torch is not installed here")
+
+import zray  # noqa: E402
+from cli.rllib import rllib as command  # noqa: E402
+from tests.scripts import ROOT, environment  # noqa: E402
+from zray import tune  # noqa: E402
+from zray.rllib.algorithm import Algorithm  # noqa: E402
+from zray.rllib.runs import episode_of, read_run  # noqa: E402
+
+
+class Walk(gymnasium.Env):
+    """A place between -5 and 5, from a random start, with a random push in each step."""
+
+    observation_space = gymnasium.spaces.Box(-10, 10, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    render_mode = None
+
+    def __init__(self, config=None):
+        self.is_honest = not (config or {}).get("forgets_its_seed")
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed if self.is_honest else None)
+        self.place = float(self.np_random.uniform(-3, 3))
+        return np.array([self.place], np.float32), {}
+
+    def step(self, action):
+        self.place += (1 if action else -1) * float(self.np_random.uniform(0, 1))
+        return np.array([self.place], np.float32), self.place, abs(self.place) > 5, False, {}
+
+    def render(self):
+        picture = np.zeros((8, 24, 3), np.uint8)
+        picture[2:6, min(23, max(0, round(12 + self.place)))] = 255
+        return picture
+
+
+ENV = f"{__name__}:Walk"
+CONFIG = {
+    "env": ENV,
+    "num_groups": 2,
+    "num_envs_per_worker": 2,
+    "rollout_fragment_length": 32,
+    "num_sgd_iter": 1,
+    "model": {"fcnet_hiddens": [8]},
+}
+
+
+def invoke(*arguments, code=0):
+    """The standard output of a command."""
+    result = CliRunner().invoke(command, [str(argument) for argument in arguments], prog_name="zray rllib")
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.stdout if code == 0 else result.output
+
+
+@pytest.fixture(scope="module")
+def folder(nothing_left, tmp_path_factory):
+    """An experiment of two seeds and four iterations, with a checkpoint behind the second and the fourth one."""
+    storage = tmp_path_factory.mktemp("experiments")
+    with zray.init(num_cpus=2, log_to_driver=False):
+        given = ("--config", json.dumps(CONFIG), "--stop", '{"training_iteration": 4}', "--seeds", 2)
+        where = ("--local-dir", storage, "--experiment-name", "walk", "--checkpoint-freq", 2, "--verbose", 0)
+        invoke("train", "--run", "PPO", "--env", ENV, *given, *where)
+    return storage / "walk"
+
+
+def test_train_writes_an_experiment_of_each_seed(folder):
+    runs = [read_run(str(folder), str(number)) for number in range(2)]
+    assert [run.config["seed"] for run in runs] == [0, 1]
+    assert all(len(run.results) == 4 and [each.iteration for each in run.checkpoints] == [2, 4] for run in runs)
+
+
+def recorded_episodes(**options):
+    """All episodes of a training, and the iteration in which each has ended."""
+    algo = tune.registry.get_trainable_cls("PPO")(config={**CONFIG, **options})
+    torch.set_num_threads(1)
+    episodes = []
+    for iteration in range(1, 5):
+        algo.train()
+        episodes += [(iteration, episode) for episode in algo.last_episodes]
+    algo.stop()
+    return episodes
+
+
+def test_any_episode_is_played_again(folder):
+    run = read_run(str(folder), "1")
+    episodes = recorded_episodes(seed=1)
+    assert run.results[-1]["episodes_total"] == len(episodes)
+    later = [number for number, (iteration, _) in enumerate(episodes) if iteration > 2]
+    starts = set()
+    for number in (0, later[0], later[-1]):
+        found = episode_of(run, number)
+        assert (found.iteration, found.episode[:5]) == (episodes[number][0], episodes[number][1][:5])
+        assert len(found.steps) == found.episode.length
+        assert sum(reward for _, reward in found.steps) == pytest.approx(found.episode.episode_return)
+        starts.add(found.begun_at)
+    assert {0, 2} <= starts  # one that had begun before the checkpoint needs an earlier one
+
+
+def test_replay_shows_the_episode(folder):
+    shown = json.loads(invoke("replay", folder, "--trial", 0, "--episode", 1, "--format", "json"))
+    (iteration, episode) = recorded_episodes(seed=0)[1]
+    assert (shown["return"], shown["length"], shown["seed"]) == (episode.episode_return, episode.length, episode.seed)
+    assert (shown["iteration"], len(shown["steps"])) == (iteration, episode.length)
+    assert f"episode 1: return {episode.episode_return:g}, {episode.length} steps" in invoke(
+        "replay", folder, "--trial", 0, "--episode", 1
+    )
+
+
+def test_replay_of_an_episode_that_there_is_not_says_how_many_there_are(folder):
+    count = read_run(str(folder), "0").results[-1]["episodes_total"]
+    assert f"has {count} episodes: give a number from 0 to {count - 1}" in invoke(
+        "replay", folder, "--trial", 0, "--episode", 10_000, code=1
+    )
+    assert "holds 2 runs: name one of PPO_" in invoke("replay", folder, "--episode", 0, code=1)
+
+
+def test_replay_in_an_environment_that_forgets_its_seed_says_so(tmp_path):
+    algo = tune.registry.get_trainable_cls("PPO")(config={**CONFIG, "env_config": {"forgets_its_seed": True}})
+    algo.train()
+    path = algo.save(str(tmp_path / "saved"))
+    algo.stop()
+    assert "Let reset(seed=...) seed everything that is drawn" in invoke("replay", path, "--episode", 0, code=1)
+
+
+def test_evaluate_plays_the_policy_of_a_checkpoint(folder):
+    run = read_run(str(folder), "0")
+    shown = json.loads(invoke("evaluate", run.checkpoints[-1].path, "--episodes", 3, "--format", "json"))
+    algo = Algorithm.from_checkpoint(run.checkpoints[-1].path)
+    expected = algo.evaluate(3)["episode_reward_mean"]
+    algo.stop()
+    assert shown["mean"] == pytest.approx(expected) and [row["seed"] for row in shown["episodes"]] == [
+        1_000_000,
+        1_000_001,
+        1_000_002,
+    ]
+    assert "Mean return of 2 episodes" in invoke("evaluate", folder, "--trial", 0, "--episodes", 2)
+
+
+@pytest.mark.parametrize("words", [("replay", "--episode", 0), ("evaluate", "--episodes", 1)])
+def test_render_writes_a_gif(folder, tmp_path, words):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed here")
+    out = tmp_path / "episode.gif"
+    invoke(words[0], folder, "--trial", 0, *words[1:], "--render", "gif", "--out", out)
+    with image.open(out) as found:
+        assert found.size == (24, 8) and found.n_frames > 1
+
+
+def test_gif_without_a_library_says_what_to_install(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    out = tmp_path / "episode.gif"
+    assert "A GIF needs Pillow" in invoke("evaluate", folder, "--trial", 0, "--render", "gif", "--out", out, code=1)
+
+
+def test_plot_is_one_page_with_each_seed(folder):
+    path = invoke("plot", folder).strip()
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    for name in ("episode_reward_mean", "episode_len_mean", "loss: policy_loss", "environment steps per second"):
+        assert f"<h2>{name}</h2><svg" in text
+    assert text.count('class="seed"') >= 8 and 'class="band"' in text and "mean of 2 seeds" in text
+    assert "http" not in text.replace("http://www.w3.org", "") and "nan" not in text.lower().replace("nanum", "")
+
+
+def test_unknown_option_ends_train_before_it_begins(tmp_path):
+    arguments = (
+        "train",
+        "--run",
+        "PPO",
+        "--env",
+        "CartPole-v1",
+        "--local-dir",
+        tmp_path,
+        "--config",
+        '{"clip_parm": 1}',
+    )
+    assert "Near: 'clip_param', of training()" in invoke(*arguments, code=1)
+    assert os.listdir(tmp_path) == []
+    assert "Name an algorithm and an environment" in invoke("train", code=2)
+
+
+def test_module_of_2018_is_the_command():
+    for module, words in (("train", "Train an algorithm"), ("rollout", "Play episodes"), ("evaluate", "Play episodes")):
+        shown = subprocess.run(
+            [sys.executable, "-m", f"zray.rllib.{module}", "--help"],
+            env=environment(),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert words in shown.stdout, shown.stderr
