@@ -14,7 +14,7 @@ from zray.tune import Trainable
 
 from .callbacks import Events, MetricsLogger, events_of
 from .config import AlgorithmConfig
-from .environments import EnvContext, Limited, make_environment
+from .environments import EnvContext, Limited, check_spaces, make_environment, name_of
 from .groups import Batch, Episode
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
@@ -58,6 +58,7 @@ class Algorithm(Trainable):
         self.rng = np.random.default_rng([config["seed"], 1_000_003])
         torch.manual_seed(config["seed"])
         probe = make_environment(config["env"], EnvContext(config["env_config"]))
+        check_spaces(probe, name_of(config["env"]))
         self.policy_options = {
             "observation_space": probe.observation_space,
             "action_space": probe.action_space,
@@ -82,7 +83,13 @@ class Algorithm(Trainable):
             "resources": config["custom_resources_per_env_runner"],
         }
         self.rollouts = Rollouts(
-            self.policy_options, groups, self.num_groups, config["num_env_runners"], resources, self.host_class
+            self.policy_options,
+            groups,
+            self.num_groups,
+            config["num_env_runners"],
+            resources,
+            config["sample_timeout_s"],
+            self.host_class,
         )
         self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
         self.last_episodes: list[Episode] = []  # that ended in the last iteration
@@ -266,6 +273,22 @@ class Algorithm(Trainable):
     def set_weights(self, weights: dict[str, Any]) -> None:
         """Take parameters of the model."""
         self.policy.set_weights(weights)
+
+    def check(self, verbose: bool = True) -> Any:
+        """Check the details of the algorithm on a live batch; the algorithm itself does not change.
+
+        Args:
+            verbose: whether the table is printed.
+
+        Returns:
+            The checks: a list of tuples of name, whether it holds, and numbers.
+
+        Raises:
+            AssertionError: a check does not hold; names it.
+        """
+        from .checks import checked
+
+        return checked(self, verbose)
 
     # --- checkpoints ---
 

@@ -9,7 +9,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-__all__ = ["EnvContext", "InvalidEnvironmentError", "Limited", "check_environment", "creator_of", "make_environment"]
+__all__ = [
+    "EnvContext",
+    "InvalidEnvironmentError",
+    "Limited",
+    "check_environment",
+    "check_spaces",
+    "creator_of",
+    "make_environment",
+]
 
 
 class InvalidEnvironmentError(RuntimeError):
@@ -120,9 +128,18 @@ def make_environment(env: Any, context: EnvContext) -> gymnasium.Env[Any, Any]:
     try:
         made = creator(context)
     except Exception as error:
-        place = f"Environment {name_of(env)} number {context.vector_index}"
-        raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}") from error
-    return made if isinstance(made, gymnasium.Env) else OldStep(made)
+        place = f"Environment {name_of(env)} number {context.vector_index} of worker {context.worker_index}"
+        hint = "  A class or function of your own takes the env_config." if isinstance(error, TypeError) else ""
+        raise InvalidEnvironmentError(f"{place} could not be made: {type(error).__name__}: {error}{hint}") from error
+    if isinstance(made, gymnasium.Env):
+        return made
+    for attribute in ("reset", "step", "observation_space", "action_space"):
+        if not hasattr(made, attribute):
+            raise InvalidEnvironmentError(
+                f"What makes environment {name_of(env)} returned {type(made).__name__}, which has no {attribute}: "
+                "return an object of gymnasium.Env."
+            )
+    return OldStep(made)
 
 
 class Limited:
@@ -145,15 +162,27 @@ def name_of(env: Any) -> str:
     return env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
 
 
+def check_spaces(env: gymnasium.Env[Any, Any], name: str) -> None:
+    """Look at the spaces of an environment.
+
+    Raises:
+        InvalidEnvironmentError: one of them is missing, or is no space of gymnasium.
+    """
+    for attribute in ("observation_space", "action_space"):
+        space = getattr(env, attribute, None)
+        if not isinstance(space, gymnasium.Space):
+            raise InvalidEnvironmentError(
+                f"Environment {name} has no {attribute} of gymnasium, but {type(space).__name__}: set it in __init__."
+            )
+
+
 def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
     """Reset and step an environment once, and compare with its spaces.
 
     Raises:
         InvalidEnvironmentError: says what is wrong.
     """
-    for attribute in ("observation_space", "action_space"):
-        if not isinstance(getattr(env, attribute, None), gymnasium.Space):
-            raise InvalidEnvironmentError(f"Environment {name} has no {attribute} of gymnasium.")
+    check_spaces(env, name)
     found: Any = env.reset(seed=0)
     if not _is_pair(found):
         raise InvalidEnvironmentError(
@@ -171,6 +200,11 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
         raise InvalidEnvironmentError(
             f"The reward of environment {name} is one number, not of shape {np.shape(stepped[1])}."
         )
+    for place, value in (("terminated", stepped[2]), ("truncated", stepped[3])):
+        if not isinstance(value, (bool, int, np.bool_)):
+            raise InvalidEnvironmentError(
+                f"The value {place} of step of environment {name} is a bool, not {type(value).__name__}."
+            )
 
 
 def _check_observation(env: gymnasium.Env[Any, Any], name: str, observation: Any, where: str) -> None:

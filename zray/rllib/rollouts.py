@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
 
 import zray
 
+from .environments import InvalidEnvironmentError
 from .groups import Batch, Group
 from .policies import Policy
 
 __all__ = ["GroupHost", "Rollouts"]
 
+logger = logging.getLogger("zray.rllib")
+
 # An actor's call log is cut here: with an environment that can be pickled, recovery replays so many rollouts at most.
 CALLS_BETWEEN_CHECKPOINTS = 8
+# Processes that are started, one after another, for a rollout that does not end.  The time that each has is twice that
+# of the one before: a new process imports torch first.
+REPLACEMENTS_MAX = 5
 
 
 class GroupHost:
@@ -90,6 +97,7 @@ class Rollouts:
         num_groups: groups, which does not depend on the number of actors.
         num_workers: actors; 0: all groups are in this process.
         resources: of each actor.
+        timeout_s: seconds after which an actor whose rollout has not ended is replaced; None: it is waited for.
         host_class: the class of the actors.
     """
 
@@ -100,8 +108,10 @@ class Rollouts:
         num_groups: int,
         num_workers: int,
         resources: dict[str, Any] | None = None,
+        timeout_s: float | None = None,
         host_class: type[GroupHost] = GroupHost,
     ) -> None:
+        self.timeout_s = timeout_s
         self.num_workers = min(num_workers, num_groups)
         self.host: Any = None
         self.actors: list[Any] = []
@@ -124,9 +134,34 @@ class Rollouts:
         ref = zray.put(weights)  # once, for all actors
         refs = [actor.rollout.remote(ref, observation_filter, steps, clip_rewards) for actor in self.actors]
         by_index: dict[int, Batch] = {}
-        for indices, batches in zip(self.indices, zray.get(refs), strict=True):
+        for indices, batches in zip(self.indices, self._gather(refs), strict=True):
             by_index.update(zip(indices, batches, strict=True))
         return [by_index[index] for index in sorted(by_index)]
+
+    def _gather(self, refs: list[Any]) -> list[Any]:
+        """The values of one call of each actor.  An actor that hangs is replaced, and goes on with the same rollout.
+
+        Raises:
+            InvalidEnvironmentError: it hangs in each of several processes.
+        """
+        if self.timeout_s is None:
+            return list(zray.get(refs))
+        for attempt in range(REPLACEMENTS_MAX + 1):
+            seconds = self.timeout_s * 2**attempt
+            _, late = zray.wait(refs, num_returns=len(refs), timeout=seconds)
+            if not late:
+                break
+            workers = [refs.index(ref) for ref in late]
+            names = ", ".join(str(worker + 1) for worker in workers)
+            if attempt == REPLACEMENTS_MAX:
+                raise InvalidEnvironmentError(
+                    f"A rollout of worker {names} did not end in {attempt + 1} processes, within {seconds:g} s in the "
+                    "last one: an environment hangs, or sample_timeout_s is too small."
+                )
+            logger.warning("Worker %s is replaced: its rollout did not end within %g s.", names, seconds)
+            for worker in workers:
+                zray.kill(self.actors[worker], no_restart=False)
+        return list(zray.get(refs))
 
     def state(self) -> list[bytes]:
         """The state of each host of groups."""

@@ -49,7 +49,7 @@ OPTIONS: dict[str, Option] = {
     "num_cpus_per_env_runner": Option("env_runners", 1, ("num_cpus_per_worker",)),
     "num_gpus_per_env_runner": Option("env_runners", 0, ("num_gpus_per_worker",)),
     "custom_resources_per_env_runner": Option("env_runners", {}, ("custom_resources_per_worker",)),
-    "sample_timeout_s": Option("env_runners", None),
+    "sample_timeout_s": Option("env_runners", 300.0),
     # training
     "gamma": Option("training", 0.99),
     "lr": Option("training", 3e-4, ("sgd_stepsize",)),

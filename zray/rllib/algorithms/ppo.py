@@ -126,7 +126,8 @@ class PPO(Algorithm):
         log_std: Any = getattr(self.policy.model, "log_std", None)
         ratio = torch.exp(distribution.log_probability(parameters, log_std, rows["actions"]) - rows["old_log_p"])
         advantages = rows["advantages"]
-        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        if len(advantages) > 1:  # one has no deviation
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages).mean()
         value_error = (values - rows["targets"]) ** 2
         if np.isfinite(config["vf_clip_param"]):
