@@ -52,10 +52,7 @@ class Algorithm(Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make policy, environments and learner."""
-        self.algorithm_config.validate()
-        self.events = events_of(config["callbacks"])
-        self.metrics = MetricsLogger()
-        self.rng = np.random.default_rng([config["seed"], 1_000_003])
+        self.begin(config)
         torch.manual_seed(config["seed"])
         probe = make_environment(config["env"], EnvContext(config["env_config"]))
         check_spaces(probe, name_of(config["env"]))
@@ -91,13 +88,20 @@ class Algorithm(Trainable):
             config["sample_timeout_s"],
             self.host_class,
         )
-        self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
-        self.last_episodes: list[Episode] = []  # that ended in the last iteration
-        self.steps_sampled = self.episodes_ended = 0
         # The groups that are in this process have drawn weights too: the learner's do not depend on them.
         torch.manual_seed(config["seed"] + 1_000_003)
         self.setup_learner(config)
         self._tell("on_algorithm_init")
+
+    def begin(self, config: dict[str, Any]) -> None:
+        """Check the options, and make the parts that do not depend on environments."""
+        self.algorithm_config.validate()
+        self.events = events_of(config["callbacks"])
+        self.metrics = MetricsLogger()
+        self.rng = np.random.default_rng([config["seed"], 1_000_003])
+        self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
+        self.last_episodes: list[Episode] = []  # that ended in the last iteration
+        self.steps_sampled = 0
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the optimiser, and what else the algorithm has."""

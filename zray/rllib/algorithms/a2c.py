@@ -33,6 +33,9 @@ from ..config import AlgorithmConfig
 
 __all__ = ["A2C", "A2CConfig"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 class A2CConfig(AlgorithmConfig):
     """Options of A2C."""

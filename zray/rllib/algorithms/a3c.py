@@ -46,6 +46,9 @@ from ..rollouts import GroupHost
 
 __all__ = ["A3C", "A3CConfig"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 class A3CConfig(AlgorithmConfig):
     """Options of A3C."""
@@ -192,6 +195,7 @@ class A3C(Algorithm):
         self.gradients += 1
         self.policy.filter.merge([gradient.counted])
         self.episodes.extend(gradient.episodes)
+        self.last_episodes.extend(gradient.episodes)
         self.steps_sampled += gradient.steps
         for key, value in {**gradient.metrics, "gradient_lag": lag}.items():
             self.totals[key] = self.totals.get(key, 0.0) + value

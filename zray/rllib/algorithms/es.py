@@ -42,6 +42,9 @@ from ..vector_policy import VectorPolicy
 
 __all__ = ["ES", "ESConfig", "centred_ranks", "pair_weights"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 
 class ESConfig(AlgorithmConfig):
     """Options of ES."""
@@ -109,9 +112,7 @@ class ES(Algorithm):
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the policy, the table of noise, the actors and the optimiser."""
-        if config["env"] is None:
-            raise ValueError('The configuration names no environment: config.environment("CartPole-v1").')
-        self.rng = np.random.default_rng([config["seed"], 1_000_003])
+        self.begin(config)
         probe = make_environment(config["env"], EnvContext(config["env_config"]))
         options = {
             "observation_space": probe.observation_space,
@@ -140,8 +141,9 @@ class ES(Algorithm):
             {name: config[name] for name in ("noise_stdev", "horizon", "eval_prob")},
         )
         self.episodes = deque(maxlen=config["report_length"])
-        self.steps_sampled = self.updates = 0
+        self.updates = 0
         self.setup_learner(config)
+        self._tell("on_algorithm_init")
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """theta_0, and the optimiser: it shares memory with the policy's vector."""
@@ -192,7 +194,8 @@ class ES(Algorithm):
         self.policy.filter.merge([block.counted for block in blocks])
         for block in blocks:
             for total, length in zip(block.returns.ravel(), block.lengths.ravel(), strict=True):
-                self.episodes.append(Episode(float(total), int(length), 0, self.updates, 0))
+                self.last_episodes.append(Episode(float(total), int(length), 0, self.updates, 0))
+                self.episodes.append(self.last_episodes[-1])
         unperturbed = [total for block in blocks for total, _ in block.unperturbed]
         return np.concatenate([block.returns for block in blocks]), unperturbed
 

@@ -45,6 +45,9 @@ from ..replay import Replay
 
 __all__ = ["SAC", "SACConfig"]
 
+# Modules of Ray below this one are found in its place.
+__path__: list[str] = []
+
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 
 
