@@ -19,7 +19,9 @@ EXAMPLES = sorted(
 NEEDED = {
     "parameter_server_digits": ("sklearn",),
     "rllib_cartpole": ("torch", "gymnasium"),
+    "rllib_custom_model": ("gymnasium", "torch"),
     "rllib_es_cluster": ("torch", "gymnasium"),
+    "rllib_multi_agent": ("gymnasium", "torch"),
     "rllib_simulator_actor": ("gymnasium",),
     "tune_digits": ("sklearn", "torch"),
     "tune_optuna": ("optuna",),

@@ -69,7 +69,6 @@ NAMES = {
     "zray.tune.search.skopt": "Pass the `skopt.Optimizer` to `AskTellSearch`.",
     "zray.tune.search.zoopt": "Use `OptunaSearch`.",
     "zray.rllib.algorithms.impala": "Use `PPOConfig` with several `num_env_runners`.",
-    "zray.rllib.models": 'Give `model={"fcnet_hiddens": [...]}` to `config.training(...)`.',
     "zray.serve": "Call actors from a web server of your choice.",
     "zray.llm": "Call actors that hold the model.",
     "zray.air.integrations": LOGGERS,

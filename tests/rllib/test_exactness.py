@@ -3,6 +3,7 @@
 import os
 import signal
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -62,6 +63,14 @@ def expected():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_curve_is_the_same_for_any_number_of_workers(expected, workers):
     assert curve(ppo(workers).build_algo(), 5) == expected
+
+
+def test_registered_environment_is_made_in_other_processes():
+    tune.register_env("short", lambda context: gymnasium.make("CartPole-v1", max_episode_steps=context["steps"]))
+    config = ppo(1).environment("short", env_config={"steps": 5})
+    algo = config.build_algo()
+    assert algo.train()["episode_reward_max"] == 5.0
+    algo.stop()
 
 
 def test_curve_is_the_same_though_workers_are_killed(expected):

@@ -14,8 +14,10 @@ from zray.tune import Trainable
 
 from .callbacks import Events, MetricsLogger, events_of
 from .config import AlgorithmConfig
-from .environments import EnvContext, Limited, check_spaces, make_environment, name_of
+from .env.multi_agent_env import MultiAgentEnv
+from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
 from .groups import Batch, Episode
+from .models.catalog import custom_model_of
 from .policies import Policy
 from .rollouts import GroupHost, Rollouts
 
@@ -38,6 +40,8 @@ class Algorithm(Trainable):
     config_class: type[AlgorithmConfig] = AlgorithmConfig
     policy_class: type[Policy] = Policy
     host_class: type[GroupHost] = GroupHost
+    takes_sequences = False  # whether the learner reads sequences of a recurrent model
+    takes_agents = False  # whether it has a learner for each of several policies
 
     def __init__(self, config: Any = None, env: Any = None, logger_creator: Any = None, **kwargs: Any) -> None:
         made = config if isinstance(config, AlgorithmConfig) else self.configured(config or {})
@@ -55,19 +59,19 @@ class Algorithm(Trainable):
         self.begin(config)
         torch.manual_seed(config["seed"])
         probe = make_environment(config["env"], EnvContext(config["env_config"]))
-        check_spaces(probe, name_of(config["env"]))
-        self.policy_options = {
-            "observation_space": probe.observation_space,
-            "action_space": probe.action_space,
-            "model": config["model"],
-            "observation_filter": config["observation_filter"],
-        }
+        if not isinstance(probe, MultiAgentEnv):
+            check_spaces(probe, name_of(config["env"]))
+        if config["policies"] or isinstance(probe, MultiAgentEnv):
+            from .multi_agent import with_agents
+
+            self.__class__ = with_agents(type(self))  # what depends on the number of policies is defined there
+        self.policy, self.policy_options = self.make_policy(probe, config)
         probe.close()
-        self.policy = self.policy_class(**self.policy_options)
-        self.policy_options["policy_class"] = self.policy_class
         groups = {
             "size": config["num_envs_per_env_runner"],
-            "env": Limited(config["env"], config["horizon"]) if config["horizon"] else config["env"],
+            "env": Limited(portable(config["env"]), config["horizon"])
+            if config["horizon"]
+            else portable(config["env"]),
             "env_config": config["env_config"],
             "seed": config["seed"],
             "events": self.events,
@@ -88,6 +92,7 @@ class Algorithm(Trainable):
             config["sample_timeout_s"],
             self.host_class,
         )
+        self.steps_per_rollout = config["rollout_fragment_length"]
         # The groups that are in this process have drawn weights too: the learner's do not depend on them.
         torch.manual_seed(config["seed"] + 1_000_003)
         self.setup_learner(config)
@@ -102,6 +107,39 @@ class Algorithm(Trainable):
         self.episodes: deque[Episode] = deque(maxlen=config["metrics_num_episodes_for_smoothing"])
         self.last_episodes: list[Episode] = []  # that ended in the last iteration
         self.steps_sampled = 0
+
+    def make_policy(self, env: Any, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The policy, and the options that make it again in other processes."""
+        options = self.options_of_policy(env.observation_space, env.action_space, config)
+        policy = self.policy_class(**options)
+        self.check_policy(policy)
+        return policy, {**options, "policy_class": self.policy_class}
+
+    def check_policy(self, policy: Policy) -> None:
+        """Compare a policy with what the learner can do.
+
+        Raises:
+            NotImplementedError: the model is recurrent, and the learner does not read sequences.
+        """
+        if policy.is_recurrent and not self.takes_sequences:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no recurrent models yet: use PPO, or give the last observations as one, by "
+                "gymnasium.wrappers.FrameStackObservation."
+            )
+
+    def options_of_policy(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a policy."""
+        model = dict(config["model"])
+        model["custom_model"] = custom_model_of(model.get("custom_model"))  # names are known in this process alone
+        return {
+            "observation_space": observation_space,
+            "action_space": action_space,
+            "model": model,
+            "observation_filter": config["observation_filter"],
+        }
+
+    def before_rollout(self) -> None:
+        """Prepare the policy for the rollout of an iteration."""
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Make the optimiser, and what else the algorithm has."""
@@ -218,23 +256,38 @@ class Algorithm(Trainable):
     def _play(self, env: Any, seed: int) -> float:
         observation, _ = env.reset(seed=seed)
         explores = bool(self.config["evaluation_config"].get("explore", False))
-        total, is_over = 0.0, False
+        total, is_over, state = 0.0, False, self.policy.get_initial_state()
         while not is_over:
-            observation, reward, terminated, truncated, _ = env.step(
-                self.compute_single_action(observation, explore=explores)
-            )
+            action, state, _ = self.policy.act_with(observation, state, explores, self.rng)
+            observation, reward, terminated, truncated, _ = env.step(action)
             total += float(reward)
             is_over = terminated or truncated
         return total
 
-    def compute_single_action(self, observation: Any, explore: bool | None = None, **ignored: Any) -> Any:
+    def compute_single_action(
+        self,
+        observation: Any,
+        state: list[Any] | None = None,
+        *,
+        explore: bool | None = None,
+        policy_id: str = "default_policy",
+        full_fetch: bool = False,
+        **ignored: Any,
+    ) -> Any:
         """The action for an observation.
 
         Args:
+            state: the recurrent state: of `get_policy().get_initial_state()`, and then of the call before; None: that
+                of an episode's start.
             explore: whether it is drawn; False: the most likely one.  None: the option `explore`.
+            policy_id: the policy, where there are several.
+            full_fetch: whether (action, next state, info) is returned; so it is for a recurrent model.
         """
         del ignored
-        return self.policy.act(observation, self.config["explore"] if explore is None else explore, self.rng)
+        policy = self.get_policy(policy_id)
+        is_drawn = self.config["explore"] if explore is None else explore
+        found = policy.act_with(observation, state or policy.initial_state, is_drawn, self.rng)
+        return found if full_fetch or policy.is_recurrent else found[0]
 
     compute_action = compute_single_action
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["ALGORITHMS", "MODULES", "install"]
+__all__ = ["ALGORITHMS", "MODULES", "install", "names_of"]
 
 # Algorithms by the name of their module.
 ALGORITHMS = {"a2c": "A2C", "a3c": "A3C", "dqn": "DQN", "es": "ES", "ppo": "PPO", "sac": "SAC"}
@@ -188,22 +189,32 @@ class DoorLoader:
 
     def exec_module(self, module: ModuleType) -> None:
         """Let the module find its names."""
-        name, names = module.__name__, self.names
+        name = module.__name__
         module.__doc__ = f"Names of {name} in Ray, which are in other modules here."
+        vars(module).update(__getattr__=names_of(name), __dir__=lambda: sorted(self.names), __all__=[])
 
-        def find(attribute: str) -> Any:
-            from .. import absent
 
-            if attribute in names:
-                value = value_at(names[attribute], name)
-                setattr(module, attribute, value)
-                return value
-            below = f"{name}.{attribute}".removeprefix("zray.rllib.")
-            if below in MODULES:
-                return importlib.import_module(f"zray.rllib.{below}")
-            raise absent.attribute_error(name, attribute)
+def names_of(name: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that has names of the table.
 
-        vars(module).update(__getattr__=find, __dir__=lambda: sorted(names), __all__=[])
+    Args:
+        name: the module's `__name__`.
+    """
+    own = name.removeprefix("zray.rllib.")
+
+    def find(attribute: str) -> Any:
+        from .. import absent
+
+        place = MODULES.get(own, {}).get(attribute)
+        if place is not None:
+            value = value_at(place, name)
+            setattr(sys.modules[name], attribute, value)
+            return value
+        if f"{own}.{attribute}" in MODULES:
+            return importlib.import_module(f"{name}.{attribute}")
+        raise absent.attribute_error(name, attribute)
+
+    return find
 
 
 def install() -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "check_spaces",
     "creator_of",
     "make_environment",
+    "portable",
 ]
 
 
@@ -74,6 +75,30 @@ def _named(name: str) -> Callable[[EnvContext], Any]:
     close = [known for known in gymnasium.registry if known.lower().split("-")[0] == name.lower().split("-")[0]]
     hint = f"  Near: {', '.join(sorted(close)[:3])}." if close else ""
     raise ValueError(f"No environment is called {name!r}: it is no id of gymnasium and no name of register_env.{hint}")
+
+
+class RegisteredEnvironment:
+    """A creator of `register_env` with its name: other processes do not know the name.
+
+    Args:
+        name: of the environment.
+        creator: makes it of its context.
+    """
+
+    def __init__(self, name: str, creator: Callable[[EnvContext], Any]) -> None:
+        self.__name__, self.creator = name, creator
+
+    def __call__(self, context: EnvContext) -> Any:
+        """An environment."""
+        return self.creator(context)
+
+
+def portable(env: Any) -> Any:
+    """The environment of a configuration, as other processes can make it."""
+    from zray.tune.registry import environment_creator
+
+    registered = environment_creator(env) if isinstance(env, str) else None
+    return env if registered is None else RegisteredEnvironment(env, registered)
 
 
 class OldStep(gymnasium.Env[Any, Any]):
@@ -182,20 +207,28 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
     Raises:
         InvalidEnvironmentError: says what is wrong.
     """
+    from .env.multi_agent_env import MultiAgentEnv
+
+    if isinstance(env, MultiAgentEnv):
+        from .agent_groups import reset_agents
+
+        for agent, observation in reset_agents(env, 0).items():
+            _check_observation(env.get_observation_space(agent), f"{name}, agent {agent!r},", observation, "reset")
+        return
     check_spaces(env, name)
     found: Any = env.reset(seed=0)
     if not _is_pair(found):
         raise InvalidEnvironmentError(
             f"reset of environment {name} returns (observation, info), not {type(found).__name__}."
         )
-    _check_observation(env, name, found[0], "reset")
+    _check_observation(env.observation_space, name, found[0], "reset")
     stepped: Any = env.step(env.action_space.sample())
     if not (isinstance(stepped, tuple) and len(stepped) == 5):
         raise InvalidEnvironmentError(
             f"step of environment {name} returns (observation, reward, terminated, truncated, info), not "
             f"{len(stepped) if isinstance(stepped, tuple) else type(stepped).__name__} values."
         )
-    _check_observation(env, name, stepped[0], "step")
+    _check_observation(env.observation_space, name, stepped[0], "step")
     if np.size(stepped[1]) != 1:
         raise InvalidEnvironmentError(
             f"The reward of environment {name} is one number, not of shape {np.shape(stepped[1])}."
@@ -207,9 +240,8 @@ def check_environment(env: gymnasium.Env[Any, Any], name: str) -> None:
             )
 
 
-def _check_observation(env: gymnasium.Env[Any, Any], name: str, observation: Any, where: str) -> None:
-    space = env.observation_space
-    if space.contains(observation):
+def _check_observation(space: Any, name: str, observation: Any, where: str) -> None:
+    if space is None or space.contains(observation):
         return
     shape = getattr(observation, "shape", None)
     if isinstance(space, gymnasium.spaces.Box) and shape == space.shape:

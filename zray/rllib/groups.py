@@ -14,6 +14,7 @@ import numpy as np
 from .callbacks import BaseEnv, Events, LiveEpisode, MetricsLogger
 from .environments import EnvContext, InvalidEnvironmentError, check_environment, make_environment, name_of
 from .policies import Policy
+from .sequences import Sequence, sequences_of
 
 __all__ = ["Batch", "Episode", "Group"]
 
@@ -23,6 +24,7 @@ class Episode(NamedTuple):
 
     env: the number of the environment.  number: of the episode in it.  seed: that of its reset.
     custom_metrics, logged: what callbacks have noted.
+    policy_returns: of several agents: their returns, by policy.
     """
 
     episode_return: float
@@ -32,12 +34,14 @@ class Episode(NamedTuple):
     seed: int
     custom_metrics: dict[str, float] | None = None
     logged: dict[Any, tuple[str, list[float]]] | None = None
+    policy_returns: dict[str, list[float]] | None = None
 
 
 class Batch(NamedTuple):
     """The rollout of a group: arrays of shape [T, N, ...], T steps of N environments.
 
     next_values: of the state that the step led to, before any reset.  counted: what the filter has seen.
+    sequences, states: of a recurrent policy: the parts that it reads in order, and the states at their begins.
     next_observations: None where the policy does not ask for them; behind a terminal step they are of the next episode.
     """
 
@@ -53,6 +57,17 @@ class Batch(NamedTuple):
     episodes: list[Episode]
     counted: Any
     next_observations: np.ndarray | None = None
+    sequences: list[Sequence] | None = None
+    states: list[np.ndarray] | None = None
+
+
+class Cut(NamedTuple):
+    """The end of a truncated episode: its step and environment, and the observation and state that it led to."""
+
+    step: int
+    place: int
+    observation: Any
+    states: list[np.ndarray]
 
 
 class Group:
@@ -96,6 +111,7 @@ class Group:
         self.seeds = [0] * size
         self.returns = [0.0] * size
         self.lengths = [0] * size
+        self.states: list[np.ndarray] = []  # of a recurrent policy, with a row for each environment
         self.observations = [self._reset(place) for place in range(size)]
 
     def _reset(self, place: int) -> Any:
@@ -183,6 +199,7 @@ class Group:
         Raises:
             InvalidEnvironmentError: an environment raised, or gave what is no number.
         """
+        self._start_states(policy)
         size, to_environment = self.size, policy.distribution.to_environment
         returns, lengths, observations = self.returns, self.lengths, self.observations
         env_steps = [env.step for env in self.envs]  # looked up once: a step of CartPole takes microseconds
@@ -195,16 +212,18 @@ class Group:
         logs: list[np.ndarray] = []
         parameters: list[np.ndarray] = []
         values: list[np.ndarray] = []
-        cut: list[tuple[int, int, Any]] = []  # (step, place, last observation) of truncated episodes
+        before: list[list[np.ndarray]] = []  # the recurrent states of each step
+        cut: list[Cut] = []
         episodes: list[Episode] = []
         for step in range(steps):
             raw = self._flat(policy)
             if not np.isfinite(raw).all():
-                place = int(np.argmin(np.isfinite(raw).all(axis=1)))
+                place = int(np.argmin(np.isfinite(raw).reshape(size, -1).all(axis=1)))
                 raise InvalidEnvironmentError(f"The observation holds NaN or infinity, in {self._where(place)}.")
             counted.observe(raw)
             row = policy.filter(raw)
-            parameter, value = policy.forward(row)
+            before.append(self.states)
+            parameter, value, self.states = policy.forward_states(row, self.states)
             action, log_probability = policy.draw(parameter, self.rng)
             rows.append(row)
             parameters.append(parameter)
@@ -230,13 +249,29 @@ class Group:
                 if is_terminal or is_truncated:
                     terminated[step, place], ended[step, place] = is_terminal, True
                     if not is_terminal:
-                        cut.append((step, place, observation))
+                        cut.append(Cut(step, place, observation, [each[place].copy() for each in self.states]))
                     episodes.append(self._episode(place))
                     observation = self._reset(place)
+                    for each, initial in zip(self.states, policy.initial_state, strict=True):
+                        each[place] = initial
                 observations[place] = observation
-        return self._batch(
+        batch = self._batch(
             policy, steps, rows, actions, rewards, terminated, ended, logs, parameters, values, cut, episodes, counted
         )
+        return self._with_sequences(batch, before, policy.max_seq_len) if self.states else batch
+
+    def _start_states(self, policy: Policy) -> None:
+        """Begin with the states of the last rollout, or of a first one."""
+        shapes = [each.shape for each in policy.initial_state]
+        if [each.shape[1:] for each in self.states] != shapes:
+            self.states = [np.stack([each] * self.size) for each in policy.initial_state]
+
+    def _with_sequences(self, batch: Batch, before: list[list[np.ndarray]], max_length: int) -> Batch:
+        sequences = sequences_of(batch.ended, max_length)
+        states = [
+            np.stack([before[begin][number][env] for env, begin, _ in sequences]) for number in range(len(self.states))
+        ]
+        return batch._replace(sequences=sequences, states=states)
 
     def _episode(self, place: int) -> Episode:
         env = self.index * self.size + place
@@ -259,19 +294,20 @@ class Group:
         logs: list[np.ndarray],
         parameters: list[np.ndarray],
         values: list[np.ndarray],
-        cut: list[tuple[int, int, Any]],
+        cut: list[Cut],
         episodes: list[Episode],
         counted: Any,
     ) -> Batch:
         last_row = policy.filter(self._flat(policy))
-        _, last = policy.forward(last_row)
+        _, last, _ = policy.forward_states(last_row, self.states)
         all_values = np.stack([*values, last]).astype(np.float32)
         next_values = all_values[1:].copy()
         next_rows = np.stack([*rows[1:], last_row]) if policy.wants_next_observations else None
         if cut:
-            cut_rows = policy.filter(policy.flatten([observation for _, _, observation in cut]))
-            _, of_cut = policy.forward(cut_rows)
-            for (step, place, _), value, row in zip(cut, of_cut, cut_rows, strict=True):
+            cut_rows = policy.filter(policy.flatten([each.observation for each in cut]))
+            cut_states = [np.stack(each) for each in zip(*(each.states for each in cut), strict=True)]
+            _, of_cut, _ = policy.forward_states(cut_rows, cut_states)
+            for (step, place, _, _), value, row in zip(cut, of_cut, cut_rows, strict=True):
                 next_values[step, place] = value
                 if next_rows is not None:
                     next_rows[step, place] = row

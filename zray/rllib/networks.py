@@ -9,13 +9,24 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["ActorCritic", "mlp", "orthogonal"]
+__all__ = ["ActorCritic", "activation_of", "features_of", "mlp", "orthogonal"]
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "linear": nn.Identity, "silu": nn.SiLU}
 
 
-def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
-    """Initialise a layer: orthogonal weights, biases of 0."""
+def activation_of(name: str) -> type[nn.Module]:
+    """The activation of this name.
+
+    Raises:
+        ValueError: none has it.
+    """
+    if name not in _ACTIVATIONS:
+        raise ValueError(f"The activation is one of {', '.join(_ACTIVATIONS)}, not {name!r}.")
+    return _ACTIVATIONS[name]
+
+
+def orthogonal(layer: Any, gain: float) -> Any:
+    """Initialise a linear layer or a convolution: orthogonal weights, biases of 0."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
@@ -29,32 +40,53 @@ def mlp(sizes: Sequence[int], activation: str, last_gain: float) -> nn.Sequentia
         activation: "tanh", "relu", "silu" or "linear".
         last_gain: of the last layer: small for policies, 1 for values.
     """
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"The activation is one of {', '.join(_ACTIVATIONS)}, not {activation!r}.")
     layers: list[nn.Module] = []
     for inputs, outputs in zip(sizes[:-2], sizes[1:-1], strict=True):
-        layers += [orthogonal(nn.Linear(inputs, outputs), np.sqrt(2)), _ACTIVATIONS[activation]()]
+        layers += [orthogonal(nn.Linear(inputs, outputs), np.sqrt(2)), activation_of(activation)()]
     layers.append(orthogonal(nn.Linear(sizes[-2], sizes[-1]), last_gain))
     return nn.Sequential(*layers)
 
 
-class ActorCritic(nn.Module):
-    """A policy and a value function.
+def features_of(inputs: int | tuple[int, ...], model: dict[str, Any]) -> tuple[nn.Module, int]:
+    """The layers below the heads, activation included, and how many features they give.
 
     Args:
-        inputs: size of an observation.
+        inputs: size of a flat observation, or the shape of an image.
+        model: options of the model.
+    """
+    if isinstance(inputs, tuple):
+        from .convolution import Convolution
+
+        body = Convolution(inputs, model)
+        return body, body.size
+    hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
+    if not hidden:
+        return nn.Identity(), inputs
+    return nn.Sequential(mlp([inputs, *hidden], activation, float(np.sqrt(2))), activation_of(activation)()), hidden[-1]
+
+
+class ActorCritic(nn.Module):
+    """A policy and a value function; over images, they share a convolution.
+
+    Args:
+        inputs: size of a flat observation, or the shape of an image.
         outputs: parameters of the action distribution, without the standard deviations.
         is_continuous: whether free standard deviations belong to the parameters.
-        model: `fcnet_hiddens`, `fcnet_activation`, `vf_share_layers`.
+        model: `fcnet_hiddens`, `fcnet_activation`; over images the options of `Convolution`.
     """
 
-    def __init__(self, inputs: int, outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
+    def __init__(self, inputs: int | tuple[int, ...], outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
         super().__init__()
         hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
+        self.body: nn.Module = nn.Identity()
+        if isinstance(inputs, tuple):
+            self.body, inputs = features_of(inputs, model)
+            hidden = []
         self.policy = mlp([inputs, *hidden, outputs], activation, 0.01)
         self.value = mlp([inputs, *hidden, 1], activation, 1.0)
         self.log_std = nn.Parameter(torch.zeros(outputs)) if is_continuous else None
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The parameters of the actions, and the values."""
-        return self.policy(observations), self.value(observations).squeeze(-1)
+        features = self.body(observations)
+        return self.policy(features), self.value(features).squeeze(-1)

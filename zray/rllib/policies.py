@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from .convolution import is_image
 from .distributions import distribution_of
 from .filters import filter_of
 from .networks import ActorCritic
@@ -23,7 +24,8 @@ class Policy:
         model: options of the model.
         observation_filter: "NoFilter" or "MeanStdFilter".
         make_model: a function of (inputs, outputs, is_continuous, model options) that makes a torch module; its forward
-            gives the parameters of the distribution, and values.
+            gives the parameters of the distribution, and values.  inputs: the size of a flat observation, or the shape
+            of an image.
     """
 
     def __init__(
@@ -36,15 +38,38 @@ class Policy:
     ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
         self.distribution = distribution_of(action_space)
-        self.inputs = int(gymnasium.spaces.flatdim(observation_space))
-        self.is_flat = isinstance(observation_space, gymnasium.spaces.Box)
-        self.filter = filter_of(observation_filter, (self.inputs,))
-        self.model = make_model(self.inputs, self.distribution.outputs, self.distribution.is_continuous, model)
+        self.inputs: Any = int(gymnasium.spaces.flatdim(observation_space))
+        self.row_shape: tuple[int, ...] = (self.inputs,)
+        self.row_dtype: Any = np.float32
+        self.is_box = isinstance(observation_space, gymnasium.spaces.Box)
+        if is_image(observation_space, model):
+            self.inputs = self.row_shape = tuple(observation_space.shape or ())
+            if observation_space.dtype == np.uint8:
+                self.row_dtype = np.uint8  # a quarter of the memory; the model divides by 255
+        self.filter = filter_of(observation_filter, self.row_shape)
+        outputs, is_continuous = self.distribution.outputs, self.distribution.is_continuous
+        if model.get("custom_model"):
+            from .custom import CustomModel
+
+            self.model: Any = CustomModel(
+                observation_space, action_space, outputs, is_continuous, model, self.outputs_are_action_values
+            )
+        elif model.get("use_lstm"):
+            from .recurrent import RecurrentActorCritic
+
+            self.model = RecurrentActorCritic(self.inputs, outputs, is_continuous, model)
+        else:
+            self.model = make_model(self.inputs, outputs, is_continuous, model)
+        make_state = getattr(self.model, "initial_state", None)
+        self.initial_state: list[np.ndarray] = make_state() if make_state else []
+        self.max_seq_len = int(model.get("max_seq_len", 20))
+
+    outputs_are_action_values = False  # whether the model gives a value for each action
 
     def flatten(self, observations: list[Any]) -> np.ndarray:
-        """Observations as rows of numbers."""
-        if self.is_flat:
-            return np.asarray(observations, dtype=np.float32).reshape(len(observations), self.inputs)
+        """Observations as rows of numbers; images stay images."""
+        if self.is_box:
+            return np.asarray(observations, dtype=self.row_dtype).reshape(len(observations), *self.row_shape)
         space = self.observation_space
         return np.stack([gymnasium.spaces.flatten(space, each) for each in observations]).astype(np.float32)
 
@@ -54,11 +79,50 @@ class Policy:
         """Actions and their log probabilities, one for each row of parameters."""
         return self.distribution.draw(parameters, self.log_std(), rng)
 
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether actions depend on a state beside the observation."""
+        return bool(self.initial_state)
+
+    def get_initial_state(self) -> list[np.ndarray]:
+        """The recurrent state at the start of an episode; empty: the model has none."""
+        return [each.copy() for each in self.initial_state]
+
     def forward(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Parameters of the actions, and values, of filtered observations."""
         with torch.inference_mode():
             parameters, values = self.model(torch.from_numpy(rows))
         return parameters.numpy(), values.numpy()
+
+    def forward_states(
+        self, rows: np.ndarray, states: list[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Parameters, values and next recurrent states.
+
+        Args:
+            rows: filtered observations, one of each environment.
+            states: arrays with a row for each environment; empty where the model is not recurrent.
+        """
+        if not states:
+            return (*self.forward(rows), [])
+        with torch.inference_mode():
+            given = [torch.from_numpy(np.array(each)) for each in states]
+            lengths = torch.ones(len(rows), dtype=torch.int64)
+            parameters, values, after = self.model(torch.from_numpy(rows), given, lengths)
+        return parameters.numpy(), values.numpy(), [each.numpy().copy() for each in after]
+
+    def evaluate(self, rows: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Parameters and values of a learner's rows, with gradients.
+
+        Args:
+            rows: "observations"; of a recurrent model also "lengths" of sequences, and their "state_0", "state_1"...
+        """
+        if not self.initial_state:
+            parameters, values = self.model(rows["observations"])
+            return parameters, values
+        states = [rows[f"state_{number}"] for number in range(len(self.initial_state))]
+        parameters, values, _ = self.model(rows["observations"], states, rows["lengths"])
+        return parameters, values
 
     def log_std(self) -> Any:
         """The log standard deviations; None: the actions are discrete."""
@@ -66,13 +130,21 @@ class Policy:
         return None if log_std is None else log_std.detach().numpy()
 
     def act(self, observation: Any, explore: bool, rng: np.random.Generator) -> Any:
-        """The action for one observation, as the environment takes it."""
-        parameters, _ = self.forward(self.filter(self.flatten([observation])))
+        """The action for one observation, as the environment takes it; of a recurrent model, at an episode's start."""
+        return self.act_with(observation, self.initial_state, explore, rng)[0]
+
+    def act_with(
+        self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator
+    ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
+        """The action for one observation, the next recurrent state, and what the model gave."""
+        states = [np.asarray(each, dtype=np.float32)[np.newaxis] for each in state]
+        parameters, values, after = self.forward_states(self.filter(self.flatten([observation])), states)
         if explore:
             actions, _ = self.draw(parameters, rng)
         else:
             actions = self.distribution.greedy(parameters)
-        return self.distribution.to_environment(actions[0])
+        info = {"action_dist_inputs": parameters[0], "vf_preds": float(values[0])}
+        return self.distribution.to_environment(actions[0]), [each[0] for each in after], info
 
     def get_weights(self) -> dict[str, np.ndarray]:
         """The parameters of the model, by name."""

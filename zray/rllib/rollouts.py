@@ -48,7 +48,8 @@ class GroupHost:
         options = dict(policy)
         self.policy: Policy = options.pop("policy_class", Policy)(**options)
         self.worker_index = worker_index
-        self.groups = [Group(index, worker_index=worker_index, **groups) for index in indices]
+        group_class = getattr(self.policy, "group_class", Group)
+        self.groups = [group_class(index, worker_index=worker_index, **groups) for index in indices]
 
     def rollout(
         self, weights: dict[str, Any], observation_filter: Any, steps: int, clip_rewards: bool = False

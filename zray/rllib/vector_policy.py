@@ -117,6 +117,16 @@ class VectorPolicy:
         row = self.filter(self.flatten(observation))
         return self.to_action(self.forward(row), rng if explore else None)
 
+    def act_with(
+        self, observation: Any, state: list[Any], explore: bool, rng: np.random.Generator
+    ) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
+        """The action for one observation, no recurrent state, and no other output."""
+        return self.act(observation, explore, rng), [], {}
+
+    def get_initial_state(self) -> list[np.ndarray]:
+        """No recurrent state."""
+        return []
+
     def get_weights(self) -> dict[str, np.ndarray]:
         """A copy of the parameters, under the name "theta"."""
         return {"theta": self.theta.copy()}

@@ -27,7 +27,7 @@ from torch import nn
 
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
-from ..networks import mlp
+from ..networks import features_of, mlp
 from ..policies import Policy
 from ..replay import PrioritizedReplay, Replay, n_step
 
@@ -40,20 +40,15 @@ __path__: list[str] = []
 class QNetwork(nn.Module):
     """Action values of observations."""
 
-    def __init__(self, inputs: int, outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
+    def __init__(self, inputs: int | tuple[int, ...], outputs: int, is_continuous: bool, model: dict[str, Any]) -> None:
         super().__init__()
-        if is_continuous:
-            raise ValueError("DQN has discrete actions only: use PPO or SAC for a Box space.")
-        hidden, activation = list(model["fcnet_hiddens"]), model["fcnet_activation"]
-        self.is_dueling = bool(model.get("dueling", True))
-        self.body = mlp([inputs, *hidden[:-1], hidden[-1]], activation, float(np.sqrt(2)))
-        self.after = nn.ReLU() if activation == "relu" else nn.Tanh()
-        self.advantage = mlp([hidden[-1], outputs], activation, 1.0)
-        self.value = mlp([hidden[-1], 1], activation, 1.0) if self.is_dueling else None
+        self.body, size = features_of(inputs, model)
+        self.advantage = mlp([size, outputs], "linear", 1.0)
+        self.value = mlp([size, 1], "linear", 1.0) if model.get("dueling", True) else None
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Q for each action; and the largest one, as the value."""
-        features = self.after(self.body(observations))
+        features = self.body(observations)
         q = self.advantage(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(-1, keepdim=True)
@@ -64,9 +59,12 @@ class QPolicy(Policy):
     """The best action, or a random one with probability epsilon."""
 
     wants_next_observations = True
+    outputs_are_action_values = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "make_model": QNetwork})
+        if self.distribution.is_continuous:
+            raise ValueError("DQN has discrete actions only: use PPO or SAC for a Box space.")
         self.epsilon = 1.0
 
     def draw(self, parameters: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -116,6 +114,7 @@ class DQN(Algorithm):
 
     config_class = DQNConfig
     policy_class = QPolicy
+    takes_agents = True
 
     def setup(self, config: dict[str, Any]) -> None:
         config["model"]["dueling"] = config["dueling"]
@@ -131,16 +130,19 @@ class DQN(Algorithm):
         self.optimizer = torch.optim.Adam(self.policy.model.parameters(), lr=config["lr"], eps=1.5e-4)
         self.target_age = 0
 
+    def before_rollout(self) -> None:
+        """Epsilon goes down linearly."""
+        (first, start), (last, end) = self.config["epsilon"][0], self.config["epsilon"][-1]
+        part = min(1.0, max(0.0, (self.steps_sampled - first) / max(1, last - first)))
+        self.policy.epsilon = start + part * (end - start)
+
     def training_step(self) -> dict[str, Any]:
         """Algorithm 1: a rollout, then gradient steps."""
-        config = self.config
-        policy = self.policy
-        assert isinstance(policy, QPolicy)
-        (first, start), (last, end) = config["epsilon"][0], config["epsilon"][-1]
-        part = min(1.0, max(0.0, (self.steps_sampled - first) / max(1, last - first)))
-        policy.epsilon = start + part * (end - start)
-        before = self.steps_sampled
-        for batch in self.collect(config["rollout_fragment_length"]):
+        config, policy = self.config, self.policy
+        self.before_rollout()
+        count = 0
+        for batch in self.collect(self.steps_per_rollout):
+            count += batch.rewards.size
             returns, last_step, terminal, discounts = n_step(
                 batch.rewards, batch.terminated, batch.ended, config["n_step"], config["gamma"]
             )
@@ -159,7 +161,7 @@ class DQN(Algorithm):
             return metrics
         for _ in range(config["updates_per_iteration"]):
             metrics.update(self._update())
-        self.target_age += self.steps_sampled - before
+        self.target_age += count
         if self.target_age >= config["target_network_update_freq"]:
             self.target.load_state_dict(policy.model.state_dict())
             self.target_age = 0

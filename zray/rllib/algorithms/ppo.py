@@ -14,11 +14,13 @@ Schulman et al., "Proximal Policy Optimization Algorithms", 2017 (arXiv 1707.063
     KL          a penalty of the divergence, if kl_coeff > 0               equation 8
 
 Details beyond the paper, from the authors' code (openai/baselines, ppo2): advantages are normalised in each minibatch;
-weights are orthogonal; the gradient's norm is clipped; the learning rate may go down to 0 linearly.
+weights are orthogonal; the gradient's norm is clipped; the learning rate may go down to 0 linearly.  A recurrent model
+is trained on whole sequences, which begin with the states of the rollout (recurrent.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ import torch
 from ..advantages import generalized_advantages
 from ..algorithm import Algorithm
 from ..config import AlgorithmConfig
+from ..sequences import minibatches_of, rows_of
 
 __all__ = ["PPO", "PPOConfig"]
 
@@ -59,6 +62,7 @@ class PPO(Algorithm):
     """PPO."""
 
     config_class = PPOConfig
+    takes_sequences = takes_agents = True
 
     def setup_learner(self, config: dict[str, Any]) -> None:
         """Adam, as the authors' code has it: epsilon 1e-5."""
@@ -66,7 +70,8 @@ class PPO(Algorithm):
         self.kl_coeff = config["kl_coeff"]
         envs = self.num_groups * config["num_envs_per_env_runner"]
         asked = config["train_batch_size"]
-        self.steps_per_rollout = max(1, asked // envs) if asked else config["rollout_fragment_length"]
+        if asked:
+            self.steps_per_rollout = max(1, asked // envs)
 
     def training_step(self) -> dict[str, Any]:
         """Algorithm 1, one iteration."""
@@ -76,14 +81,11 @@ class PPO(Algorithm):
             for group in self.optimizer.param_groups:
                 group["lr"] = config["lr"] * left
         data = self._data()
-        size = len(data["advantages"])
         totals: dict[str, float] = {}
         count = 0
         for _ in range(config["num_epochs"]):
-            order = torch.from_numpy(self.rng.permutation(size))
-            for begin in range(0, size, config["minibatch_size"]):
-                rows = order[begin : begin + config["minibatch_size"]]
-                losses = self._update({key: value[rows] for key, value in data.items()})
+            for rows in self._minibatches(data):
+                losses = self._update(rows)
                 count += 1
                 for key, value in losses.items():
                     totals[key] = totals.get(key, 0.0) + value
@@ -97,6 +99,12 @@ class PPO(Algorithm):
         batches = self.collect(self.steps_per_rollout)
         columns: dict[str, list[np.ndarray]] = {}
         for batch in batches:
+            order = None
+            if batch.sequences is not None:
+                order = rows_of(batch.sequences, batch.rewards.shape[1])
+                columns.setdefault("lengths", []).append(np.array([each.length for each in batch.sequences]))
+                for number, states in enumerate(batch.states or []):
+                    columns.setdefault(f"state_{number}", []).append(states)
             advantages, targets = generalized_advantages(
                 batch.rewards,
                 batch.values,
@@ -115,18 +123,33 @@ class PPO(Algorithm):
                 "advantages": advantages,
                 "targets": targets,
             }.items():
-                columns.setdefault(key, []).append(value.reshape(-1, *value.shape[2:]))
+                rows = value.reshape(-1, *value.shape[2:])
+                columns.setdefault(key, []).append(rows if order is None else rows[order])
         return {key: torch.from_numpy(np.concatenate(parts)) for key, parts in columns.items()}
+
+    def _minibatches(self, data: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
+        """The rows in random order, in minibatches; of a recurrent model whole sequences."""
+        size = self.config["minibatch_size"]
+        if not self.policy.is_recurrent:
+            order = torch.from_numpy(self.rng.permutation(len(data["advantages"])))
+            for rows in order.split(size):
+                yield {key: value[rows] for key, value in data.items()}
+            return
+        for sequences, rows_of_them in minibatches_of(data["lengths"].numpy(), size, self.rng):
+            yield {
+                key: value[sequences if key == "lengths" or key.startswith("state_") else rows_of_them]
+                for key, value in data.items()
+            }
 
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
         """One step of the optimiser on a minibatch."""
         config, distribution = self.config, self.policy.distribution
         epsilon = config["clip_param"]
-        parameters, values = self.policy.model(rows["observations"])
+        parameters, values = self.policy.evaluate(rows)
         log_std: Any = getattr(self.policy.model, "log_std", None)
         ratio = torch.exp(distribution.log_probability(parameters, log_std, rows["actions"]) - rows["old_log_p"])
         advantages = rows["advantages"]
-        if len(advantages) > 1:  # one has no deviation
+        if len(advantages) > 1:  # one has no standard deviation
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         policy_loss = -torch.min(ratio * advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * advantages).mean()
         value_error = (values - rows["targets"]) ** 2

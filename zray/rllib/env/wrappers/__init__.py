@@ -1,0 +1,1 @@
+"""Wrappers of environments of other libraries."""

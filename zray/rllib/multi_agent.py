@@ -1,0 +1,292 @@
+"""Several agents: policies by name, and the learner of each.
+
+The policies learn independently, from rollouts that they share: each is trained by the algorithm as if it were alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .agent_groups import AgentGroup, Life, reset_agents, step_agents
+from .groups import Batch
+from .policies import Policy
+from .policy.policy import PolicySpec
+
+__all__ = ["PolicyMap", "SeveralAgents", "with_agents"]
+
+DEFAULT = "default_policy"
+
+
+class Filters(dict[str, Any]):
+    """The filters of policies, by name."""
+
+    def merge(self, others: list[dict[str, Any]]) -> None:
+        """Add what others have counted, in their order."""
+        for name, own in self.items():
+            own.merge([other[name] for other in others])
+
+
+class PolicyMap:
+    """Policies by name, in the place of one policy.
+
+    Args:
+        policies: the options of each policy, for its constructor, with its "policy_class".
+        mapping: a function of agent and episode that names the policy.
+    """
+
+    group_class = AgentGroup
+    is_recurrent = False  # each policy says for itself
+
+    def __init__(self, policies: dict[str, dict[str, Any]], mapping: Any) -> None:
+        self.policies: dict[str, Policy] = {}
+        for name, options in policies.items():
+            own = dict(options)
+            self.policies[name] = own.pop("policy_class")(**own)
+        self.mapping = _adapted(mapping, list(policies))
+
+    def policy_of(self, agent: Any, episode: Life) -> str:
+        """The name of an agent's policy in an episode.
+
+        Raises:
+            ValueError: the policy_mapping_fn names a policy that is not there.
+        """
+        name = self.mapping(agent, episode)
+        if name not in self.policies:
+            raise ValueError(
+                f"The policy_mapping_fn gives {name!r} for agent {agent!r}, which is none of the policies: "
+                f"{', '.join(self.policies)}."
+            )
+        return str(name)
+
+    @property
+    def filter(self) -> Filters:
+        """The filters, by policy."""
+        return Filters({name: policy.filter for name, policy in self.policies.items()})
+
+    @filter.setter
+    def filter(self, filters: dict[str, Any]) -> None:
+        for name, found in filters.items():
+            self.policies[name].filter = found
+
+    def get_weights(self) -> dict[str, Any]:
+        """The parameters of the models, by policy."""
+        return {name: policy.get_weights() for name, policy in self.policies.items()}
+
+    def set_weights(self, weights: dict[str, Any]) -> None:
+        """Take parameters, by policy; policies that are not named keep theirs."""
+        for name, found in weights.items():
+            self.policies[name].set_weights(found)
+
+
+def _adapted(mapping: Any, names: list[str]) -> Callable[[Any, Life], Any]:
+    """The mapping as a function of agent and episode.  Former ones take the agent alone, or a worker too."""
+    if mapping is None:
+        return lambda agent, episode: agent if agent in names else names[0] if len(names) == 1 else DEFAULT
+    parameters = inspect.signature(mapping).parameters.values()
+    kinds = [each.kind for each in parameters]
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    takes_episode = len(positional) > 1 or inspect.Parameter.VAR_POSITIONAL in kinds
+    takes_worker = any(each.name == "worker" for each in parameters) or inspect.Parameter.VAR_KEYWORD in kinds
+    options = {"worker": None} if takes_worker else {}
+    if takes_episode:
+        return lambda agent, episode: mapping(agent, episode, **options)
+    return lambda agent, episode: mapping(agent, **options)
+
+
+def specs_of(policies: Any) -> dict[str, PolicySpec]:
+    """The option `policies` as specifications by name.
+
+    Args:
+        policies: a dict of specifications, tuples (class, observation space, action space, config) or None; or names.
+    """
+    if not policies:
+        return {DEFAULT: PolicySpec()}
+    if not isinstance(policies, dict):
+        names = sorted(policies) if isinstance(policies, (set, frozenset)) else policies
+        return {name: PolicySpec() for name in names}
+    found = {}
+    for name, spec in policies.items():
+        if spec is None or isinstance(spec, PolicySpec):
+            found[name] = spec or PolicySpec()
+        elif isinstance(spec, (tuple, list)):
+            found[name] = PolicySpec(*spec)
+        else:
+            raise TypeError(f"Policy {name!r} is a PolicySpec, a tuple or None, not {type(spec).__name__}.")
+    return found
+
+
+def spaces_of(name: str, spec: PolicySpec, env: Any, mapping: Callable[[Any, Life], Any]) -> tuple[Any, Any]:
+    """The spaces of a policy: its own, else those of the agents that are mapped to it.
+
+    Raises:
+        ValueError: there are none.
+    """
+    observation, action = spec.observation_space, spec.action_space
+    agents = env.get_agent_ids() if observation is None or action is None else []
+    if (observation is None or action is None) and not agents:
+        agents = list(reset_agents(env, 0))
+    mine = [agent for agent in agents if mapping(agent, Life(0, 0, 0)) == name]
+    for agent in mine or agents[:1]:
+        observation = observation if observation is not None else env.get_observation_space(agent)
+        action = action if action is not None else env.get_action_space(agent)
+    if observation is None or action is None:
+        raise ValueError(
+            f"The spaces of policy {name!r} are not known: give PolicySpec(observation_space=..., action_space=...), "
+            f"or give {type(env).__name__} observation_spaces and action_spaces, as dicts by agent."
+        )
+    return observation, action
+
+
+class Member:
+    """The learner of one policy: the algorithm over batches that are given to it."""
+
+    team: Any
+    given: list[Batch]
+
+    @property
+    def steps_sampled(self) -> int:
+        """Steps of environments, of all policies."""
+        return int(self.team.steps_sampled)
+
+    def collect(self, steps: int) -> list[Batch]:
+        """The batches of the policy, from the rollouts that all policies share."""
+        return self.given
+
+
+class SeveralAgents:
+    """What an algorithm does otherwise when there are several agents.
+
+    PPO, for example, becomes a class that derives from SeveralAgents and PPO.
+    """
+
+    def make_policy(self: Any, env: Any, config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The policies, and the options that make them again in other processes."""
+        if not self.takes_agents:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no environments of several agents yet: use PPO or DQN."
+            )
+        specs = specs_of(config["policies"])
+        mapping = config["policy_mapping_fn"]
+        adapted = _adapted(mapping, list(specs))
+        self.specs = specs
+        policies = {}
+        for name, spec in specs.items():
+            observation_space, action_space = spaces_of(name, spec, env, adapted)
+            policies[name] = {
+                **self.options_of_policy(observation_space, action_space, self.config_of(name, config)),
+                "policy_class": spec.policy_class or self.policy_class,
+            }
+        options = {"policies": policies, "mapping": mapping}
+        made = PolicyMap(**options)
+        for policy in made.policies.values():
+            self.check_policy(policy)
+        return made, {**options, "policy_class": PolicyMap}
+
+    def config_of(self: Any, name: str, config: dict[str, Any]) -> dict[str, Any]:
+        """The options of a policy."""
+        own = {("lambda_" if key == "lambda" else key): value for key, value in self.specs[name].config.items()}
+        model = {**config["model"], **(own.pop("model", None) or {})}
+        return {**config, **own, "model": model}
+
+    def setup_learner(self: Any, config: dict[str, Any]) -> None:
+        """A learner for each policy that is trained."""
+        wanted = config["policies_to_train"]
+        names = list(self.specs)
+        if callable(wanted):
+            names = [name for name in names if wanted(name)]
+        elif wanted is not None:
+            unknown = set(wanted) - set(names)
+            if unknown:
+                raise ValueError(f"policies_to_train names {sorted(unknown)}; the policies are {', '.join(names)}.")
+            names = [name for name in names if name in wanted]
+        own = next(each for each in type(self).__mro__ if not issubclass(each, SeveralAgents))
+        member_class: Any = type(own.__name__, (Member, own), {})
+        self.members: dict[str, Any] = {}
+        for number, name in enumerate(names):
+            member = member_class.__new__(member_class)
+            member.team, member.config, member.given = self, self.config_of(name, config), []
+            member.policy, member.num_groups = self.policy.policies[name], self.num_groups
+            member.rng = np.random.default_rng([config["seed"], 1_000_003, number])
+            member.steps_per_rollout = self.steps_per_rollout
+            member.setup_learner(member.config)
+            self.members[name] = member
+
+    def training_step(self: Any) -> dict[str, Any]:
+        """A rollout with all policies, and the updates of each that is trained."""
+        for member in self.members.values():
+            member.before_rollout()
+        steps = {member.steps_per_rollout for member in self.members.values()} or {self.steps_per_rollout}
+        found = self.collect(max(steps))
+        metrics = {}
+        for name, member in self.members.items():
+            member.given = [each.batches[name] for each in found if name in each.batches]
+            if member.given:
+                metrics[name] = member.training_step()
+            member.given = []
+        return metrics
+
+    def learner_state(self: Any) -> dict[str, Any]:
+        """What the learners need to go on exactly."""
+        return {name: {"own": each.learner_state(), "rng": each.rng} for name, each in self.members.items()}
+
+    def set_learner_state(self: Any, state: dict[str, Any]) -> None:
+        """Go on from a state of `learner_state`."""
+        for name, each in state.items():
+            self.members[name].set_learner_state(each["own"])
+            self.members[name].rng = each["rng"]
+
+    def step(self: Any) -> dict[str, Any]:
+        """One iteration; returns of policies are means over the agents of the last episodes."""
+        result: dict[str, Any] = super().step()  # type: ignore[misc]
+        returns: dict[str, list[float]] = {}
+        for episode in self.episodes:
+            for name, values in (episode.policy_returns or {}).items():
+                returns.setdefault(name, []).extend(values)
+        for key, reduce in (("mean", np.mean), ("min", np.min), ("max", np.max)):
+            result[f"policy_reward_{key}"] = {name: float(reduce(values)) for name, values in returns.items()}
+        return result
+
+    def _play(self: Any, env: Any, seed: int) -> float:
+        observations = reset_agents(env, seed)
+        total, is_over, owners, states = 0.0, False, {}, {}
+        while not is_over:
+            actions = {}
+            for agent, observation in observations.items():
+                if agent not in owners:
+                    owners[agent] = self.policy.policies[self.policy.policy_of(agent, Life(seed, 0, 0))]
+                    states[agent] = owners[agent].get_initial_state()
+                actions[agent], states[agent], _ = owners[agent].act_with(observation, states[agent], False, self.rng)
+            found, rewards, terminateds, truncateds, is_terminal, is_truncated = step_agents(env, actions)
+            observations = {
+                agent: each for agent, each in found.items() if not (terminateds.get(agent) or truncateds.get(agent))
+            }
+            total += float(sum(rewards.values()))
+            is_over = is_terminal or is_truncated
+        return total
+
+    def get_policy(self: Any, policy_id: str = DEFAULT) -> Policy:
+        """The policy of this name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        policies: dict[str, Policy] = self.policy.policies
+        if policy_id in policies:
+            return policies[policy_id]
+        if policy_id == DEFAULT and len(policies) == 1:
+            return next(iter(policies.values()))
+        raise ValueError(f"No policy is called {policy_id!r}; give policy_id=, one of {', '.join(policies)}.")
+
+
+_made: dict[type, type] = {}
+
+
+def with_agents(algorithm_class: type) -> type:
+    """The algorithm for several agents."""
+    if algorithm_class not in _made:
+        _made[algorithm_class] = type(algorithm_class.__name__, (SeveralAgents, algorithm_class), {})
+    return _made[algorithm_class]

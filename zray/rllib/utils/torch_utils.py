@@ -1,0 +1,7 @@
+"""Numbers for masks of actions on torch."""
+
+__all__ = ["FLOAT_MAX", "FLOAT_MIN"]
+
+# Large, and yet a number: the exponent of their difference is 0, and not NaN as with infinity.
+FLOAT_MIN = -3.4e38
+FLOAT_MAX = 3.4e38
