@@ -3,6 +3,7 @@
 import importlib
 import pickle
 
+import gymnasium
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
@@ -162,3 +163,30 @@ def test_more_workers_than_groups_are_said(caplog):
     with caplog.at_level("WARNING", "zray.rllib"):
         PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=5).validate()
     assert "5, and num_groups is 2: 2 processes are started" in caplog.text
+
+
+def test_trial_knows_environments_and_models_by_the_names_of_the_program(session, tmp_path):
+    """The process of a trial is another one than that which registered the names."""
+    from zray.rllib.models import ModelCatalog
+
+    class Small(torch.nn.Module):
+        def __init__(self, observation_space, action_space, num_outputs):
+            super().__init__()
+            self.logits = torch.nn.Linear(observation_space.shape[0], num_outputs)
+            self.value = torch.nn.Linear(observation_space.shape[0], 1)
+
+        def forward(self, observations):
+            return self.logits(observations), self.value(observations)
+
+    tune.register_env("short poles", lambda context: gymnasium.make("CartPole-v1", max_episode_steps=5))
+    ModelCatalog.register_custom_model("small", Small)
+    config = {"env": "short poles", "num_workers": 0, "rollout_fragment_length": 16, "num_sgd_iter": 1}
+    analysis = tune.run(
+        "PPO",
+        config={**config, "model": {"custom_model": "small"}},
+        stop={"training_iteration": 1},
+        verbose=0,
+        local_dir=str(tmp_path),
+    )
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED"]
+    assert analysis.trials[0].last_result["episode_len_mean"] <= 5

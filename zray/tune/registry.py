@@ -1,4 +1,4 @@
-"""Trainables and environments by name."""
+"""Trainables, environments and models by name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ __all__ = ["get_trainable_cls", "register_env", "register_trainable"]
 
 _trainables: dict[str, Any] = {}
 _environments: dict[str, Callable[..., Any]] = {}
+models: dict[str, type] = {}  # of ModelCatalog.register_custom_model
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
@@ -46,6 +47,19 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
 def environment_creator(name: str) -> Callable[..., Any] | None:
     """The creator of a registered environment; None: no such name."""
     return _environments.get(name)
+
+
+def names_for_processes() -> dict[str, dict[str, Any]] | None:
+    """The environments and models that the processes of trials have to know; None: there are none."""
+    if not _environments and not models:
+        return None
+    return {"environments": dict(_environments), "models": dict(models)}
+
+
+def learn_names(names: dict[str, dict[str, Any]]) -> None:
+    """Know the environments and models of the program, in the process of a trial."""
+    _environments.update(names["environments"])
+    models.update(names["models"])
 
 
 def trainable_of(value: Any) -> tuple[str, Any]:

@@ -23,6 +23,7 @@ from .journal import Journal
 from .parameters import placed
 from .processes import Process
 from .recorder import Recorder
+from .registry import names_for_processes
 from .resources import PlacementGroupFactory, varies_by_config
 from .result import SHOULD_CHECKPOINT
 from .trial import Trial
@@ -89,6 +90,7 @@ class Runner:
         self.callbacks = CallbackList(list(callbacks or ()))
         self.path = controller.settings.path
         self._trainable_ref: Any = None
+        self._names_ref: Any = None
         self._processes: dict[str, Process] = {}  # trial -> its actor
         self._idle: list[Process] = []
         self._calls: dict[Any, Call] = {}
@@ -124,6 +126,8 @@ class Runner:
         with storage.writing(self.path, is_begun=True):
             try:
                 self._trainable_ref = zray.put(placed(self.trainable))
+                names = names_for_processes()
+                self._names_ref = zray.put(names) if names is not None else None
                 self.callbacks.call("setup", **info)
                 if first:
                     self.callbacks.load(self.path)
@@ -349,7 +353,8 @@ class Runner:
             "outputs": self._outputs,
             "asks_address": not self._addresses,
         }
-        self._call(process.handle.begin.remote(assignment, self._trainable_ref), trial.trial_id, "begin")
+        ref = process.handle.begin.remote(assignment, self._trainable_ref, self._names_ref)
+        self._call(ref, trial.trial_id, "begin")
 
     def _proceed(self, action: ev.Proceed) -> None:
         asks = self.controller.trials[action.trial_id].last_result.get(SHOULD_CHECKPOINT)  # the class, or a callback

@@ -12,6 +12,7 @@ from . import naming, session, storage
 from .checkpoint import Checkpoint, persist
 from .functions import FunctionRun
 from .output import TrialOutput
+from .registry import learn_names
 from .resources import PlacementGroupFactory  # noqa: F401  an assignment holds one, so each process needs the module
 
 if TYPE_CHECKING:
@@ -70,9 +71,15 @@ class TrialActor:
             facts["node_ip"] = get_node_ip_address()
         return facts
 
-    def begin(self, assignment: dict[str, Any], trainable: Any) -> Batch:
-        """Begin with a trial, and answer with its first results."""
+    def begin(self, assignment: dict[str, Any], trainable: Any, names: dict[str, Any] | None = None) -> Batch:
+        """Begin with a trial, and answer with its first results.
+
+        Args:
+            names: environments and models that the program has registered.
+        """
         try:
+            if names is not None:
+                learn_names(names)
             batch = self._begin(assignment, trainable)
         except Exception as error:
             batch = _failure(error)
