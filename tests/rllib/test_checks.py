@@ -197,3 +197,11 @@ def test_worker_that_hangs_is_replaced_and_the_curve_is_the_same(tmp_path, caplo
     with caplog.at_level("WARNING", "zray.rllib"):
         assert curve(tmp_path / "has hung", 1) == expected
     assert "Worker 1 is replaced: its rollout did not end within 4 s" in caplog.text
+
+
+def test_check_of_a_recurrent_model_says_what_to_do():
+    model = {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [4]}
+    algo = PPOConfig().environment("CartPole-v1").training(model=model).build_algo()
+    with pytest.raises(NotImplementedError, match="with one agent and the model of its default"):
+        algo.check()
+    algo.stop()

@@ -14,6 +14,7 @@ from zray.tune import Trainable
 
 from .callbacks import Events, MetricsLogger, events_of
 from .config import AlgorithmConfig
+from .devices import learner_device, on_cpu
 from .env.multi_agent_env import MultiAgentEnv
 from .environments import EnvContext, Limited, check_spaces, make_environment, name_of, portable
 from .groups import Batch, Episode
@@ -66,6 +67,8 @@ class Algorithm(Trainable):
 
             self.__class__ = with_agents(type(self))  # what depends on the number of policies is defined there
         self.policy, self.policy_options = self.make_policy(probe, config)
+        if config["num_gpus"]:
+            self.policy.move_to(learner_device())
         probe.close()
         groups = {
             "size": config["num_envs_per_env_runner"],
@@ -354,7 +357,7 @@ class Algorithm(Trainable):
         state = {
             "weights": self.policy.get_weights(),
             "filter": self.policy.filter,
-            "learner": self.learner_state(),
+            "learner": on_cpu(self.learner_state()),
             "rng": self.rng,
             "torch": torch.get_rng_state(),
             "episodes": list(self.episodes),

@@ -72,6 +72,11 @@ class PolicyMap:
         for name, found in filters.items():
             self.policies[name].filter = found
 
+    def move_to(self, device: Any) -> None:
+        """Move all models to a device."""
+        for policy in self.policies.values():
+            policy.move_to(device)
+
     def get_weights(self) -> dict[str, Any]:
         """The parameters of the models, by policy."""
         return {name: policy.get_weights() for name, policy in self.policies.items()}

@@ -60,9 +60,19 @@ class Policy:
             self.model = RecurrentActorCritic(self.inputs, outputs, is_continuous, model)
         else:
             self.model = make_model(self.inputs, outputs, is_continuous, model)
+        self.device = torch.device("cpu")
         make_state = getattr(self.model, "initial_state", None)
         self.initial_state: list[np.ndarray] = make_state() if make_state else []
         self.max_seq_len = int(model.get("max_seq_len", 20))
+
+    def move_to(self, device: torch.device) -> None:
+        """Move the model to a device.  The policies of rollouts stay on the CPU."""
+        self.device = device
+        self.model.to(device)
+
+    def tensor(self, array: np.ndarray) -> torch.Tensor:
+        """An array as a tensor on the model's device; on the CPU it shares the memory."""
+        return torch.from_numpy(array).to(self.device)
 
     outputs_are_action_values = False  # whether the model gives a value for each action
 
@@ -91,8 +101,8 @@ class Policy:
     def forward(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Parameters of the actions, and values, of filtered observations."""
         with torch.inference_mode():
-            parameters, values = self.model(torch.from_numpy(rows))
-        return parameters.numpy(), values.numpy()
+            parameters, values = self.model(self.tensor(rows))
+        return parameters.cpu().numpy(), values.cpu().numpy()
 
     def forward_states(
         self, rows: np.ndarray, states: list[np.ndarray]
@@ -106,10 +116,10 @@ class Policy:
         if not states:
             return (*self.forward(rows), [])
         with torch.inference_mode():
-            given = [torch.from_numpy(np.array(each)) for each in states]
+            given = [self.tensor(np.array(each)) for each in states]
             lengths = torch.ones(len(rows), dtype=torch.int64)
-            parameters, values, after = self.model(torch.from_numpy(rows), given, lengths)
-        return parameters.numpy(), values.numpy(), [each.numpy().copy() for each in after]
+            parameters, values, after = self.model(self.tensor(rows), given, lengths)
+        return parameters.cpu().numpy(), values.cpu().numpy(), [each.cpu().numpy().copy() for each in after]
 
     def evaluate(self, rows: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Parameters and values of a learner's rows, with gradients.
@@ -127,7 +137,7 @@ class Policy:
     def log_std(self) -> Any:
         """The log standard deviations; None: the actions are discrete."""
         log_std = getattr(self.model, "log_std", None)
-        return None if log_std is None else log_std.detach().numpy()
+        return None if log_std is None else log_std.detach().cpu().numpy()
 
     def act(self, observation: Any, explore: bool, rng: np.random.Generator) -> Any:
         """The action for one observation, as the environment takes it; of a recurrent model, at an episode's start."""
@@ -148,7 +158,7 @@ class Policy:
 
     def get_weights(self) -> dict[str, np.ndarray]:
         """The parameters of the model, by name."""
-        return {name: value.detach().numpy().copy() for name, value in self.model.state_dict().items()}
+        return {name: value.detach().cpu().numpy().copy() for name, value in self.model.state_dict().items()}
 
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Take parameters; arrays in the object store are copied into the model."""

@@ -85,7 +85,8 @@ def pad(rows: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.
         in the rectangle whose first two axes are one.
     """
     longest = int(lengths.max())
-    is_row = torch.arange(longest) < lengths.unsqueeze(1)
+    lengths = lengths.to(rows.device)
+    is_row = torch.arange(longest, device=rows.device) < lengths.unsqueeze(1)
     places = is_row.flatten().nonzero().squeeze(1)
     rectangle = rows.new_zeros(len(lengths) * longest, *rows.shape[1:])
     rectangle[places] = rows

@@ -99,7 +99,7 @@ class A2C(Algorithm):
                 "targets": targets,
             }.items():
                 columns.setdefault(key, []).append(value.reshape(-1, *value.shape[2:]))
-        return {key: torch.from_numpy(np.concatenate(parts)) for key, parts in columns.items()}
+        return {key: self.policy.tensor(np.concatenate(parts)) for key, parts in columns.items()}
 
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
         """One step of the optimiser on all rows."""

@@ -171,7 +171,7 @@ class DQN(Algorithm):
         """A gradient step on a minibatch of D."""
         config, model = self.config, self.policy.model
         rows = self.memory.draw(config["train_batch_size"], config["prioritized_beta"])
-        tensors = {name: torch.from_numpy(value) for name, value in rows.items()}
+        tensors = {name: self.policy.tensor(value) for name, value in rows.items()}
         with torch.no_grad():
             next_q, _ = self.target(tensors["next_observations"])
             chooser = model(tensors["next_observations"])[0] if config["double_q"] else next_q
@@ -184,7 +184,7 @@ class DQN(Algorithm):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"])
         self.optimizer.step()
-        self.memory.update(rows["places"], errors.detach().numpy())
+        self.memory.update(rows["places"], errors.detach().cpu().numpy())
         return {"loss": float(loss.detach()), "mean_q": float(q.detach().mean())}
 
     def learner_state(self) -> dict[str, Any]:

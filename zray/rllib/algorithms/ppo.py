@@ -125,17 +125,17 @@ class PPO(Algorithm):
             }.items():
                 rows = value.reshape(-1, *value.shape[2:])
                 columns.setdefault(key, []).append(rows if order is None else rows[order])
-        return {key: torch.from_numpy(np.concatenate(parts)) for key, parts in columns.items()}
+        return {key: self.policy.tensor(np.concatenate(parts)) for key, parts in columns.items()}
 
     def _minibatches(self, data: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
         """The rows in random order, in minibatches; of a recurrent model whole sequences."""
         size = self.config["minibatch_size"]
         if not self.policy.is_recurrent:
-            order = torch.from_numpy(self.rng.permutation(len(data["advantages"])))
+            order = self.policy.tensor(self.rng.permutation(len(data["advantages"])))
             for rows in order.split(size):
                 yield {key: value[rows] for key, value in data.items()}
             return
-        for sequences, rows_of_them in minibatches_of(data["lengths"].numpy(), size, self.rng):
+        for sequences, rows_of_them in minibatches_of(data["lengths"].cpu().numpy(), size, self.rng):
             yield {
                 key: value[sequences if key == "lengths" or key.startswith("state_") else rows_of_them]
                 for key, value in data.items()

@@ -193,12 +193,12 @@ class SAC(Algorithm):
         """The memory D, theta_1, theta_2, theta-, alpha, and an Adam for each."""
         outputs = self.policy.distribution.outputs
         self.memory = Replay(config["capacity"], config["seed"])
-        self.q = TwinQ(self.policy.inputs, outputs, config["model"])
+        self.q = TwinQ(self.policy.inputs, outputs, config["model"]).to(self.policy.device)
         self.target_q = copy.deepcopy(self.q).requires_grad_(False)
         self.averages = list(zip(self.target_q.parameters(), self.q.parameters(), strict=True))
         self.is_alpha_learnt = config["alpha"] == "auto"
         start = config["initial_alpha"] if self.is_alpha_learnt else config["alpha"]
-        self.log_alpha = torch.tensor(math.log(start), requires_grad=self.is_alpha_learnt)
+        self.log_alpha = torch.tensor(math.log(start), requires_grad=self.is_alpha_learnt, device=self.policy.device)
         wanted = config["target_entropy"]
         self.target_entropy = -float(outputs) if wanted == "auto" else float(wanted)
         lr = config["lr"]
@@ -228,14 +228,14 @@ class SAC(Algorithm):
         count = config["updates_per_iteration"]
         for _ in range(count):
             drawn = self.memory.draw(config["train_batch_size"])
-            losses = self._update({name: torch.from_numpy(value) for name, value in drawn.items()})
+            losses = self._update({name: policy.tensor(value) for name, value in drawn.items()})
             for key, value in losses.items():
                 totals[key] = totals.get(key, 0.0) + value
         return {key: value / count for key, value in totals.items()}
 
     def _noise(self, rows: dict[str, torch.Tensor]) -> torch.Tensor:
         """Normal numbers of the learner's own, for one action of each row."""
-        return torch.from_numpy(self.rng.standard_normal(rows["actions"].shape, dtype=np.float32))
+        return self.policy.tensor(self.rng.standard_normal(rows["actions"].shape, dtype=np.float32))
 
     def _update(self, rows: dict[str, torch.Tensor]) -> dict[str, float]:
         """A gradient step for each of theta, phi and alpha, and one of theta- towards theta."""
