@@ -198,7 +198,9 @@ class RemoteFunction(Generic[P, R]):
         context.refuse_strangers(code.captured_ids)
         code.publish(runtime)
         if self._mark is not runtime.mark:
-            self._environment, self._files = environment_for(runtime, self._options.get("runtime_env"))
+            self._environment, self._files = environment_for(
+                runtime, self._options.get("runtime_env"), uses_gpus=bool(self._options.get("num_gpus"))
+            )
             self._blob, self._mark = None, runtime.mark
         blob = self._blob if captured is None else encode_options(self._task_options(runtime, captured))
         self._takes_nothing = code.signature is not None and not code.signature.parameters

@@ -221,3 +221,32 @@ def test_gpus_are_as_declared_where_a_session_declares_them(start, devices):
 def test_machine_without_devices_has_no_gpu(monkeypatch):
     monkeypatch.setattr(gpus_of_host, "DEVICES", "/nonexistent")
     assert gpus_of_host.detected() == 0
+
+
+@zray.remote(num_cpus=1)
+def mark_worker():
+    """What a library does that has looked for GPUs: it remembers for the life of the process."""
+    os.marked_by_a_test = True
+    return os.getpid()
+
+
+@zray.remote(num_cpus=0, num_gpus=1, max_calls=0)
+def is_marked():
+    return getattr(os, "marked_by_a_test", False)
+
+
+@zray.remote(num_cpus=0, num_gpus=1)
+def child_without():
+    return zray.get(look.remote(), timeout=SECONDS), os.environ.get(VISIBLE)
+
+
+def test_task_with_gpus_runs_in_no_worker_that_has_run_tasks_without(start):
+    """CUDA looks at CUDA_VISIBLE_DEVICES once, so such a worker would see no GPU for good."""
+    start(num_cpus=2, num_gpus=1)
+    zray.get([mark_worker.remote() for _ in range(8)], timeout=SECONDS)
+    assert zray.get([is_marked.remote() for _ in range(4)], timeout=SECONDS) == [False] * 4
+
+
+def test_child_of_a_task_with_gpus_has_none(start):
+    start(num_cpus=1, num_gpus=1)
+    assert zray.get(child_without.remote(), timeout=SECONDS) == (([], ""), "0")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from ..runtime_env import PackedFiles, env_vars_of, path_of_module
 from ..wire.environment import Environment, Parcel
 from . import context
@@ -17,10 +19,15 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
-def environment_for(runtime: Runtime, given: dict[str, Any] | None) -> tuple[Environment, list[ObjectRef[Any]]]:
+def environment_for(
+    runtime: Runtime, given: dict[str, Any] | None, *, uses_gpus: bool = False
+) -> tuple[Environment, list[ObjectRef[Any]]]:
     """The environment of a task or an actor with this checked runtime_env, and refs that keep its files.
 
     Fields that are not given are those of whoever submits it.
+
+    Args:
+        uses_gpus: whether it is a task that asks for GPUs.
 
     Raises:
         ValueError, ObjectStoreFullError: as Packer.pack.
@@ -29,6 +36,8 @@ def environment_for(runtime: Runtime, given: dict[str, Any] | None) -> tuple[Env
     if given:
         runtime.check_fields(given)
         environment = extended(runtime, environment, given)
+    if environment.uses_gpus != uses_gpus:
+        environment = replace(environment, uses_gpus=uses_gpus)
     return environment, [runtime.another_ref(parcel.object_id) for parcel in environment.parcels]
 
 

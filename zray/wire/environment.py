@@ -27,13 +27,15 @@ class Environment(Struct, array_like=True, gc=False, forbid_unknown_fields=True,
     """The environment of a worker, for good.  Child tasks have the same one, with their own fields on top.
 
     `packages` is the text of a request to install packages (host/packages.py); "" means none.  Each such text has its
-    own fork server on a node, which forks the workers.
+    own fork server on a node, which forks the workers.  A library looks for GPUs once in a process: tasks that use GPUs
+    have workers of their own (`uses_gpus`), which no task without GPUs has run in.
     """
 
     env_vars: EnvVars = ()
     working_dir: Parcel | None = None
     py_modules: Several[Parcel] = ()
     packages: Text = ""
+    uses_gpus: bool = False
 
     @property
     def parcels(self) -> tuple[Parcel, ...]:
