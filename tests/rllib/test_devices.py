@@ -12,19 +12,16 @@ from zray.rllib.algorithm import Algorithm  # noqa: E402
 from zray.rllib.algorithms.registry import get_algorithm_class  # noqa: E402
 from zray.rllib.devices import on_cpu  # noqa: E402
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU here")
+needs_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="torch finds no GPU here; tests/conftest.py hides them where CUDA_VISIBLE_DEVICES is not set",
+)
 OPTIONS = {
     "PPO": {"num_epochs": 2, "rollout_fragment_length": 32},
     "A2C": {},
     "DQN": {"learning_starts": 16, "rollout_fragment_length": 16},
     "SAC": {"learning_starts": 4, "rollout_fragment_length": 8},
 }
-
-
-@pytest.fixture
-def visible(monkeypatch):
-    """The GPUs of the machine, which the tests hide otherwise."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def built(name, **options):
@@ -53,7 +50,7 @@ def test_learner_without_a_gpu_uses_the_cpu_and_says_so(caplog):
 
 @needs_gpu
 @pytest.mark.parametrize("name", OPTIONS)
-def test_learner_is_on_the_gpu_and_its_workers_are_not(name, visible, tmp_path, nothing_left):
+def test_learner_is_on_the_gpu_and_its_workers_are_not(name, tmp_path, nothing_left):
     with zray.init(num_cpus=2, num_gpus=1, log_to_driver=False):
         algo = built(name, num_gpus=1, num_env_runners=1)
         algo.train()
@@ -78,7 +75,7 @@ def test_learner_is_on_the_gpu_and_its_workers_are_not(name, visible, tmp_path, 
 
 
 @needs_gpu
-def test_recurrent_model_is_trained_on_the_gpu(visible):
+def test_recurrent_model_is_trained_on_the_gpu():
     algo = built("PPO", num_gpus=1, model={"use_lstm": True, "lstm_cell_size": 16, "max_seq_len": 8})
     result = algo.train()
     assert np.isfinite(result["info"]["learner"]["policy_loss"])
