@@ -22,6 +22,7 @@ NEEDED = {
     "rllib_custom_model": ("gymnasium", "torch"),
     "rllib_es_cluster": ("torch", "gymnasium"),
     "rllib_multi_agent": ("gymnasium", "torch"),
+    "rllib_ppo_asha": ("gymnasium", "torch"),
     "rllib_simulator_actor": ("gymnasium",),
     "tune_digits": ("sklearn", "torch"),
     "tune_optuna": ("optuna",),
