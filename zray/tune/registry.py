@@ -12,7 +12,10 @@ __all__ = ["get_trainable_cls", "register_env", "register_trainable"]
 
 _trainables: dict[str, Any] = {}
 _environments: dict[str, Callable[..., Any]] = {}
-models: dict[str, type] = {}  # of ModelCatalog.register_custom_model
+_models: dict[str, type] = {}  # of ModelCatalog.register_custom_model
+_names_of_program: list[
+    Any
+] = []  # in the process of a trial: the ref of what the program has registered, until it is read
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
@@ -46,20 +49,51 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
 
 def environment_creator(name: str) -> Callable[..., Any] | None:
     """The creator of a registered environment; None: no such name."""
+    if name not in _environments:
+        _read_names()
     return _environments.get(name)
+
+
+def register_model(name: str, model: type) -> None:
+    """Give a model of `zray.rllib` a name."""
+    _models[name] = model
+
+
+def model_of(name: str) -> type | None:
+    """The model of a name; None: no such name."""
+    if name not in _models:
+        _read_names()
+    return _models.get(name)
+
+
+def names_of_models() -> list[str]:
+    """The names of all models."""
+    return list(_models)
 
 
 def names_for_processes() -> dict[str, dict[str, Any]] | None:
     """The environments and models that the processes of trials have to know; None: there are none."""
-    if not _environments and not models:
+    if not _environments and not _models:
         return None
-    return {"environments": dict(_environments), "models": dict(models)}
+    return {"environments": dict(_environments), "models": dict(_models)}
 
 
-def learn_names(names: dict[str, dict[str, Any]]) -> None:
-    """Know the environments and models of the program, in the process of a trial."""
-    _environments.update(names["environments"])
-    models.update(names["models"])
+def learn_names(ref: Any) -> None:
+    """Keep the ref of what the program has registered, in the process of a trial.
+
+    The names are read when one of them is looked for: models may import libraries that a trial does without.
+    """
+    _names_of_program[:] = [ref]
+
+
+def _read_names() -> None:
+    if _names_of_program:
+        import zray
+
+        names = zray.get(_names_of_program.pop())
+        for registered, found in ((_environments, names["environments"]), (_models, names["models"])):
+            for name, value in found.items():
+                registered.setdefault(name, value)
 
 
 def trainable_of(value: Any) -> tuple[str, Any]:

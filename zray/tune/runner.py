@@ -127,7 +127,7 @@ class Runner:
             try:
                 self._trainable_ref = zray.put(placed(self.trainable))
                 names = names_for_processes()
-                self._names_ref = zray.put(names) if names is not None else None
+                self._names_ref = [zray.put(names)] if names is not None else None  # a list: read when needed
                 self.callbacks.call("setup", **info)
                 if first:
                     self.callbacks.load(self.path)

@@ -71,15 +71,15 @@ class TrialActor:
             facts["node_ip"] = get_node_ip_address()
         return facts
 
-    def begin(self, assignment: dict[str, Any], trainable: Any, names: dict[str, Any] | None = None) -> Batch:
+    def begin(self, assignment: dict[str, Any], trainable: Any, names: list[Any] | None = None) -> Batch:
         """Begin with a trial, and answer with its first results.
 
         Args:
-            names: environments and models that the program has registered.
+            names: the ref of environments and models that the program has registered, in a list.
         """
         try:
             if names is not None:
-                learn_names(names)
+                learn_names(names[0])
             batch = self._begin(assignment, trainable)
         except Exception as error:
             batch = _failure(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from ...tune.registry import models as _models
+from ...tune.registry import model_of, names_of_models, register_model
 from .preprocessors import Preprocessor, get_preprocessor
 
 __all__ = ["MODEL_DEFAULTS", "ModelCatalog", "custom_model_of"]
@@ -49,7 +49,7 @@ class ModelCatalog:
             raise TypeError(f"The name of a model is text, not {type(model_name).__name__}.")
         if not isinstance(model_class, type):
             raise TypeError(f"A custom model is a class, and {model_name!r} is {type(model_class).__name__}.")
-        _models[model_name] = model_class
+        register_model(model_name, model_class)
 
     @staticmethod
     def get_preprocessor_for_space(observation_space: Any, options: dict[str, Any] | None = None) -> Preprocessor:
@@ -70,11 +70,12 @@ def custom_model_of(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    if value not in _models:
-        close = difflib.get_close_matches(value, _models, 1)
+    found = model_of(value)
+    if found is None:
+        close = difflib.get_close_matches(value, names_of_models(), 1)
         near = f"  Near: {close[0]!r}." if close else ""
         raise ValueError(
             f"No custom model is called {value!r}.{near}  Call ModelCatalog.register_custom_model({value!r}, ...) in "
             "this program, or give the class as `custom_model`."
         )
-    return _models[value]
+    return found
