@@ -82,7 +82,8 @@ def test_late_action_is_not_counted_and_the_robot_goes_on(start):
 
 
 @pytest.mark.slow
-def test_robot_has_its_actions(nothing_left):
+def test_robot_has_its_actions(nothing_left, monkeypatch):
+    monkeypatch.setattr(e17, "INTERVALS_MS", (10, 30))
     figure = reproduce.run_figure("E17", QUICK)
     assert not [row for row in figure.rows if row.verdict == ABSENT]
     every_30_ms = next(row for row in figure.rows if row.label == "every 30 ms: actions on time")

@@ -194,7 +194,7 @@ def test_timeout_holds_where_the_node_does_not_say_why(start, gate, monkeypatch,
     began = time.monotonic()
     with pytest.raises(zray.exceptions.GetTimeoutError) as caught:
         zray.get(ref, timeout=0.5)
-    assert 0.5 <= time.monotonic() - began < 0.9
+    assert 0.5 <= time.monotonic() - began < 0.5 + patience.ANSWER_SECONDS / 2  # the answer is not waited for
     assert len(asked) == 2 and ("pass_through" in str(caught.value)) == is_first_answered
     assert len(zray.host.context.runtime.client.replies) == replies
     gate.open()

@@ -146,8 +146,8 @@ def test_process_of_a_trial_that_never_reports_ends_with_the_budget(tmp_path, mo
         def step(self):
             silent(self.config)
 
-    run(silent, tmp_path, time_budget_s=0.3)
-    run(Silent, tmp_path, time_budget_s=0.3)
+    run(silent, tmp_path, time_budget_s=2)
+    run(Silent, tmp_path, time_budget_s=2)
     until_ended(tally.pids())
     assert tally.count() == 2 and is_free()
 
