@@ -1,5 +1,6 @@
 """Fixtures for tests with real processes: a session per module, and the check that nothing outlives it."""
 
+import gc
 import os
 import signal
 import sys
@@ -38,6 +39,12 @@ def pytest_configure(config):
     folder = tempfile.mkdtemp(prefix="zt", dir="/tmp" if os.path.isdir("/tmp") else None)
     config.zray_folder = Path(folder)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+
+def pytest_collection_finish(session):
+    """Thousands of collected tests stay until the end: the garbage collector need not look at them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config):

@@ -118,18 +118,3 @@ def test_algorithm_is_a_trainable_by_its_name(tmp_path):
     restored = Algorithm.from_checkpoint(analysis.trials[0].checkpoint.path)
     assert restored.iteration == 2
     restored.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_ppo_learns_cartpole():
-    config = PPOConfig().environment("CartPole-v1").env_runners(num_groups=2, rollout_fragment_length=32)
-    config.training(lr=1e-3, gamma=0.98, lambda_=0.8, num_epochs=20, minibatch_size=256, lr_decay_steps=120_000)
-    algo = config.build_algo()
-    best = 0.0
-    while algo.steps_sampled < 120_000 and best < 475:
-        algo.train()
-        if algo.steps_sampled % 10_240 == 0:
-            best = algo.evaluate(20)["episode_reward_mean"]
-    algo.stop()
-    assert best >= 475

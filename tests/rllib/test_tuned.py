@@ -23,7 +23,7 @@ def test_tuned_options_are_those_of_the_algorithm(name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", ["cartpole-a2c", "cartpole-a3c", "pendulum-sac"])
+@pytest.mark.parametrize("name", ["cartpole-ppo", "cartpole-a2c", "cartpole-a3c", "pendulum-sac"])
 def test_algorithm_learns_by_its_row(name, nothing_left):
     torch.set_num_threads(1)
     row = TUNED[name]
