@@ -167,3 +167,18 @@ def test_process_without_threads_to_be_had_goes_on(monkeypatch):
         assert process.run(10, 0.0) == 0
     process.run(10, 1.0)
     assert process.run(4, 0.0) == 1
+
+
+@pytest.mark.parametrize(("freed", "is_given_back"), [(100 << 20, True), (1 << 20, False)])
+def test_much_that_was_freed_in_little_time_goes_back_too(monkeypatch, freed, is_given_back):
+    """A busy machine lets a program rest before it frees: its CPU time alone tells nothing."""
+    calls = []
+    monkeypatch.setattr(heap, "free_bytes", lambda: freed)
+    monkeypatch.setattr(heap, "own_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(heap.time, "process_time", lambda: 5.0)
+    monkeypatch.setattr(heap.Rest, "_give_back", lambda rest: calls.append(rest))
+    rest = heap.Rest()
+    rest.cpu_seconds_before = 5.0
+    for second in range(1, 6):
+        rest.look(float(second))
+    until(lambda: len(calls) == is_given_back)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
+from typing import Any
 
 # <malloc.h>
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_MALLINFO_FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
 # Of each thread's heap, what lies free at its end and is kept: a source's whole window of chunks may be under way
 # (object_manager/sources.py), and comes and goes many times in a second.
 FREED_BYTES_MAX = 32 << 20
@@ -38,7 +41,8 @@ def keep_freed() -> None:
 LOOK_SECONDS = 1.0
 REST_SHARE = 0.25
 REST_LOOKS = 2
-# A process that has used less CPU time since the last time has freed little; one of less memory has little to give.
+# A process that has used less CPU time since the last time has freed little, unless malloc says otherwise; one of less
+# memory has little to give.
 WORTH_CPU_SECONDS = 0.1
 WORTH_BYTES = 48 << 20
 # A pause follows each: at most 1 % of the time goes into giving back.
@@ -59,6 +63,7 @@ class Rest:
         self.looked_at = 0.0
         self.cpu_seconds = 0.0  # of this process, at the last look
         self.cpu_seconds_before = 0.0  # at the last giving back
+        self.free_before = 0  # bytes that malloc had free then; their pages are gone, and it counts them still
         self.quiet_looks = 0
         self.paused_until = 0.0
 
@@ -73,7 +78,9 @@ class Rest:
         self.quiet_looks = self.quiet_looks + 1 if is_quiet else 0
         if self.quiet_looks < REST_LOOKS or now < self.paused_until:
             return
-        if cpu_seconds - self.cpu_seconds_before < WORTH_CPU_SECONDS:
+        # A program on a busy machine may rest, and then free much in little time.
+        has_worked = cpu_seconds - self.cpu_seconds_before >= WORTH_CPU_SECONDS
+        if not has_worked and free_bytes() - self.free_before < WORTH_BYTES:
             return
         if own_bytes() < WORTH_BYTES:
             self.cpu_seconds_before = cpu_seconds
@@ -90,7 +97,7 @@ class Rest:
         self._pause(time.monotonic() - began)
 
     def _pause(self, took: float) -> None:
-        self.cpu_seconds_before = time.process_time()
+        self.cpu_seconds_before, self.free_before = time.process_time(), free_bytes()
         self.paused_until = time.monotonic() + max(PAUSE_SECONDS, PAUSE_PER_SECOND * took)
 
 
@@ -102,6 +109,28 @@ def own_bytes() -> int:
     except OSError:
         return 0
     return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+@functools.cache
+def _mallinfo2() -> Any:
+    """The function of that name, which gives a structure; None: another C library, or a glibc before 2.33."""
+    import ctypes
+
+    class MallInfo2(ctypes.Structure):
+        """struct mallinfo2 of <malloc.h>."""
+
+        _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO_FIELDS]
+
+    find = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if find is not None:
+        find.restype = MallInfo2
+    return find
+
+
+def free_bytes() -> int:
+    """Memory that malloc has free; 0 where that cannot be told."""
+    find = _mallinfo2()
+    return 0 if find is None else int(find().fordblks)
 
 
 def give_back() -> None:
